@@ -15,7 +15,7 @@ from devstack.harness.stack import Owner, Stack
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.valkey import DATABASES
 from tests.support.http.servers import serving_app
-from tests.support.people.visiting import Visitor, a_visitor, new_account
+from tests.support.people.visiting import Visitor, new_account, new_visitor
 from tests.support.sandbox.providers import PROVIDERS_WITH_FAULTS
 from tests.support.sizes import FULL
 from tests.support.stack.cheap_passwords import use_cheap_hashes
@@ -169,7 +169,7 @@ def email(stack: Stack) -> str:
 def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
     """A function that opens a browser in which nobody is logged in."""
     with ExitStack() as opened:
-        yield lambda: opened.enter_context(a_visitor(stack))
+        yield lambda: opened.enter_context(new_visitor(stack))
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from devstack.supervisor.programs import is_responding
 from storage.broker import Broker
 from storage.task_messages import queue_name
 from tests.support.composer import composing
-from tests.support.images.uploads import ready, upload
-from tests.support.stack.load import repeated
+from tests.support.images.uploads import count_ready_attachments, upload
+from tests.support.stack.load import repeating
 from tests.support.stack.sentinels import WatchedRedis, watched_redis
 
 MAX_FAILOVER_SECONDS = 60.0
@@ -50,15 +50,15 @@ def under_load(stack: Stack) -> Iterator[ResponseStatuses]:
     with stack.client(owner.key) as client:
 
         def compose() -> None:
-            post = composing.fresh()
-            reply = composing.ask(client, composing.METADATA, post, headers=SHORT_WAIT)
+            post = composing.make_unique_post()
+            reply = composing.request_composer(client, composing.METADATA, post, headers=SHORT_WAIT)
             statuses.composer.append(reply.status_code)
 
         def send() -> None:
             statuses.uploads.append(upload(stack, owner, wait=0).status_code)
 
-        composing_calls = repeated(*[compose] * COMPOSING_THREADS, pause=PAUSE_SECONDS)
-        with composing_calls, repeated(send, pause=UPLOAD_EVERY_SECONDS):
+        composing_calls = repeating(*[compose] * COMPOSING_THREADS, pause=PAUSE_SECONDS)
+        with composing_calls, repeating(send, pause=UPLOAD_EVERY_SECONDS):
             yield statuses
 
 
@@ -83,7 +83,7 @@ def test_redis_failover_to_replica_loses_no_accepted_work(
             # A worker first writes its alive file a second after it has begun to take jobs.
             eventually(
                 lambda: (
-                    ready(stack) > 1
+                    count_ready_attachments(stack) > 1
                     and statuses.composer.count(200) > 3
                     and all(file.exists() for file in alive_files)
                 ),
@@ -102,7 +102,11 @@ def test_redis_failover_to_replica_loses_no_accepted_work(
                 "seconds until it was whole again", round(time.monotonic() - began_at, 1)
             )
         accepted = statuses.uploads.count(202)
-        eventually(lambda: ready(stack) == accepted, within=60, what="every accepted upload")
+        eventually(
+            lambda: count_ready_attachments(stack) == accepted,
+            within=60,
+            what="every accepted upload",
+        )
         # Uploads need no broker. Composer calls may fail or time out during the failover.
         assert set(statuses.uploads) == {202}
         assert set(statuses.composer) <= {200, 503, 504}
@@ -136,12 +140,12 @@ def _await_recovery(
     eventually(is_promoted, within=MAX_FAILOVER_SECONDS, what="another primary")
     promoted_at = time.time()
     composer_results = statuses.composer.count(200)
-    ready_uploads = ready(stack)
+    ready_uploads = count_ready_attachments(stack)
 
     def has_recovered() -> bool:
         return (
             statuses.composer.count(200) > composer_results + 3
-            and ready(stack) > ready_uploads + 1
+            and count_ready_attachments(stack) > ready_uploads + 1
             and all(file.stat().st_mtime > promoted_at for file in alive_files)
             and is_healthy(stack)
         )

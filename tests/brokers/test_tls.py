@@ -20,7 +20,7 @@ from storage.broker import Broker
 from storage.redis.client import open_async_redis, open_redis
 from tests.support.http.certificates import authority
 from tests.support.http.tls_front import tls_front
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 from tests.support.probe.bench import make_bench
 from tests.support.stack.sentinels import watched_redis
 
@@ -131,7 +131,7 @@ def test_sentinels_and_their_redis_are_used_over_tls_only_if_trusted(
 ) -> None:
     server = which("redis-server")
     if server is None:
-        pass_over("a Redis with TLS needs Debian's package redis-server")
+        skip_or_fail("a Redis with TLS needs Debian's package redis-server")
     certificate_authority = authority(tmp_path / "ca.pem")
     with watched_redis(tmp_path, server=Path(server), authority=certificate_authority) as (
         watched,

@@ -13,9 +13,9 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from tests.support.browser.accessibility import NARROW_WIDTH, WIDE_VIEWPORT, OpenPage
 from tests.support.browser.keyboards import Keyboard
-from tests.support.browser.looks import NARROW, WIDE, Open
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 # The timeout is long, because a machine that runs all tests at the same time is slow.
 expect.set_options(timeout=30_000)
@@ -34,7 +34,7 @@ def chromium() -> Iterator[tuple[Browser, AbstractEventLoop]]:
     """The system's Chromium without a window, and Playwright's event loop, once per process."""
     executable = shutil.which("chromium")
     if executable is None:
-        pass_over("the pages need Chromium")
+        skip_or_fail("the pages need Chromium")
     with sync_playwright() as playwright:
         launched_browser = playwright.chromium.launch(executable_path=executable, args=_ARGUMENTS)
         loop = events.get_running_loop()
@@ -58,7 +58,7 @@ def browser(chromium: tuple[Browser, AbstractEventLoop]) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[Open]:
+def open_page(browser: Browser) -> Iterator[OpenPage]:
     """A function that opens pages in a browser.
 
     The test fails if a page requests a URL outside of this machine, or if a script on a page fails.
@@ -76,7 +76,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
         context = browser.new_context(
             java_script_enabled=scripts,
             http_credentials={"username": login[0], "password": login[1]} if login else None,
-            **{"viewport": WIDE, **options},
+            **{"viewport": WIDE_VIEWPORT, **options},
         )
         contexts.append(context)
         page = context.new_page()
@@ -98,7 +98,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 
 @pytest.fixture
-def open_empty_page(open_page: Open) -> Iterator[Open]:
+def open_empty_page(open_page: OpenPage) -> Iterator[OpenPage]:
     """A function that opens an empty browser page, in which a test can visit Pressroom.
 
     The test fails if an opened page logs an error or a warning to the console of the browser.
@@ -122,17 +122,17 @@ def open_empty_page(open_page: Open) -> Iterator[Open]:
 
 
 @pytest.fixture
-def page(open_empty_page: Open) -> Page:
+def page(open_empty_page: OpenPage) -> Page:
     """An empty page in a browser."""
     return open_empty_page()
 
 
 @pytest.fixture(params=["with scripts", "without scripts, narrow and dark"])
-def keyboard(request: pytest.FixtureRequest, open_page: Open) -> Keyboard:
+def keyboard(request: pytest.FixtureRequest, open_page: OpenPage) -> Keyboard:
     """A browser that the test controls with the keyboard only."""
     if request.param == "with scripts":
         return Keyboard(open_page("about:blank"))
-    narrow_viewport = {"width": NARROW, "height": 800}
+    narrow_viewport = {"width": NARROW_WIDTH, "height": 800}
     plain_page = open_page(
         "about:blank", scripts=False, viewport=narrow_viewport, color_scheme="dark"
     )

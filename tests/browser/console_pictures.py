@@ -29,7 +29,7 @@ from devstack.harness.stack import Stack
 from services.credits import ledger
 from tests.support.browser.consoles import log_in_browser
 from tests.support.http.replies import data
-from tests.support.imports.bulk import imported, sheet
+from tests.support.imports.bulk import build_csv, import_members_file
 from tests.support.stack.programs import TEST_PROGRAMS
 
 _ROOT = Path(__file__).parents[2]
@@ -122,10 +122,10 @@ def _create_list_with_readers(stack: Stack, api: httpx2.Client) -> dict[str, Any
     mailing_list: dict[str, Any] = data(
         api.post("/lists", json={"title": "The Harbour Post", "slug": "harbour-post"})
     )
-    imported(
+    import_members_file(
         api,
         mailing_list["id"],
-        sheet(["Email", "Name"], *_generate_people(_READER_COUNT)),
+        build_csv(["Email", "Name"], *_generate_people(_READER_COUNT)),
         "readers.csv",
     )
     stack.query(_SPREAD_OVER_DAYS, *[mailing_list["id"]] * 3)
@@ -141,7 +141,7 @@ def _generate_people(count: int) -> Iterator[tuple[str, str]]:
 
 def _take_import(page: Page, stack: Stack) -> None:
     rows = [(*person, _TOWNS[number % 5]) for number, person in enumerate(_generate_people(500))]
-    file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
+    file = build_csv(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
     page.goto(f"{stack.api_url}/console/imports/new")
     page.locator("#file").set_input_files(
         {"name": "moved-in.csv", "mimeType": "text/csv", "buffer": file}

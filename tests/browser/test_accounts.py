@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 
 from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
-from tests.support.browser import looks
-from tests.support.browser.looks import IS_THOROUGH, Open, require_accessible
+from tests.support.browser import accessibility
+from tests.support.browser.accessibility import IS_THOROUGH, OpenPage, require_accessible
 from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
@@ -26,7 +26,7 @@ def mailbox_reader(make_visitor: Callable[[], Visitor]) -> Visitor:
 
 
 def expect_heading(page: Page, heading: str) -> None:
-    looks.shows(page, heading)
+    accessibility.require_page(page, heading)
     expect(page).to_have_title(re.compile(f"^{heading}( – Pressroom)?$"))
 
 
@@ -79,7 +79,7 @@ def test_person_can_reset_password_and_log_out_another_browser(
     page.get_by_role("button", name="Log out the browser").click()
     expect_heading(page, "Your account")
     expect(page.get_by_role("status")).to_have_text("The browser was logged out.")
-    assert not mailbox_reader.is_in()
+    assert not mailbox_reader.is_logged_in()
 
 
 @pytest.mark.tier("browser")
@@ -170,7 +170,7 @@ def add_device(page: Page, *, verifies: bool = True) -> None:
 
 @pytest.mark.tier("fast", "browser")
 def test_person_can_add_authenticator_app_and_log_in_by_keyboard(
-    stack: Stack, open_page: Open, email: str
+    stack: Stack, open_page: OpenPage, email: str
 ) -> None:
     page = open_page("about:blank")
     type_password(page, stack.api_url, email)
@@ -205,7 +205,7 @@ def test_person_can_add_authenticator_app_and_log_in_by_keyboard(
 
 @pytest.mark.tier("browser")
 def test_passkey_works_as_second_factor_and_for_login_and_password_reset(
-    named_url: str, open_page: Open, mailbox_reader: Visitor, email: str
+    named_url: str, open_page: OpenPage, mailbox_reader: Visitor, email: str
 ) -> None:
     page = open_page("about:blank")
     add_device(page)
@@ -242,7 +242,7 @@ def test_passkey_works_as_second_factor_and_for_login_and_password_reset(
 
 @pytest.mark.tier("browser")
 def test_login_without_usable_passkey_shows_error_and_still_accepts_password(
-    named_url: str, open_page: Open, email: str
+    named_url: str, open_page: OpenPage, email: str
 ) -> None:
     page = open_page("about:blank")
     # This device can't verify its user, but a login without a password requires that.

@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 
 from devstack.harness.stack import Owner, Stack
 from tests.support.clients.building import build_typescript
-from tests.support.http.servers import running
+from tests.support.http.servers import running_server
 
 _USE_CLIENT = """async ([url, key]) => {
   const { ApiError, Pressroom } = await import("/index.js");
@@ -54,7 +54,7 @@ def page_url(tmp_path: Path) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(folder)))
-    with running(server) as url:
+    with running_server(server) as url:
         yield url
 
 

@@ -7,8 +7,8 @@ from playwright.sync_api import Page, expect
 
 from core.scopes import SCOPE_EXPLANATIONS, Scope
 from devstack.harness.stack import Stack
-from tests.support.browser.looks import shows
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.browser.accessibility import require_page
+from tests.support.http.servers import QuietHandler, http_server, running_server
 from tests.support.people.oauth import Program, fields_of, register
 from tests.support.people.visiting import PASSWORD, new_account
 
@@ -36,7 +36,7 @@ class _Callback(QuietHandler):
 
 @pytest.fixture
 def program(stack: Stack) -> Iterator[Program]:
-    with running(http_server(_Callback)) as url:
+    with running_server(http_server(_Callback)) as url:
         redirect_uris = (f"{url}/callback",)
         yield register(
             stack, redirect_uris=redirect_uris, scopes=ALL_SCOPES, public=True, name=CLIENT_NAME
@@ -48,11 +48,11 @@ def test_person_can_grant_some_scopes_to_an_app_and_revoke_them(
 ) -> None:
     email = new_account(stack)
     page.goto(stack.api_url + program.request(*ALL_SCOPES))
-    shows(page, "Log in")
+    require_page(page, "Log in")
     page.get_by_label("E-mail address").fill(email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
-    shows(page, CONSENT_HEADING)
+    require_page(page, CONSENT_HEADING)
     expect(page).to_have_title(f"Allow {CLIENT_NAME}?")
     for explanation in SCOPE_EXPLANATIONS.values():
         expect(page.get_by_label(explanation)).to_be_checked()
@@ -70,7 +70,7 @@ def test_person_can_grant_some_scopes_to_an_app_and_revoke_them(
     page.get_by_role("link", name="Developers").click()
     tabs = page.get_by_role("navigation", name="Developers")
     tabs.get_by_role("link", name="Connected apps", exact=True).click()
-    shows(page, APPS_HEADING)
+    require_page(page, APPS_HEADING)
     expect(page.get_by_role("heading", level=2)).to_have_text(CLIENT_NAME)
     app_region = page.get_by_role("region", name=CLIENT_NAME)
     expect(app_region.get_by_role("listitem")).to_have_text(
@@ -78,7 +78,7 @@ def test_person_can_grant_some_scopes_to_an_app_and_revoke_them(
     )
     app_region.get_by_role("link", name="Revoke access").click()
     page.get_by_role("button", name="Revoke access").click()
-    shows(page, APPS_HEADING)
+    require_page(page, APPS_HEADING)
     expect(page.get_by_text("No connected apps")).to_be_visible()
     with stack.client(tokens["access_token"]) as client:
         assert client.get("/users/me").status_code == 401

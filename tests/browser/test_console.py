@@ -7,21 +7,28 @@ from playwright.sync_api import FilePayload, Page, Route, expect
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.members import locks
-from tests.support.browser.consoles import log_in_browser
-from tests.support.browser.looks import (
+from tests.support.browser.accessibility import (
     IS_THOROUGH,
     LONG_WORD,
-    NARROW,
-    Open,
+    NARROW_WIDTH,
+    OpenPage,
     find_hidden_entries,
     find_protruding_elements,
-    fits,
+    fits_width,
     require_accessible,
 )
-from tests.support.composer.composing import fresh
+from tests.support.browser.consoles import log_in_browser
+from tests.support.composer.composing import make_unique_post
 from tests.support.http.replies import data, send
 from tests.support.images.pictures import encoded, noise
-from tests.support.imports.bulk import addresses, everybody, imported, of_addresses, sheet, upload
+from tests.support.imports.bulk import (
+    active_members,
+    build_address_file,
+    build_addresses,
+    build_csv,
+    import_members_file,
+    upload,
+)
 from tests.support.lists.subscribers import new_address, new_list, subscribe
 
 
@@ -53,7 +60,9 @@ def test_owner_can_create_list_find_members_and_undo_bulk_action(
     expect(console_page.get_by_role("heading", level=1)).to_have_text("The Daily Demo")
     expect(console_page.get_by_role("status")).to_contain_text("was created.")
     [mailing_list] = data(client.get("/lists"))["items"]
-    imported(client, mailing_list["id"], of_addresses("ada@example.com", "bob@example.com"))
+    import_members_file(
+        client, mailing_list["id"], build_address_file("ada@example.com", "bob@example.com")
+    )
 
     console_page.get_by_role("link", name="Members").click()
     expect(console_page.get_by_role("link", name="bob@example.com")).to_be_visible()
@@ -95,7 +104,7 @@ def test_console_copies_the_address_of_a_member(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
     list_id = new_list(client)["id"]
-    imported(client, list_id, of_addresses("ada@example.com"))
+    import_members_file(client, list_id, build_address_file("ada@example.com"))
     console_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     console_page.goto(f"{stack.api_url}/console/lists/{list_id}/members")
     console_page.get_by_role("link", name="ada@example.com").click()
@@ -111,7 +120,7 @@ def test_console_menus_show_the_current_entry_after_the_window_gets_narrower(
     list_id = new_list(client)["id"]
     for path in ("developers", f"lists/{list_id}/settings", f"lists/{list_id}"):
         console_page.goto(f"{stack.api_url}/console/{path}")
-        for width in (1280, 800, NARROW, 480):
+        for width in (1280, 800, NARROW_WIDTH, 480):
             console_page.set_viewport_size({"width": width, "height": 640})
             eventually(
                 lambda: find_hidden_entries(console_page) == [], what=f"the entry at {width} px"
@@ -123,7 +132,7 @@ def test_console_finder_opens_by_shortcut_and_leads_to_pages_lists_and_members(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
     list_id = new_list(client, title="Letters to find")["id"]
-    imported(client, list_id, of_addresses("letty@example.com"))
+    import_members_file(client, list_id, build_address_file("letty@example.com"))
     console_page.goto(f"{stack.api_url}/console")
     for keys in ("Control+k", "Meta+k"):
         console_page.keyboard.press(keys)
@@ -163,7 +172,7 @@ def test_console_search_after_session_end_opens_login_with_return_path(
 def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
     stack: Stack, console_page: Page
 ) -> None:
-    post = fresh()
+    post = make_unique_post()
     console_page.goto(f"{stack.api_url}/console")
     console_page.get_by_role("link", name="Composer").click()
     # The missing post is the only error, and its field has the focus.
@@ -211,8 +220,8 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
     expect(console_page.get_by_label("HTML with the photo", exact=False).first).to_be_visible()
     expect(console_page.get_by_label("Slug", exact=True)).to_have_value("my-own-slug")
     expect(console_page.get_by_label("Post", exact=True)).to_have_value(post.content)
-    console_page.set_viewport_size({"width": NARROW, "height": 640})
-    assert fits(console_page)
+    console_page.set_viewport_size({"width": NARROW_WIDTH, "height": 640})
+    assert fits_width(console_page)
     if IS_THOROUGH:
         console_page.emulate_media(color_scheme="dark")
         require_accessible(console_page)
@@ -274,7 +283,7 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     console_page.get_by_role("link", name="Imports").click()
     console_page.get_by_role("link", name="Import a file").click()
     rows = [(f"r{number}@example.com", f"R {number}", "Rome") for number in range(ROW_COUNT)]
-    file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
+    file = build_csv(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
     console_page.locator("#file").set_input_files(
         {"name": "readers.csv", "mimeType": "text/csv", "buffer": file}
     )
@@ -294,7 +303,7 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     expect(console_page.locator(".notice")).to_have_count(0)
     expect(console_page.get_by_role("link", name="errors.csv")).to_be_visible()
     expect(console_page.get_by_text("not an address, Nobody, Oslo")).to_be_visible()
-    members = everybody(client, list_id).values()
+    members = active_members(client, list_id).values()
     assert {each["fields"]["home_town"] for each in members} == {"Rome"}
 
     # A second window shows the same state.
@@ -309,12 +318,12 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     )
     console_page.get_by_role("button", name="Undo import").click()
     expect(console_page.get_by_text(f"removed {ROW_COUNT} members")).to_be_visible()
-    assert everybody(client, list_id) == {}
+    assert active_members(client, list_id) == {}
 
 
 @pytest.mark.tier("browser")
 def test_import_page_resumes_progress_after_lost_connection(
-    stack: Stack, open_page: Open, owner: Owner, client: httpx2.Client
+    stack: Stack, open_page: OpenPage, owner: Owner, client: httpx2.Client
 ) -> None:
     page = open_page("about:blank")
     log_in_browser(page, stack, owner.user_id)
@@ -330,7 +339,9 @@ def test_import_page_resumes_progress_after_lost_connection(
 
     page.route("**/events", fail_request, times=2)
     list_id = new_list(client)["id"]
-    addresses = of_addresses(*(f"w{number}.{owner.user_id}@example.com" for number in range(3)))
+    addresses = build_address_file(
+        *(f"w{number}.{owner.user_id}@example.com" for number in range(3))
+    )
     with stack.resources.unit_of_work() as uow:
         # The lock keeps the import from ending before the connection was lost twice.
         locks.lock_list(uow, list_id)
@@ -418,7 +429,7 @@ def test_images_page_loads_small_pictures_and_shows_two_in_a_row_on_a_phone(
     assert first
     assert second
     assert first["y"] == second["y"]
-    assert fits(console_page, 360)
+    assert fits_width(console_page, 360)
 
 
 @pytest.mark.tier("fast", "browser")
@@ -452,7 +463,7 @@ def test_overview_shows_large_figures_and_fits_a_phone(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
     mailing_list = new_list(client, title=LONG_WORD * 2)
-    imported(client, mailing_list["id"], of_addresses(*addresses(11)))
+    import_members_file(client, mailing_list["id"], build_address_file(*build_addresses(11)))
     data(subscribe(client, mailing_list["id"], new_address()))
     console_page.goto(f"{stack.api_url}/console")
     figures = console_page.get_by_role("region", name="Members", exact=True)
@@ -462,6 +473,6 @@ def test_overview_shows_large_figures_and_fits_a_phone(
     chart = figures.get_by_role("img", name="1 joined, 0 left, net +1.")
     expect(chart).to_be_visible()
     require_accessible(console_page)
-    console_page.set_viewport_size({"width": NARROW, "height": 640})
-    assert fits(console_page)
+    console_page.set_viewport_size({"width": NARROW_WIDTH, "height": 640})
+    assert fits_width(console_page)
     assert find_protruding_elements(console_page) == []

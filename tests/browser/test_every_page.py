@@ -16,20 +16,20 @@ from api.console.navigation import OPERATORS_PAGE
 from core.scopes import SCOPE_EXPLANATIONS
 from devstack.harness.stack import Owner, Stack
 from services.accounts.mailed_tokens import Purpose
-from tests.support.browser.consoles import log_in_browser
-from tests.support.browser.keyboards import Keyboard
-from tests.support.browser.looks import (
+from tests.support.browser.accessibility import (
     IS_THOROUGH,
     LONG_WORD,
-    NARROW,
-    WIDE,
+    NARROW_WIDTH,
+    WIDE_VIEWPORT,
     find_hidden_entries,
     find_protruding_elements,
-    fits,
+    fits_width,
     require_accessible,
 )
+from tests.support.browser.consoles import log_in_browser
+from tests.support.browser.keyboards import Keyboard
 from tests.support.browser.readers import make_list
-from tests.support.credits.settled_orders import new_order, payment_of, settle
+from tests.support.credits.settled_orders import build_payment_evidence, new_order, settle
 from tests.support.http.replies import data
 from tests.support.imports.bulk import upload
 from tests.support.imports.workbooks import workbook
@@ -39,7 +39,7 @@ from tests.support.people.oauth import log_in, register
 from tests.support.people.visiting import new_account, user_id_of
 from tests.support.security import world as worlds
 from tests.support.security.console_calls import CONSOLE_CALLS
-from tests.support.security.world import World, settled
+from tests.support.security.world import World, await_jobs
 from tests.support.senders.mailings import new_mailing
 
 PageOpener = Callable[..., Page]
@@ -189,9 +189,9 @@ def path_values(
     list_id = sample_account.values["dst_list_id"]
     preview_job = data(upload(client, list_id, file, "members.xlsx", dry_run="1"))
     doubtful_order = new_order(stack, operator.user_id)
-    settle(stack, doubtful_order, replace(payment_of(doubtful_order), amount_minor=499))
+    settle(stack, doubtful_order, replace(build_payment_evidence(doubtful_order), amount_minor=499))
     program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
-    settled(stack)
+    await_jobs(stack)
     return {
         **sample_account.values,
         "previewed_import_id": preview_job["result"]["import_id"],
@@ -256,7 +256,7 @@ def test_every_page_is_accessible_and_fits_a_narrow_screen(
     }
     url = stack.api_url + visit.path.format(**path_values | renamed_values)
     page = page_of(visit.visitor)
-    page.set_viewport_size(WIDE)
+    page.set_viewport_size(WIDE_VIEWPORT)
     page.emulate_media(color_scheme="light")
     response = page.goto(url)
     assert response is not None
@@ -268,11 +268,11 @@ def test_every_page_is_accessible_and_fits_a_narrow_screen(
     require_accessible(page)
     screenshot_name = re.sub(r"[^a-z]+", "-", re.sub(r"{\w+}", "one", name).lower()).strip("-")
     _take_screenshot(page, screenshot_name)
-    page.set_viewport_size({"width": NARROW, "height": 640})
+    page.set_viewport_size({"width": NARROW_WIDTH, "height": 640})
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(_BACKGROUND_COLOUR) != light_colour
     require_accessible(page)
-    assert fits(page)
+    assert fits_width(page)
     assert find_protruding_elements(page) == []
     page.reload()
     assert find_hidden_entries(page) == []

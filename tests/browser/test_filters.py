@@ -8,8 +8,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from devstack.harness.stack import Owner, Stack
+from tests.support.browser.accessibility import (
+    WIDE_VIEWPORT,
+    OpenPage,
+    fits_width,
+    require_accessible,
+)
 from tests.support.browser.consoles import log_in_browser
-from tests.support.browser.looks import WIDE, Open, fits, require_accessible
 from tests.support.http.replies import data
 from tests.support.lists.segments import new_field
 from tests.support.lists.subscribers import new_list
@@ -40,7 +45,7 @@ def wait_for_requests(page: Page) -> None:
 
 @pytest.mark.tier("fast", "browser")
 def test_filter_with_a_long_value_fits_a_phone(
-    stack: Stack, open_empty_page: Open, owner: Owner, client: httpx2.Client
+    stack: Stack, open_empty_page: OpenPage, owner: Owner, client: httpx2.Client
 ) -> None:
     page = open_empty_page()
     log_in_browser(page, stack, owner.user_id)
@@ -48,13 +53,13 @@ def test_filter_with_a_long_value_fits_a_phone(
     page.set_viewport_size({"width": 360, "height": 780})
     page.goto(f"{stack.api_url}/console/lists/{new_list(client)['id']}/members?{query}")
     page.get_by_text("As JSON", exact=True).click()
-    assert fits(page, 360)
+    assert fits_width(page, 360)
 
 
 @pytest.mark.tier("fast", "browser")
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 def test_segment_can_be_built_counted_and_saved_with_and_without_scripts(
-    stack: Stack, open_empty_page: Open, owner: Owner, client: httpx2.Client, scripts: bool
+    stack: Stack, open_empty_page: OpenPage, owner: Owner, client: httpx2.Client, scripts: bool
 ) -> None:
     page = open_empty_page(scripts=scripts)
     log_in_browser(page, stack, owner.user_id)
@@ -75,8 +80,8 @@ def test_segment_can_be_built_counted_and_saved_with_and_without_scripts(
     if scripts:
         require_accessible(page)
     page.set_viewport_size({"width": 360, "height": 780})
-    assert fits(page, 360)
-    page.set_viewport_size(WIDE)
+    assert fits_width(page, 360)
+    page.set_viewport_size(WIDE_VIEWPORT)
     page.get_by_role("link", name="Save as segment").press("Enter")
     page.get_by_label("Name", exact=True).fill("Press in Berlin")
     if scripts:

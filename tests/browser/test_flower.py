@@ -15,9 +15,9 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack, plain_client
 from devstack.supervisor.programs import is_responding
-from tests.support.browser.looks import Open
+from tests.support.browser.accessibility import OpenPage
 from tests.support.http.replies import data, problem, send
-from tests.support.http.webhook_receiver import happen, hooked, new_endpoint
+from tests.support.http.webhook_receiver import announce_events, new_endpoint, running_receiver
 from tests.support.images.pictures import encoded, photo
 from tests.support.stack.maintenance import run_maintenance
 from workers.flower_server import load_flower_script
@@ -109,7 +109,7 @@ _MEASURE_EDGES = """selectors => selectors.map(selector =>
 
 @browser_tier
 def test_flower_table_headers_align_with_their_columns(
-    stack: Stack, client: httpx2.Client, flower_url: str, open_page: Open
+    stack: Stack, client: httpx2.Client, flower_url: str, open_page: OpenPage
 ) -> None:
     for _ in range(3):
         data(send(client))
@@ -155,7 +155,7 @@ def _box(cell: Locator) -> FloatRect:
 
 @browser_tier
 def test_flower_shows_only_name_and_job_id_of_an_upload(
-    stack: Stack, client: httpx2.Client, flower_url: str, open_page: Open
+    stack: Stack, client: httpx2.Client, flower_url: str, open_page: OpenPage
 ) -> None:
     record = data(send(client, photo(), "private-holiday.jpg", encrypted="true"))
     [job] = data(client.get("/jobs"))["items"]
@@ -186,10 +186,10 @@ def test_flower_shows_failed_task_as_failure_and_retried_task_as_retry(
     stack: Stack, owner: Owner, client: httpx2.Client, flower_url: str
 ) -> None:
     problem(send(client, encoded("PNG")[:-30]), 422, "image.truncated")
-    with hooked() as receiver:
+    with running_receiver() as receiver:
         receiver.answer = lambda _: (404, {})
         new_endpoint(client, receiver.url)
-        happen(stack, owner)
+        announce_events(stack, owner)
         eventually(lambda: receiver.hooks, what="a try")
 
     def states(name: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from devstack.harness.stack import Owner, Stack
 from tests.support.browser.consoles import log_in_browser
 from tests.support.browser.keyboards import Keyboard
-from tests.support.imports.bulk import everybody
+from tests.support.imports.bulk import active_members
 from tests.support.lists.subscribers import new_list
 
 pytestmark = pytest.mark.tier("browser")
@@ -83,7 +83,7 @@ def test_german_sample_can_be_imported_segmented_tagged_exported_and_undone(
     log_in_browser(keyboard.page, stack, owner.user_id)
     keyboard.page.goto(f"{stack.api_url}/console")
     _import(keyboard, member_file)
-    members = everybody(client, list_id)
+    members = active_members(client, list_id)
     assert {email: each["joined_at"][:10] for email, each in members.items()} == {
         each.email: each.joined.isoformat() for each in imported_people
     }
@@ -99,13 +99,13 @@ def test_german_sample_can_be_imported_segmented_tagged_exported_and_undone(
     _create_segment(keyboard, len(segment_emails))
     _tag_members(keyboard, len(segment_emails))
     tagged_emails = {
-        email for email, each in everybody(client, list_id).items() if "2026" in each["tags"]
+        email for email, each in active_members(client, list_id).items() if "2026" in each["tags"]
     }
     assert tagged_emails == segment_emails
     action_url = keyboard.page.url
     _export(keyboard, stack, list_id, segment_emails)
     _undo(keyboard, import_url, action_url, PERSON_COUNT - len(segment_emails), len(segment_emails))
-    assert everybody(client, list_id) == {}
+    assert active_members(client, list_id) == {}
 
 
 def _import(keyboard: Keyboard, member_file: Path) -> None:
@@ -119,7 +119,7 @@ def _import(keyboard: Keyboard, member_file: Path) -> None:
     keyboard.choose_file("File", empty_file)
     keyboard.reach("button", "Preview")
     keyboard.page.keyboard.press("Enter")
-    keyboard.begins_at_what_is_wrong("File")
+    keyboard.begins_at_first_error("File")
     keyboard.choose_file("File", member_file)
     keyboard.press("button", "Preview")
     keyboard.watch_until(keyboard.page.get_by_role("heading", name="Columns"))

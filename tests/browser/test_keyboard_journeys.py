@@ -10,8 +10,8 @@ from tests.support.browser.consoles import log_in_browser
 from tests.support.browser.keyboards import Keyboard
 from tests.support.credits.credits import balance
 from tests.support.http.replies import data
-from tests.support.http.webhook_receiver import hooked
-from tests.support.people.visiting import PASSWORD, a_visitor, new_address, user_id_of
+from tests.support.http.webhook_receiver import running_receiver
+from tests.support.people.visiting import PASSWORD, new_address, new_visitor, user_id_of
 
 pytestmark = pytest.mark.tier("browser")
 
@@ -24,11 +24,11 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
     # The browser accepts this address, but Pressroom rejects it.
     keyboard.write("E-mail address", "ada@example")
     keyboard.press("button", "Send me the link")
-    keyboard.begins_at_what_is_wrong("E-mail address")
+    keyboard.begins_at_first_error("E-mail address")
     keyboard.write("E-mail address", email)
     keyboard.press("button", "Send me the link")
     keyboard.shows("Check your e-mail")
-    with a_visitor(stack) as mailbox:
+    with new_visitor(stack) as mailbox:
         path = mailbox.mailed_path(email, "Finish creating your account")
     keyboard.page.goto(stack.api_url + path)
     keyboard.write("Your name (optional)", "Ada")
@@ -47,7 +47,7 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
     keyboard.write("Title", "By keys alone")
     keyboard.write("Web address (optional)", "Not a slug")
     keyboard.press("button", "Create list")
-    keyboard.begins_at_what_is_wrong("Web address (optional)")
+    keyboard.begins_at_first_error("Web address (optional)")
     keyboard.overwrite(f"keys-{user_id_of(stack, email)}")
     keyboard.enter()
     keyboard.shows("By keys alone")
@@ -65,7 +65,7 @@ def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
     keyboard.page.keyboard.press("ArrowUp")
     keyboard.write("Number of credits", "a lot")
     keyboard.enter()
-    keyboard.begins_at_what_is_wrong("Number of credits")
+    keyboard.begins_at_first_error("Number of credits")
     keyboard.overwrite("1,250")
     keyboard.press("button", "Continue")
     expect(keyboard.page.get_by_role("status").first).to_contain_text("Waiting for your payment")
@@ -140,7 +140,7 @@ def test_owner_can_create_and_copy_an_api_key_by_keyboard(
 def test_owner_can_create_and_test_a_webhook_by_keyboard(
     stack: Stack, keyboard: Keyboard, owner: Owner
 ) -> None:
-    with hooked() as receiver:
+    with running_receiver() as receiver:
         _open_console(keyboard, stack, owner)
         keyboard.press("link", "Developers")
         keyboard.press("link", "Create a webhook")

@@ -8,7 +8,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
-from tests.support.browser.looks import Open
+from tests.support.browser.accessibility import OpenPage
 
 READER_ADDRESS = "avid.reader@example.com"
 
@@ -33,7 +33,7 @@ def build_confirmation_mail(stack: Stack) -> Mail:
 
 @pytest.mark.tier("browser")
 def test_sandbox_mailbox_page_finds_a_mail_and_opens_its_link(
-    stack: Stack, open_page: Open
+    stack: Stack, open_page: OpenPage
 ) -> None:
     send(stack, Mail("somebody.else@example.com", "Not for the reader", "Text", "<p>Html", {}))
     send(stack, build_confirmation_mail(stack))

@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from devstack.harness.stack import Owner, Stack
-from tests.support.browser.looks import Open, require_no_violations
+from tests.support.browser.accessibility import OpenPage, require_no_violations
 
 
 def open_groups(page: Page) -> None:
@@ -21,7 +21,9 @@ def open_groups(page: Page) -> None:
 
 
 @pytest.mark.tier("browser")
-def test_api_docs_page_shows_every_operation_without_network(stack: Stack, open_page: Open) -> None:
+def test_api_docs_page_shows_every_operation_without_network(
+    stack: Stack, open_page: OpenPage
+) -> None:
     page = open_page(f"{stack.api_url}/docs")
     operations = page.locator(".opblock")
     expect(page.locator(".opblock-tag").first).to_be_visible()
@@ -46,7 +48,7 @@ def test_api_docs_page_shows_every_operation_without_network(stack: Stack, open_
 
 @pytest.mark.tier("browser")
 def test_api_docs_page_can_call_an_operation_with_a_key(
-    stack: Stack, owner: Owner, open_page: Open
+    stack: Stack, owner: Owner, open_page: OpenPage
 ) -> None:
     page = open_page(f"{stack.api_url}/docs")
     page.get_by_role("button", name="Authorize").first.click()
@@ -64,7 +66,7 @@ def test_api_docs_page_can_call_an_operation_with_a_key(
 
 @pytest.mark.tier("browser")
 def test_api_docs_page_follows_the_colour_scheme_and_fits_a_phone(
-    stack: Stack, open_page: Open
+    stack: Stack, open_page: OpenPage
 ) -> None:
     page = open_page(f"{stack.api_url}/docs")
     group = page.locator(".opblock-tag").first
@@ -88,7 +90,7 @@ def test_api_docs_page_follows_the_colour_scheme_and_fits_a_phone(
 @pytest.mark.tier("browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_api_docs_page_and_an_open_operation_are_accessible(
-    stack: Stack, open_page: Open, scheme: str
+    stack: Stack, open_page: OpenPage, scheme: str
 ) -> None:
     page = open_page(f"{stack.api_url}/docs", color_scheme=scheme)
     open_groups(page)
@@ -99,7 +101,7 @@ def test_api_docs_page_and_an_open_operation_are_accessible(
 
 
 @pytest.mark.tier("browser")
-def test_sandbox_status_page_draws_current_metrics(stack: Stack, open_page: Open) -> None:
+def test_sandbox_status_page_draws_current_metrics(stack: Stack, open_page: OpenPage) -> None:
     page = open_page(f"{stack.sandbox_url}/")
     page.get_by_role("link", name="Status").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Status")

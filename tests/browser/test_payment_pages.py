@@ -8,9 +8,20 @@ from playwright.sync_api import Page, expect
 
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.stripe import StripeCheckout
-from tests.support.browser import looks
-from tests.support.browser.looks import IS_THOROUGH, NARROW, WIDE, Open, fits
-from tests.support.credits.payments import SandboxPayments, account_at, an_order, serving
+from tests.support.browser import accessibility
+from tests.support.browser.accessibility import (
+    IS_THOROUGH,
+    NARROW_WIDTH,
+    WIDE_VIEWPORT,
+    OpenPage,
+    fits_width,
+)
+from tests.support.credits.payments import (
+    SandboxPayments,
+    build_checkout,
+    connect_adapter,
+    running_payment_sandbox,
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +32,7 @@ def stripe_keys() -> StripeKeys:
 
 @pytest.fixture(scope="module")
 def sandbox_url(stripe_keys: StripeKeys) -> Iterator[str]:
-    with serving(stripe_keys) as url:
+    with running_payment_sandbox(stripe_keys) as url:
         yield url
 
 
@@ -35,26 +46,28 @@ def payment_sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
 
 @pytest.fixture
 def account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
-    return account_at(f"{sandbox_url}/stripe", stripe_keys)
+    return connect_adapter(f"{sandbox_url}/stripe", stripe_keys)
 
 
 @pytest.fixture
 def payment_url(account: StripeCheckout, sandbox_url: str) -> str:
     """The URL of the page on which a buyer pays for a new order."""
-    return account.open_checkout(an_order(123456, return_url=f"{sandbox_url}/?back=1")).payment_url
+    return account.open_checkout(
+        build_checkout(123456, return_url=f"{sandbox_url}/?back=1")
+    ).payment_url
 
 
 def require_accessible(page: Page) -> None:
-    page.set_viewport_size({"width": NARROW, "height": 700})
-    assert fits(page)
-    page.set_viewport_size(WIDE)
+    page.set_viewport_size({"width": NARROW_WIDTH, "height": 700})
+    assert fits_width(page)
+    page.set_viewport_size(WIDE_VIEWPORT)
     if IS_THOROUGH:
-        looks.require_accessible(page)
+        accessibility.require_accessible(page)
 
 
 @pytest.mark.tier("fast", "browser")
 def test_sandbox_payment_page_can_be_paid_by_keyboard_and_redirects_back(
-    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
+    open_page: OpenPage, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
     expect(page.get_by_role("heading", level=1)).to_have_text("Pay 1,234.56 USD")
@@ -76,7 +89,7 @@ def test_sandbox_payment_page_can_be_paid_by_keyboard_and_redirects_back(
 
 @pytest.mark.tier("browser")
 def test_sandbox_payment_can_be_cancelled_and_paid_later_after_declined_card(
-    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
+    open_page: OpenPage, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
     page.get_by_role("button", name="Cancel and go back").click()
@@ -93,7 +106,7 @@ def test_sandbox_payment_can_be_cancelled_and_paid_later_after_declined_card(
 
 @pytest.mark.tier("browser")
 def test_expired_sandbox_payment_page_rejects_payment_even_from_an_open_tab(
-    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
+    open_page: OpenPage, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
     other_page = open_page(payment_url)
@@ -112,7 +125,11 @@ def test_expired_sandbox_payment_page_rejects_payment_even_from_an_open_tab(
     ids=["comes", "falls_through"],
 )
 def test_sandbox_bank_debit_is_ordered_immediately_and_settled_or_failed_later(
-    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, button: str, status: str
+    open_page: OpenPage,
+    payment_sandbox: SandboxPayments,
+    payment_url: str,
+    button: str,
+    status: str,
 ) -> None:
     page = open_page(payment_url)
     page.get_by_role("button", name=button).click()
@@ -129,7 +146,7 @@ def test_sandbox_bank_debit_is_ordered_immediately_and_settled_or_failed_later(
 
 @pytest.mark.tier("browser")
 def test_sandbox_operator_can_pay_refund_and_dispute_an_order(
-    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, sandbox_url: str
+    open_page: OpenPage, payment_sandbox: SandboxPayments, payment_url: str, sandbox_url: str
 ) -> None:
     page = open_page(f"{sandbox_url}/")
     page.get_by_role("link", name="Payments").click()
@@ -154,7 +171,7 @@ def test_sandbox_operator_can_pay_refund_and_dispute_an_order(
 
 @pytest.mark.tier("browser")
 def test_sandbox_operator_can_hold_and_release_payment_events(
-    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, sandbox_url: str
+    open_page: OpenPage, payment_sandbox: SandboxPayments, payment_url: str, sandbox_url: str
 ) -> None:
     page = open_page(f"{sandbox_url}/stripe")
     page.get_by_label("Hold events").check()

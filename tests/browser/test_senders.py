@@ -5,11 +5,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from devstack.harness.stack import Owner, Stack
+from tests.support.browser.accessibility import NARROW_WIDTH, fits_width, require_accessible
 from tests.support.browser.consoles import log_in_browser
-from tests.support.browser.looks import NARROW, fits, require_accessible
 from tests.support.http.replies import data
 from tests.support.imports.bulk import add
-from tests.support.lists.subscribers import known_member, new_address, new_list
+from tests.support.lists.subscribers import new_address, new_list, require_member
 from tests.support.senders.posting import body_of, bounce, deliver, delivery_for
 
 
@@ -20,7 +20,7 @@ def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
     list_id = int(new_list(client)["id"])
     email = new_address()
     data(add(client, list_id, email))
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     log_in_browser(page, stack, owner.user_id)
     page.goto(f"{stack.api_url}/console/developers/senders")
     page.get_by_role("link", name="Create a sender").click()
@@ -44,9 +44,9 @@ def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
     expect(effect).to_contain_text("Recorded")
     expect(effect).to_contain_text("5.1.1")
     require_accessible(page)
-    page.set_viewport_size({"width": NARROW, "height": 800})
-    assert fits(page)
-    assert known_member(client, list_id, email)["email_enabled"] is True
+    page.set_viewport_size({"width": NARROW_WIDTH, "height": 800})
+    assert fits_width(page)
+    assert require_member(client, list_id, email)["email_enabled"] is True
 
     deliver(stack, client, {**record, "secret": secret}, report)
     page.goto(sender_page)

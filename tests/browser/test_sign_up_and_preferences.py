@@ -8,20 +8,20 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from devstack.harness.stack import Stack
-from tests.support.browser.looks import Open, require_no_violations, shows
+from tests.support.browser.accessibility import OpenPage, require_no_violations, require_page
 from tests.support.browser.readers import TITLE, WORDING, mailed_link, make_list
 from tests.support.documents import markdown
 from tests.support.http.replies import data
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running_server
 from tests.support.lists.people_on_lists import Subscriber, subscribe
-from tests.support.lists.subscribers import known_member, new_address
+from tests.support.lists.subscribers import new_address, require_member
 
 
 @pytest.fixture(
     params=[False, pytest.param(True, marks=pytest.mark.tier("browser"))],
     ids=["without scripts", "with scripts"],
 )
-def list_page(request: pytest.FixtureRequest, open_empty_page: Open) -> Page:
+def list_page(request: pytest.FixtureRequest, open_empty_page: OpenPage) -> Page:
     """An empty browser page. Each test with this page runs twice: with JavaScript and without."""
     return open_empty_page(scripts=request.param)
 
@@ -44,14 +44,14 @@ def owner_site() -> Iterator[Site]:
             page = thanks_page if self.path.startswith("/thanks") else site.page
             self.reply(200, page.encode(), {"Content-Type": "text/html; charset=utf-8"})
 
-    with running(http_server(Handler)) as url:
+    with running_server(http_server(Handler)) as url:
         # Give the website another host than the API, so that the sign-up form is cross-site.
         site = Site(url.replace("127.0.0.1", "localhost"))
         yield site
 
 
 @pytest.fixture
-def german_page(open_empty_page: Open) -> Page:
+def german_page(open_empty_page: OpenPage) -> Page:
     """An empty page in a browser whose preferred language is German."""
     return open_empty_page(locale="de-DE")
 
@@ -92,7 +92,7 @@ def test_sign_up_page_keeps_valid_answers_while_an_invalid_one_is_corrected(
     list_page.get_by_role("button", name="Subscribe").click()
     require_heading(list_page, "Thank you")
     expect(list_page.get_by_text("The next letter comes tomorrow.")).to_be_visible()
-    member = known_member(client, list_id, "ada@example.com")
+    member = require_member(client, list_id, "ada@example.com")
     assert member["name"] == "Ada"
     assert member["fields"] == {"visits": 2, "born": "1990-02-01", "news": True, "tea": "Black"}
 
@@ -103,14 +103,14 @@ def test_sign_up_page_uses_german_for_german_browsers(
 ) -> None:
     list_id = make_list(client)
     german_page.goto(sign_up_url(stack, client, list_id))
-    shows(german_page, TITLE)
+    require_page(german_page, TITLE)
     expect(german_page.locator("html")).to_have_attribute("lang", "de")
     german_page.get_by_label("E-Mail-Adresse").fill("ada@example")
     german_page.get_by_role("button", name="Anmelden").click()
-    shows(german_page, "Noch nicht angemeldet")
+    require_page(german_page, "Noch nicht angemeldet")
     german_page.get_by_label("E-Mail-Adresse").fill("ada@example.com")
     german_page.get_by_role("button", name="Anmelden").click()
-    shows(german_page, "Vielen Dank")
+    require_page(german_page, "Vielen Dank")
 
 
 def test_reader_corrects_the_address_and_confirming_leads_to_the_site_of_the_owner(
@@ -127,19 +127,19 @@ def test_reader_corrects_the_address_and_confirming_leads_to_the_site_of_the_own
     list_page.get_by_label("E-mail address").fill(f"typo.{email}")
     list_page.get_by_label("Tea").select_option("Black")
     list_page.get_by_role("button", name="Subscribe").click()
-    shows(list_page, "Check your e\N{NON-BREAKING HYPHEN}mail")
+    require_page(list_page, "Check your e\N{NON-BREAKING HYPHEN}mail")
     expect(list_page.get_by_text(f"typo.{email}")).to_be_visible()
     list_page.get_by_role("button", name="Send again").click()
     expect(list_page.get_by_role("status")).to_contain_text("Please wait.")
     list_page.get_by_role("button", name="Correct it").click()
-    shows(list_page, TITLE)
+    require_page(list_page, TITLE)
     expect(list_page.get_by_label("E-mail address")).to_have_value(f"typo.{email}")
     expect(list_page.get_by_label("Tea")).to_have_value("Black")
     list_page.get_by_label("E-mail address").fill(email)
     list_page.get_by_role("button", name="Subscribe").click()
-    shows(list_page, "Check your e\N{NON-BREAKING HYPHEN}mail")
+    require_page(list_page, "Check your e\N{NON-BREAKING HYPHEN}mail")
     expect(list_page.get_by_text(email, exact=True)).to_be_visible()
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     list_page.goto(mailed_link(Subscriber(stack, list_id, user_id, email), "/confirm"))
     list_page.get_by_role("button", name="Confirm my subscription").click()
     require_heading(list_page, "Thanks")
@@ -190,7 +190,7 @@ def test_embedded_form_returns_to_its_site_after_a_wrong_address_is_corrected(
     list_page.get_by_role("button", name="Subscribe").click()
     require_heading(list_page, "Thanks")
     assert list_page.url == f"{owner_site.url}/thanks"
-    assert known_member(client, list_id, "ada@example.com")["source"] == "form"
+    assert require_member(client, list_id, "ada@example.com")["source"] == "form"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_embedded_form_returns_to_its_site_after_a_wrong_address_is_corrected(
 def test_embedded_form_sends_the_campaign_and_the_pages_of_the_visit(
     client: httpx2.Client,
     owner_site: Site,
-    open_empty_page: Open,
+    open_empty_page: OpenPage,
     scripts: bool,
     origin: dict[str, str],
 ) -> None:
@@ -228,7 +228,7 @@ def test_embedded_form_sends_the_campaign_and_the_pages_of_the_visit(
     page.get_by_label("E-mail address").fill(email)
     page.get_by_role("button", name="Subscribe").click()
     require_heading(page, "Thank you")
-    member = known_member(client, list_id, email)
+    member = require_member(client, list_id, email)
     stored_origin = {name: value for name, value in member["origin"].items() if value is not None}
     assert stored_origin == origin
 
@@ -271,12 +271,12 @@ def require_button_and_standing(
     list_page: Page, reader: Subscriber, button: str, standing: tuple[str, bool]
 ) -> None:
     expect(list_page.get_by_role("button", name=button)).to_be_visible()
-    assert reader.stands() == standing
+    assert reader.read_status() == standing
 
 
 @pytest.mark.tier("browser")
 def test_confirmation_mail_preview_is_translated_and_has_readable_contrast(
-    client: httpx2.Client, open_page: Open
+    client: httpx2.Client, open_page: OpenPage
 ) -> None:
     list_id = make_list(client, confirmation_text="Welcome to The Morning Letter!")
     for language, button_text in (

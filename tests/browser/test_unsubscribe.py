@@ -5,8 +5,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from devstack.harness.stack import Stack
-from tests.support.browser import looks
-from tests.support.browser.looks import fits
+from tests.support.browser import accessibility
+from tests.support.browser.accessibility import fits_width
 from tests.support.browser.readers import TITLE, mailed_link
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
@@ -25,7 +25,7 @@ def pending_subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
 
 
 def expect_heading(page: Page, heading: str) -> None:
-    looks.shows(page, heading)
+    accessibility.require_page(page, heading)
     expect(page).to_have_title(f"{heading} – {TITLE}")
 
 
@@ -39,24 +39,24 @@ def test_reader_can_unsubscribe_with_reason_resubscribe_and_report_the_list(
     page.get_by_label("I get too many e-mails.").check()
     page.get_by_role("button", name="Unsubscribe").click()
     expect_heading(page, "You have unsubscribed")
-    assert subscriber.stands() == ("unsubscribed", True)
+    assert subscriber.read_status() == ("unsubscribed", True)
     history_path = f"/lists/{subscriber.list_id}/members/{subscriber.user_id}/history"
     assert data(client.get(history_path))["items"][0]["reason"] == "too_many"
-    rows_before = subscriber.kept()
+    rows_before = subscriber.list_rows()
     # Reloading the page sends no form again, so that the browser shows no warning.
     page.reload()
     expect_heading(page, "You have unsubscribed")
-    assert subscriber.kept() == rows_before
+    assert subscriber.list_rows() == rows_before
     page.get_by_role("button", name="Subscribe me again").click()
     expect_heading(page, "You are subscribed")
-    assert subscriber.stands() == ("active", True)
+    assert subscriber.read_status() == ("active", True)
     page.get_by_role("link", name="Report this list").click()
     expect_heading(page, "Report this list")
     # Press the button by keyboard.
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect_heading(page, "Thank you for your report")
-    assert subscriber.stands()[0] == "unsubscribed"
+    assert subscriber.read_status()[0] == "unsubscribed"
 
 
 @pytest.mark.tier("fast", "browser")
@@ -69,7 +69,7 @@ def test_reader_can_confirm_subscription_and_open_pages_from_mails(
     expect_heading(page, "Confirm your subscription")
     page.get_by_role("button", name="Confirm my subscription").click()
     expect_heading(page, "You’re subscribed")
-    assert pending_subscriber.stands() == ("active", True)
+    assert pending_subscriber.read_status() == ("active", True)
     page.goto(mailed_link(pending_subscriber, "/unsubscribe"))
     expect_heading(page, "You are subscribed")
 
@@ -79,4 +79,4 @@ def test_unsubscribe_page_fits_with_doubled_text_size(page: Page, subscriber: Su
     page.set_viewport_size({"width": 640, "height": 800})
     page.goto(subscriber.unsubscribe_url)
     page.evaluate("document.documentElement.style.fontSize = '200%'")
-    assert fits(page, 640)
+    assert fits_width(page, 640)

@@ -24,7 +24,7 @@ from services.backup import manifests
 from services.backup.manifests import Manifest
 from storage.backup_files.places import open_sealed_place
 from storage.redis.canaries import Canaries
-from tests.support.commands.running import ended_process, pressroom
+from tests.support.commands.running import pressroom, run_command_process
 from tests.support.http.servers import silent_server
 
 PASSING_CHECKS = {
@@ -211,7 +211,7 @@ def test_doctor_finishes_although_servers_hang(stack: Stack) -> None:
         arguments = ("doctor", "--json", "--seconds", "5")
         # Use a separate process, because the process must end although some of its threads hang.
         exit_code, findings = parse_findings(
-            ended_process({**stack.environment, **hanging_urls}, *arguments)
+            run_command_process({**stack.environment, **hanging_urls}, *arguments)
         )
     assert exit_code == 1
     assert {name for name, _ in select_faults(findings)} == set(URL_SETTINGS)

@@ -14,9 +14,9 @@ import pytest
 from core.settings import Settings, read_settings
 from core.settings.given_settings import FILE_SUFFIX
 from core.settings.product_settings import MediaSettings
-from tests.support.commands.running import ended
+from tests.support.commands.running import run_command
 from tests.support.deployment import files
-from tests.support.deployment.files import made_secrets
+from tests.support.deployment.files import create_secrets
 
 pytestmark = pytest.mark.tier("check")
 
@@ -38,7 +38,9 @@ def run_env_command(
 ) -> subprocess.CompletedProcess[str]:
     url_option = () if url is None else ("--public-url", url)
     with chdir(folder):
-        return ended({"PATH": os.environ["PATH"], **environment}, "env", *url_option, *options)
+        return run_command(
+            {"PATH": os.environ["PATH"], **environment}, "env", *url_option, *options
+        )
 
 
 def write_env_file(folder: Path, **environment: str) -> dict[str, str]:
@@ -101,7 +103,7 @@ def test_env_command_adopts_settings_from_its_environment(tmp_path: Path) -> Non
     }
     variables = write_env_file(tmp_path, **environment)
     assert {name: variables[name] for name in environment} == environment
-    secrets_folder = made_secrets(tmp_path, (tmp_path / ".env").read_text())
+    secrets_folder = create_secrets(tmp_path, (tmp_path / ".env").read_text())
     assert (secrets_folder / "mail_url").read_text() == environment["PRESSROOM_MAIL_URL"]
 
 
@@ -213,11 +215,11 @@ def test_generated_env_file_satisfies_every_compose_process(
 ) -> None:
     """Variables without a default must have a value, and each process must accept its variables."""
     variables = write_env_file(tmp_path)
-    secrets_folder = made_secrets(tmp_path, (tmp_path / ".env").read_text())
+    secrets_folder = create_secrets(tmp_path, (tmp_path / ".env").read_text())
     for variable, secret in SECRET_FILES.items():
         assert (secrets_folder / secret).read_text() == variables[variable]
-    for name in files.ours():
-        environment = files.ours()[name]["environment"]
+    for name in files.our_services():
+        environment = files.our_services()[name]["environment"]
         for variable in set(files.setting_names()) | set(files.secrets()):
             monkeypatch.delenv(variable, raising=False)
         for variable, value in environment.items():

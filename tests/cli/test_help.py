@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from cli import command_reference
 from cli.main import GROUPS, app, load_command
 from devstack.harness.stack import Stack
-from tests.support.commands.running import ended, ended_process
+from tests.support.commands.running import run_command, run_command_process
 from tests.support.documents.markdown import ROOT
 
 pytestmark = pytest.mark.slow
@@ -142,12 +142,12 @@ def test_group_help_truncates_no_command_description() -> None:
 
 
 def test_version_command_prints_the_package_version() -> None:
-    process = ended_process({}, "--version")
+    process = run_command_process({}, "--version")
     assert (process.returncode, process.stdout) == (0, f"pressroom {version('pressroom')}\n")
 
 
 def test_misspelt_command_group_gets_a_suggestion() -> None:
-    process = ended({}, "user", "list")
+    process = run_command({}, "user", "list")
     assert process.returncode == 2
     assert "Did you mean 'users'" in process.stderr
 
@@ -156,7 +156,7 @@ def test_shell_completion_offers_groups_commands_and_values() -> None:
     def complete(line: str) -> list[str]:
         words = line.split(" ")
         environment = {"_PRESSROOM_COMPLETE": "complete_bash", "COMP_WORDS": line}
-        return ended({**environment, "COMP_CWORD": str(len(words) - 1)}).stdout.split()
+        return run_command({**environment, "COMP_CWORD": str(len(words) - 1)}).stdout.split()
 
     assert "users" in complete("pressroom us")
     assert {"create", "show", "password"} <= set(complete("pressroom users "))
@@ -169,7 +169,7 @@ def test_command_reference_page_is_up_to_date() -> None:
 
 
 def test_command_without_running_devstack_reports_the_missing_devstack(tmp_path: Path) -> None:
-    process = ended({"PRESSROOM_HOME": str(tmp_path / "nothing")}, "users", "list")
+    process = run_command({"PRESSROOM_HOME": str(tmp_path / "nothing")}, "users", "list")
     assert (process.returncode, process.stdout) == (2, "")
     assert f"No stack runs on {tmp_path / 'nothing'}" in process.stderr
     assert "PRESSROOM_HOME" in process.stderr
@@ -181,6 +181,6 @@ def test_command_with_incomplete_settings_names_the_missing_ones(tmp_path: Path)
         "PRESSROOM_HOME": str(tmp_path),
         "PRESSROOM_REDIS_URL": "redis://127.0.0.1:9/0",
     }
-    process = ended(incomplete_settings, "users", "list")
+    process = run_command(incomplete_settings, "users", "list")
     assert process.returncode == 2
     assert "PRESSROOM_DATABASE_URL: Field required" in process.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.clients.building import RUN_SECONDS, run_program, write_document
 from tests.support.documents import markdown
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 pytestmark = pytest.mark.tier("clients")
 
@@ -45,9 +45,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
             timeout=INSTALL_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        pass_over(f"uv did not install {GENERATOR_REQUIREMENT} within {INSTALL_SECONDS} s")
+        skip_or_fail(f"uv did not install {GENERATOR_REQUIREMENT} within {INSTALL_SECONDS} s")
     except subprocess.CalledProcessError as error:
-        pass_over(f"uv cannot install {GENERATOR_REQUIREMENT}: {' '.join(error.stderr.split())}")
+        skip_or_fail(f"uv cannot install {GENERATOR_REQUIREMENT}: {' '.join(error.stderr.split())}")
     return folder
 
 

@@ -14,7 +14,7 @@ from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from tests.support.clients import building, signed_messages
 from tests.support.clients.building import PhotoFile
-from tests.support.clients.signed_messages import BODY, SECRET, SPECIFIED
+from tests.support.clients.signed_messages import BODY, SECRET, SPECIFICATION_HEADERS
 from tests.support.images.pictures import photo
 from tests.support.people import oauth
 
@@ -22,16 +22,16 @@ from tests.support.people import oauth
 def test_python_client_verifies_the_example_of_the_webhook_specification(
     package: ModuleType,
 ) -> None:
-    message = package.verify_webhook(SECRET, SPECIFIED, BODY, tolerance=float("inf"))
+    message = package.verify_webhook(SECRET, SPECIFICATION_HEADERS, BODY, tolerance=float("inf"))
     assert message == json.loads(BODY)
 
 
 # Each test creates the messages anew, because they contain the current time.
-@pytest.mark.parametrize("name", [case["name"] for case in signed_messages.messages()])
+@pytest.mark.parametrize("name", [case["name"] for case in signed_messages.build_messages()])
 def test_python_client_accepts_only_correctly_signed_webhooks(
     package: ModuleType, name: str
 ) -> None:
-    (case,) = (each for each in signed_messages.messages() if each["name"] == name)
+    (case,) = (each for each in signed_messages.build_messages() if each["name"] == name)
     body = str(case["body"])
     for content in (body, body.encode()):
         if case["ok"]:
@@ -44,7 +44,7 @@ def test_python_client_accepts_only_correctly_signed_webhooks(
 
 def test_python_client_rejects_malformed_webhook_secret(package: ModuleType) -> None:
     with pytest.raises(ValueError, match="whsec_"):
-        package.verify_webhook("secret!", signed_messages.signed(), BODY)
+        package.verify_webhook("secret!", signed_messages.sign_message(), BODY)
 
 
 SCOPES = ("credit.read", "attachment")
@@ -211,13 +211,13 @@ def test_python_client_rejects_path_values_that_lead_to_another_path(pressroom: 
 
 
 def test_python_client_iterates_every_collection_to_its_end(pressroom: Any) -> None:
-    for name, arguments in building.lists_of_a_busy_owner(pressroom).items():
+    for name, arguments in building.create_items(pressroom).items():
         list_items = getattr(pressroom, name)
         expected_items = [_item_key(each) for each in list_items(**arguments, limit=100).items]
         iterated_items = islice(list_items(**arguments, limit=1), 200)
         assert [_item_key(each) for each in iterated_items] == expected_items, name
-        if name in building.FILLED:
-            assert len(expected_items) >= building.COUNT, name
+        if name in building.OPERATIONS_WITH_ITEMS:
+            assert len(expected_items) >= building.ITEM_COUNT, name
 
 
 def _item_key(item: dict[str, Any]) -> object:

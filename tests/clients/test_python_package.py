@@ -85,10 +85,10 @@ def test_python_client_readme_examples_work_as_written(
     python_project: Path, stack: Stack, owner: Owner, tmp_path: Path
 ) -> None:
     readme_examples.write_files(tmp_path)
-    script = readme_examples.script(files.PYTHON / "README.md", "python", stack, owner)
+    script = readme_examples.build_script(files.PYTHON / "README.md", "python", stack, owner)
     (tmp_path / "examples.py").write_text(script)
     output = _run("examples.py", folder=tmp_path, PYTHONPATH=str(python_project / "src"))
-    assert readme_examples.LAST_WORD in output
+    assert readme_examples.LAST_LINE in output
 
 
 def _run(*arguments: str, folder: Path, **environment: str) -> str:

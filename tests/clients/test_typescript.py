@@ -31,7 +31,7 @@ from tests.support.documents import markdown
 from tests.support.http.openapi import openapi_document
 from tests.support.images.pictures import photo
 from tests.support.people import oauth
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 pytestmark = pytest.mark.tier("clients")
 
@@ -81,11 +81,11 @@ def javascript_input(
             "secret": program.secret,
             "redirect_uri": program.redirect_uri,
         },
-        "lists": building.lists_of_a_busy_owner(pressroom),
-        "messages": signed_messages.messages(),
+        "lists": building.create_items(pressroom),
+        "messages": signed_messages.build_messages(),
         "example": {
             "secret": signed_messages.SECRET,
-            "headers": signed_messages.SPECIFIED,
+            "headers": signed_messages.SPECIFICATION_HEADERS,
             "body": signed_messages.BODY.decode(),
         },
     }
@@ -96,7 +96,7 @@ def test_built_typescript_client_calls_the_api(
     request: pytest.FixtureRequest, api_details: dict[str, Any]
 ) -> None:
     if not are_built():
-        pass_over("`make clients` builds the TypeScript client from this document")
+        skip_or_fail("`make clients` builds the TypeScript client from this document")
     project: Path = request.getfixturevalue("typescript_project")
     output = _run_node(
         *("--test", f"--test-name-pattern={_FAST_TEST_NAMES}", "tests/client.test.mjs"),
@@ -122,12 +122,12 @@ def test_typescript_client_readme_examples_work_as_written(
     typescript_project: Path, stack: Stack, owner: Owner, tmp_path: Path
 ) -> None:
     readme_examples.write_files(tmp_path)
-    script = readme_examples.script(files.TYPESCRIPT / "README.md", "js", stack, owner)
+    script = readme_examples.build_script(files.TYPESCRIPT / "README.md", "js", stack, owner)
     (tmp_path / "examples.mjs").write_text(script)
     (tmp_path / "node_modules").mkdir()
     (tmp_path / "node_modules" / "pressroom-client").symlink_to(typescript_project)
     output = _run_node("examples.mjs", folder=tmp_path)
-    assert readme_examples.LAST_WORD in output
+    assert readme_examples.LAST_LINE in output
 
 
 def test_every_example_in_the_typescript_readme_compiles_strictly(typescript_project: Path) -> None:
@@ -266,6 +266,6 @@ def _compile(typescript_project: Path, *names: str, **options: str) -> None:
 
 
 def _run_node(*arguments: str, folder: Path, **environment: str) -> str:
-    node = javascript_client.node(files.TYPESCRIPT, "the TypeScript client")
+    node = javascript_client.find_node(files.TYPESCRIPT, "the TypeScript client")
     variables = {"PATH": os.environ["PATH"], **environment}
     return run_program(node, *arguments, folder=folder, environment=variables)

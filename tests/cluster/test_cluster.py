@@ -18,17 +18,17 @@ from services.credits import ledger, verify
 from services.subscriptions import lists
 from tests.support.cluster.machines import (
     APIS,
-    HEALTHY_WITHIN,
+    CLOCK_ERROR_SECONDS,
+    MAX_RECOVERY_SECONDS,
     WORKERS,
-    WRONG_BY_SECONDS,
     Cluster,
     running_cluster,
 )
 from tests.support.cluster.network import require_namespaces
 from tests.support.images.pictures import photo
-from tests.support.probe.kind import plan
+from tests.support.probe.kind import enqueue_probe
 from tests.support.sizes import FULL, sized
-from tests.support.stack.haproxy import program
+from tests.support.stack.haproxy import find_haproxy
 from tests.support.stack.load import Caller, Load, charge
 from tests.support.stack.replica import wait_for_replicas
 
@@ -47,7 +47,7 @@ OUTAGE_SECONDS = 6.0
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     require_namespaces()
-    program()
+    find_haproxy()
     home: Path = tmp_path_factory.mktemp("cluster")
     with running_cluster(home) as running:
         running.require_healthy()
@@ -67,9 +67,9 @@ class Workload:
     exports: int = 0
 
     @contextmanager
-    def going_on(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         actions = (charge, charge, self._upload)
-        with self.load.going_on(*((self.owner.key, action) for action in actions)):
+        with self.load.running(*((self.owner.key, action) for action in actions)):
             yield
 
     def enqueue_jobs(self, count: int, seconds: float) -> None:
@@ -80,13 +80,15 @@ class Workload:
             caller.call("POST", path, headers=headers, json={"kind": "members"})
         self.exports += 1
         with self.cluster.stack.resources.unit_of_work() as uow:
-            self.jobs += [plan(uow, {"sleep": seconds}).id for _ in range(count)]
+            self.jobs += [enqueue_probe(uow, {"sleep": seconds}).id for _ in range(count)]
 
     def require_jobs_done(self) -> None:
         """Require that each committed job ends within a minute, and has its effect only once."""
         query = self.cluster.stack.query
         unfinished = "SELECT id FROM jobs WHERE id = ANY(%s) AND finished_at IS NULL"
-        eventually(lambda: not query(unfinished, self.jobs), within=HEALTHY_WITHIN, what="all jobs")
+        eventually(
+            lambda: not query(unfinished, self.jobs), within=MAX_RECOVERY_SECONDS, what="all jobs"
+        )
         results = "SELECT DISTINCT status, error::text FROM jobs WHERE id = ANY(%s)"
         assert query(results, self.jobs) == [("succeeded", None)]
         effects = (
@@ -101,7 +103,7 @@ class Workload:
         """
         stack = self.cluster.stack
         self.require_jobs_done()
-        self.cluster.bench.all_finished(within=HEALTHY_WITHIN)
+        self.cluster.bench.all_finished(within=MAX_RECOVERY_SECONDS)
         ended = (
             "SELECT kind, status, count(*) FROM jobs WHERE user_id = %s GROUP BY 1, 2 ORDER BY 1"
         )
@@ -148,7 +150,7 @@ def unplug_hosts(cluster: Cluster, api: str = "api2", worker: str = "worker1") -
 def separate_hosts_from_stores(
     cluster: Cluster, api: str = "api1", worker: str = "worker1"
 ) -> None:
-    with cluster.apart((worker, "postgres"), (api, cluster.host_of_broker()), (api, "s3")):
+    with cluster.partitioned((worker, "postgres"), (api, cluster.host_of_broker()), (api, "s3")):
         time.sleep(OUTAGE_SECONDS)
 
 
@@ -192,14 +194,14 @@ def cause_fault_and_recover(
 
 def test_cluster_hosts_have_different_clocks(cluster: Cluster) -> None:
     right_time, wrong_time = (parsedate_to_datetime(cluster.clock_of(name)) for name in APIS)
-    assert abs((right_time - wrong_time).total_seconds() - WRONG_BY_SECONDS) < 5
+    assert abs((right_time - wrong_time).total_seconds() - CLOCK_ERROR_SECONDS) < 5
 
 
 def test_cluster_recovers_from_host_failures_and_does_all_work_exactly_once(
     traffic: Workload,
 ) -> None:
     dice = random.Random(SEED)
-    with traffic.going_on():
+    with traffic.running():
         for cause_fault in FAULTS:
             cause_fault_and_recover(traffic, cause_fault)
         for _ in range(RANDOM_FAULTS):
@@ -208,7 +210,7 @@ def test_cluster_recovers_from_host_failures_and_does_all_work_exactly_once(
             if cause_fault not in HOST_FAULTS:
                 hosts = {}
             cause_fault_and_recover(traffic, cause_fault, **hosts)
-    log.info("slowest call %.1f s, tried again: %s", traffic.load.longest, traffic.load.again)
+    log.info("slowest call %.1f s, tried again: %s", traffic.load.longest, traffic.load.retried)
     traffic.require_all_done()
 
 
@@ -225,7 +227,7 @@ def test_no_answered_work_is_lost_if_the_database_host_loses_power(traffic: Work
     """
     cluster = traffic.cluster
     wait_for_replicas(cluster.stack)
-    with traffic.going_on():
+    with traffic.running():
         traffic.enqueue_jobs(JOBS_PER_FAULT, 0.1)
         traffic.load.require_more(20)
         cluster.lose_power("postgres")
@@ -234,5 +236,5 @@ def test_no_answered_work_is_lost_if_the_database_host_loses_power(traffic: Work
         cluster.require_healthy()
         traffic.load.require_more(20)
         log.info("replica promoted: healthy after %.1f s", time.monotonic() - began_at)
-    log.info("slowest call %.1f s, tried again: %s", traffic.load.longest, traffic.load.again)
+    log.info("slowest call %.1f s, tried again: %s", traffic.load.longest, traffic.load.retried)
     traffic.require_all_done()

@@ -11,21 +11,27 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
-from tests.support.containers.engine import Engine, EngineError, missing, open_engine, say
-from tests.support.containers.images import WORKERS, build_ours, prepare
+from tests.support.containers.engine import (
+    Engine,
+    EngineError,
+    find_missing_program,
+    open_engine,
+    print_line,
+)
+from tests.support.containers.images import WORKER_IMAGE, build_our_image, prepare_base_images
 from tests.support.containers.project import Project
-from tests.support.containers.size import WANTED
+from tests.support.containers.size import CONTAINERS_ENABLED
 from tests.support.deployment import files
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 EDITOR = "editor@example.com"
-collect_ignore_glob = [] if WANTED else ["test_*.py"]
+collect_ignore_glob = [] if CONTAINERS_ENABLED else ["test_*.py"]
 
 
 @pytest.fixture(scope="session")
 def engine() -> Engine:
-    if reason := missing():
-        pass_over(reason)
+    if reason := find_missing_program():
+        skip_or_fail(reason)
     with _skip_without_containers():
         return open_engine()
 
@@ -43,13 +49,13 @@ def _skip_without_containers() -> Iterator[None]:
 def image(engine: Engine) -> str:
     """Pressroom's image, which the fixture builds. Stand-ins replace missing base images."""
     with _skip_without_containers():
-        are_stand_ins = prepare(engine)
+        are_stand_ins = prepare_base_images(engine)
     if are_stand_ins:
-        say("The base images are stand-ins, so the tests cover only Pressroom's own layers.")
+        print_line("The base images are stand-ins, so the tests cover only Pressroom's own layers.")
     began_at = time.monotonic()
-    name = build_ours(engine)
-    build_ours(engine, WORKERS, target="worker")
-    say(f"built in {time.monotonic() - began_at:.0f} s")
+    name = build_our_image(engine)
+    build_our_image(engine, WORKER_IMAGE, target="worker")
+    print_line(f"built in {time.monotonic() - began_at:.0f} s")
     return name
 
 
@@ -65,7 +71,9 @@ def compose_project(
         project.up()
         for service in ("proxy", "api", *files.workers(), "flower"):
             project.await_ready(service)
-        say(f"all services are ready {time.monotonic() - began_at:.0f} s after the first one")
+        print_line(
+            f"all services are ready {time.monotonic() - began_at:.0f} s after the first one"
+        )
         yield project
     finally:
         engine.clear()

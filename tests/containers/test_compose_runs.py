@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.containers.engine import EngineError
 from tests.support.containers.project import Project
-from tests.support.containers.size import WANTED_IN_FULL
+from tests.support.containers.size import FULL_SIZE_ONLY
 from tests.support.deployment import files
 from tests.support.images.pictures import photo
 
@@ -44,7 +44,7 @@ def test_compose_stack_converts_and_serves_an_upload(proxy_client: httpx2.Client
     assert picture.headers["Content-Type"] == "image/webp"
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_stack_imports_a_member_file(proxy_client: httpx2.Client) -> None:
     path = f"/lists/{new_list(proxy_client, 'imported')}/imports"
     rows = b"email\n" + b"".join(b"reader%d@example.org\n" % number for number in range(1000))
@@ -52,14 +52,14 @@ def test_compose_stack_imports_a_member_file(proxy_client: httpx2.Client) -> Non
     assert reply.json()["data"]["result"]["added"] == 1000, reply.text
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_stack_answers_a_composer_call(proxy_client: httpx2.Client) -> None:
     post = {"title": "A garden in May", "content": "The tulips are out."}
     reply = proxy_client.post("/composer/metadata", json=post, headers=WAIT)
     assert reply.status_code == 200, reply.text
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_proxy_rejects_too_large_bodies_except_import_files(
     proxy_client: httpx2.Client,
 ) -> None:
@@ -70,14 +70,14 @@ def test_compose_proxy_rejects_too_large_bodies_except_import_files(
     assert proxy_client.post(path, content=large).status_code in (200, 202)
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_proxy_hides_operator_paths_from_callers(proxy_client: httpx2.Client) -> None:
     for path in ("/readyz", "/readyz/", "/%72eadyz", "/metrics", "/metrics/"):
         assert proxy_client.get(path).status_code == 404, path
     assert proxy_client.get("/healthz").status_code == 200
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_job_events_pass_the_compose_proxy_while_the_job_runs(
     compose_project: Project, proxy_client: httpx2.Client
 ) -> None:
@@ -95,7 +95,7 @@ def test_job_events_pass_the_compose_proxy_while_the_job_runs(
         compose_project.engine.succeeds("unpause", worker)
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_proxy_redirects_to_https_with_a_certificate_of_its_own(
     compose_project: Project,
 ) -> None:
@@ -115,7 +115,7 @@ def _environment(compose_project: Project) -> dict[str, str]:
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_api_trusts_its_proxy(
     compose_project: Project, proxy_client: httpx2.Client
 ) -> None:
@@ -123,7 +123,7 @@ def test_compose_api_trusts_its_proxy(
     assert "proxy.not_trusted" not in compose_project.log("api")
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 @pytest.mark.parametrize(
     "service", [each for each in files.services() if each not in ONE_OFF_SERVICES]
 )
@@ -139,7 +139,7 @@ def test_running_compose_containers_have_no_capabilities_and_cannot_write(
         compose_project.inside(service, "touch", "/usr/here")
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_networks_keep_proxy_from_stores_and_media_worker_from_internet(
     compose_project: Project,
 ) -> None:
@@ -152,7 +152,7 @@ def test_compose_networks_keep_proxy_from_stores_and_media_worker_from_internet(
         compose_project.inside("worker-media", "python", "-c", connect_to_internet)
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_database_role_and_s3_user_have_restricted_rights(compose_project: Project) -> None:
     create_table = (
         "import psycopg2, pathlib\n"
@@ -170,7 +170,7 @@ def test_compose_database_role_and_s3_user_have_restricted_rights(compose_projec
         compose_project.inside("api", "python", "-c", create_bucket)
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_process_environments_contain_no_secrets(compose_project: Project) -> None:
     secrets = [file.read_text() for file in (compose_project.folder / "secrets").iterdir()]
     for service in PRESSROOM_SERVICES:
@@ -178,7 +178,7 @@ def test_compose_process_environments_contain_no_secrets(compose_project: Projec
         assert not [secret for secret in secrets if secret and secret in variables], service
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_scaled_compose_worker_serves_its_queue(
     compose_project: Project, proxy_client: httpx2.Client
 ) -> None:
@@ -195,7 +195,7 @@ def test_scaled_compose_worker_serves_its_queue(
         compose_project.engine.podman("rm", "--force", "--time", "30", second)
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_stop_is_clean_and_restart_loses_no_data(
     compose_project: Project, proxy_client: httpx2.Client
 ) -> None:
@@ -214,7 +214,7 @@ def test_compose_stop_is_clean_and_restart_loses_no_data(
     upload(proxy_client)
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_compose_upgrade_causes_no_failed_calls(compose_project: Project, api_key: str) -> None:
     ended = Event()
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.containers.engine import Engine, say
-from tests.support.containers.images import WORKERS, build_ours, python_image
-from tests.support.containers.size import WANTED_IN_FULL
+from tests.support.containers.engine import Engine, print_line
+from tests.support.containers.images import WORKER_IMAGE, build_our_image, python_image
+from tests.support.containers.size import FULL_SIZE_ONLY
 from tests.support.deployment import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -34,7 +34,7 @@ def test_image_runs_unprivileged_and_without_capabilities(engine: Engine, image:
     assert int(fields["NoNewPrivs"]) == 1
     began_at = time.monotonic()
     assert "migrate" in _run(engine, image, "pressroom", "--help")
-    say(f"pressroom --help in a new container: {time.monotonic() - began_at:.1f} s")
+    print_line(f"pressroom --help in a new container: {time.monotonic() - began_at:.1f} s")
 
 
 def test_image_has_compiled_packages_and_no_build_tools(engine: Engine, image: str) -> None:
@@ -51,9 +51,9 @@ def test_image_has_compiled_packages_and_no_build_tools(engine: Engine, image: s
 
 def test_image_exceeds_its_base_by_at_most_200_mb(engine: Engine, image: str) -> None:
     base_mb, image_mb, workers_mb = (
-        _size_mb(engine, each) for each in (python_image(), image, WORKERS)
+        _size_mb(engine, each) for each in (python_image(), image, WORKER_IMAGE)
     )
-    say(
+    print_line(
         f"the API's image has {image_mb:.0f} MB, {image_mb - base_mb:.0f} MB more than the Python"
         f" image; the workers' image has {workers_mb:.0f} MB, {workers_mb - image_mb:.0f} MB more"
         " than the API's image"
@@ -71,8 +71,8 @@ def _size_mb(engine: Engine, image: str) -> float:
 def test_image_contains_the_sbom_and_every_installed_package_is_listed(
     engine: Engine, image: str, tmp_path: Path
 ) -> None:
-    expected_sbom = files.made_sbom(tmp_path / "sbom.cdx.json").decode()
-    for each in (image, WORKERS):
+    expected_sbom = files.create_sbom(tmp_path / "sbom.cdx.json").decode()
+    for each in (image, WORKER_IMAGE):
         assert _run(engine, each, "cat", "/opt/pressroom/sbom.cdx.json") == expected_sbom
     bom = json.loads(expected_sbom)
     components = [bom["metadata"]["component"], *bom["components"]]
@@ -82,7 +82,9 @@ def test_image_contains_the_sbom_and_every_installed_package_is_listed(
     script = (
         "from importlib.metadata import distributions as d; [print(e.name, e.version) for e in d()]"
     )
-    installed = set(map(_normalised, _run(engine, WORKERS, "python", "-c", script).splitlines()))
+    installed = set(
+        map(_normalised, _run(engine, WORKER_IMAGE, "python", "-c", script).splitlines())
+    )
     assert len(installed) > 100
     assert installed <= listed
 
@@ -102,15 +104,15 @@ def test_image_supports_reader_languages_and_localized_dates(engine: Engine, ima
     assert "German" in _run(engine, image, "python", "-c", script)
 
 
-@WANTED_IN_FULL
+@FULL_SIZE_ONLY
 def test_image_build_is_reproducible(engine: Engine, image: str) -> None:
     # The workers' image has all layers of the API's image, and one more.
-    second_image = build_ours(engine, "pressroom:again", "--no-cache", target="worker")
+    second_image = build_our_image(engine, "pressroom:again", "--no-cache", target="worker")
     # Compare the layers and the configuration, because the history contains ids of Podman.
     template = "{{.RootFS.Layers}} {{json .Config}}"
     contents = {
         engine.podman("image", "inspect", "--format", template, each)
-        for each in (WORKERS, second_image)
+        for each in (WORKER_IMAGE, second_image)
     }
-    say(f"built twice: {'the same layers' if len(contents) == 1 else 'not the same'}")
+    print_line(f"built twice: {'the same layers' if len(contents) == 1 else 'not the same'}")
     assert len(contents) == 1

@@ -8,14 +8,14 @@ import pytest
 from core.scopes import Scope
 from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
-from tests.support.composer.modelling import PRICE, Modelled
+from tests.support.composer.composer_stack import CALL_PRICE, ComposerStack
 from tests.support.credits.payments import SandboxPayments
 from tests.support.http.replies import data, send
-from tests.support.http.webhook_receiver import HookReceiver, hooked
+from tests.support.http.webhook_receiver import HookReceiver, running_receiver
 from tests.support.images.pictures import photo
 from tests.support.lists.bounces import backdate_history
 from tests.support.lists.people_on_lists import Subscriber, subscribe
-from tests.support.lists.subscribers import Reader, a_reader, new_list
+from tests.support.lists.subscribers import Reader, new_list, new_reader
 from tests.support.people.consoles import OwnerAtConsole, at_console
 from tests.support.people.oauth import Person, log_in
 from tests.support.senders.own_senders import new_sender
@@ -81,7 +81,7 @@ def shared_console(stack: Stack) -> Iterator[OwnerAtConsole]:
 @pytest.fixture
 def receiver() -> Iterator[HookReceiver]:
     """A server to which webhooks are sent."""
-    with hooked() as server:
+    with running_receiver() as server:
         yield server
 
 
@@ -113,7 +113,7 @@ def encrypted_attachment(client: httpx2.Client) -> dict[str, Any]:
 @pytest.fixture
 def reader(stack: Stack) -> Iterator[Reader]:
     """A new person who can log in and has no subscriptions."""
-    with a_reader(stack) as reader:
+    with new_reader(stack) as reader:
         yield reader
 
 
@@ -121,7 +121,7 @@ def reader(stack: Stack) -> Iterator[Reader]:
 def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
     """A function that creates a person who can log in and has no subscriptions."""
     with ExitStack() as exit_stack:
-        yield lambda: exit_stack.enter_context(a_reader(stack))
+        yield lambda: exit_stack.enter_context(new_reader(stack))
 
 
 @pytest.fixture
@@ -162,10 +162,12 @@ def sender(client: httpx2.Client) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def priced_composer(request: pytest.FixtureRequest, make_stack: Callable[[str], Stack]) -> Modelled:
+def priced_composer(
+    request: pytest.FixtureRequest, make_stack: Callable[[str], Stack]
+) -> ComposerStack:
     """A test stack on which every composer call that the language model answers costs credits."""
     name = request.path.stem.removeprefix("test_").replace("_", "-")
-    composer = Modelled(make_stack, name, PRESSROOM_COMPOSER_PRICE=str(PRICE))
+    composer = ComposerStack(make_stack, name, PRESSROOM_COMPOSER_PRICE=str(CALL_PRICE))
     composer.work("offline")
     return composer
 
@@ -176,7 +178,7 @@ def sandbox_payments(stack: Stack) -> Iterator[SandboxPayments]:
     payments = SandboxPayments(stack.sandbox_url)
     yield payments
     payments.mode()
-    payments.no_trouble()
+    payments.stop_failures()
     payments.close()
 
 

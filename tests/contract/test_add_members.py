@@ -8,13 +8,21 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import COUNTS, add, addresses, counts, errors, newest_job, objects
+from tests.support.imports.bulk import (
+    COUNT_NAMES,
+    add,
+    build_addresses,
+    fetch_rejected_rows,
+    list_stored_keys,
+    newest_job,
+    nonzero_counts,
+)
 from tests.support.lists.subscribers import (
     Reader,
-    count,
-    known_member,
     new_address,
     new_list,
+    read_subscriber_count,
+    require_member,
     trace_for,
 )
 
@@ -22,18 +30,18 @@ from tests.support.lists.subscribers import (
 def test_bulk_added_members_are_active_and_counted(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    ada, ben = addresses(2)
+    ada, ben = build_addresses(2)
     reply = add(client, list_id, {"email": ada, "name": " Ada Lovelace "}, ben.upper())
     assert data(reply) == 2
-    assert count(client, list_id) == 2
-    ada_record = known_member(client, list_id, ada)
+    assert read_subscriber_count(client, list_id) == 2
+    ada_record = require_member(client, list_id, ada)
     assert (ada_record["name"], ada_record["status"], ada_record["type"]) == (
         "Ada Lovelace",
         "active",
         "free",
     )
     assert (ada_record["source"], ada_record["email_enabled"]) == ("import", True)
-    assert known_member(client, list_id, ben)["name"] is None
+    assert require_member(client, list_id, ben)["name"] is None
     # Nobody can log in as a person who was added.
     stored_users = stack.query(
         "SELECT password_hash, name FROM users WHERE email IN (%s, %s)", ada, ben
@@ -42,7 +50,7 @@ def test_bulk_added_members_are_active_and_counted(
 
 
 def test_bulk_add_job_reports_counts_and_rejected_rows(client: httpx2.Client, list_id: int) -> None:
-    [existing, new_email] = addresses(2)
+    [existing, new_email] = build_addresses(2)
     data(add(client, list_id, existing))
     row_with_formula = {"email": "@", "name": "=1+1"}
     assert (
@@ -61,10 +69,10 @@ def test_bulk_add_job_reports_counts_and_rejected_rows(client: httpx2.Client, li
     )
     job = newest_job(client)
     assert (job["kind"], job["status"]) == ("members.add", "succeeded")
-    assert {*COUNTS, "errors_url"} <= set(job["result"])
+    assert {*COUNT_NAMES, "errors_url"} <= set(job["result"])
     expected = {"received": 5, "added": 1, "already": 1, "invalid": 2, "duplicate": 1}
-    assert counts(job["result"]) == expected
-    rejected_rows = errors(job["result"]["errors_url"])
+    assert nonzero_counts(job["result"]) == expected
+    rejected_rows = fetch_rejected_rows(job["result"]["errors_url"])
     assert list(rejected_rows[0]) == ["email", "name", "line", "code", "reason"]
     assert [(each["line"], each["email"], each["code"]) for each in rejected_rows] == [
         ("1", existing, "member.already"),
@@ -80,12 +88,12 @@ def test_bulk_add_job_reports_counts_and_rejected_rows(client: httpx2.Client, li
 def test_bulk_add_of_only_invalid_addresses_is_rejected_and_stores_nothing(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    objects_before = objects(stack)
+    objects_before = list_stored_keys(stack)
     problem(add(client, list_id, "nobody", ""), 422, "members.all_invalid")
-    assert count(client, list_id) == 0
+    assert read_subscriber_count(client, list_id) == 0
     job = newest_job(client)
     assert (job["status"], job["error"]["code"]) == ("failed", "members.all_invalid")
-    eventually(lambda: objects(stack) <= objects_before)
+    eventually(lambda: list_stored_keys(stack) <= objects_before)
 
 
 def test_bulk_add_keeps_unsubscribed_people_out_and_disabled_mail_off(
@@ -96,28 +104,28 @@ def test_bulk_add_keeps_unsubscribed_people_out_and_disabled_mail_off(
     without_mail.wants_mail(list_id, False)
     assert data(add(client, list_id, opted_out.email, without_mail.email, new_address())) == 1
     expected = {"received": 3, "added": 1, "already": 1, "opted_out": 1}
-    assert counts(newest_job(client)["result"]) == expected
-    assert opted_out.stands(list_id)[0] == "unsubscribed"
-    assert without_mail.stands(list_id) == ("active", False)
+    assert nonzero_counts(newest_job(client)["result"]) == expected
+    assert opted_out.read_status(list_id)[0] == "unsubscribed"
+    assert without_mail.read_status(list_id) == ("active", False)
     opted_out.joins(list_id)
-    assert opted_out.stands(list_id) == ("active", True)
+    assert opted_out.read_status(list_id) == ("active", True)
 
 
 def test_removed_member_can_be_added_again_unless_they_opted_out(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    remaining, opted_out = addresses(2)
+    remaining, opted_out = build_addresses(2)
     data(add(client, list_id, remaining, opted_out))
     user_ids = {
-        email: known_member(client, list_id, email)["user_id"] for email in (remaining, opted_out)
+        email: require_member(client, list_id, email)["user_id"] for email in (remaining, opted_out)
     }
     trace_params = {"trace_id": trace_for(stack, list_id, user_ids[opted_out])}
     assert data(stranger.delete(f"/subscriptions/{list_id}", params=trace_params)) == 1
     for user_id in user_ids.values():
         assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
     assert data(add(client, list_id, {"email": remaining, "name": "Back"}, opted_out)) == 1
-    assert known_member(client, list_id, remaining)["name"] == "Back"
-    assert known_member(client, list_id, opted_out)["status"] == "removed"
+    assert require_member(client, list_id, remaining)["name"] == "Back"
+    assert require_member(client, list_id, opted_out)["status"] == "removed"
 
 
 def test_bulk_add_rejects_malformed_bodies(client: httpx2.Client, list_id: int) -> None:
@@ -134,7 +142,7 @@ def test_bulk_add_rejects_malformed_bodies(client: httpx2.Client, list_id: int) 
         reply = client.post(f"/auxilia/subscriptions/{list_id}/members/add", json=body)
         error = problem(reply, 422, "body.invalid")
         assert field in {each["field"] for each in error["errors"]}
-        assert count(client, list_id) == 0
+        assert read_subscriber_count(client, list_id) == 0
 
 
 def test_bulk_add_rejects_more_than_100_000_members(client: httpx2.Client, list_id: int) -> None:
@@ -148,7 +156,7 @@ def test_bulk_add_returns_202_after_its_wait_and_its_job_can_be_cancelled(
     client_without_workers: httpx2.Client,
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    reply = add(client_without_workers, list_id, *addresses(2), prefer="wait=1")
+    reply = add(client_without_workers, list_id, *build_addresses(2), prefer="wait=1")
     job_id = data(reply, 202)
     assert reply.headers["location"] == f"/jobs/{job_id}"
     assert data(client_without_workers.delete(f"/jobs/{job_id}")) == 1

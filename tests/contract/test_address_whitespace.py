@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import add, imported, of_addresses
-from tests.support.lists.subscribers import members, subscribe
+from tests.support.imports.bulk import add, build_address_file, import_members_file
+from tests.support.lists.subscribers import fetch_members, subscribe
 
 # These formats put a space, no-break space, zero-width space, byte-order mark or line break around
 # an address.
@@ -37,7 +37,9 @@ def _put(client: httpx2.Client, list_id: int, *addresses: str) -> None:
 
 
 def _import(client: httpx2.Client, list_id: int, *addresses: str) -> None:
-    assert imported(client, list_id, of_addresses(*addresses))["added"] == len(addresses)
+    assert import_members_file(client, list_id, build_address_file(*addresses))["added"] == len(
+        addresses
+    )
 
 
 @pytest.mark.parametrize("add_addresses", [_sign_up, _submit, _add, _put, _import])
@@ -58,9 +60,9 @@ def test_every_way_to_add_a_member_strips_invisible_characters_around_the_addres
         stranger if add_addresses in (_sign_up, _submit) else client, list_id, *padded_addresses
     )
 
-    assert sorted(each["email"] for each in members(client, list_id)) == plain_addresses
+    assert sorted(each["email"] for each in fetch_members(client, list_id)) == plain_addresses
     assert [
-        each["email"] for each in members(client, list_id, email=padded_addresses[0])
+        each["email"] for each in fetch_members(client, list_id, email=padded_addresses[0])
     ] == plain_addresses[:1]
 
 

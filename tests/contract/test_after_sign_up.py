@@ -19,8 +19,14 @@ from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_head
 from tests.support.http.replies import data
 from tests.support.lists.segments import new_field
 from tests.support.lists.sign_up_forms import WIDGET_FIELDS
-from tests.support.lists.subscribers import confirm, known_member, mailed, new_address, new_list
-from tests.support.people.visiting import hidden
+from tests.support.lists.subscribers import (
+    await_mails,
+    confirm,
+    new_address,
+    new_list,
+    require_member,
+)
+from tests.support.people.visiting import read_hidden_fields
 
 COUNT_MAIL_JOBS = (
     "SELECT count(*) FROM jobs JOIN subscriptions s ON s.id = subject_id"
@@ -55,7 +61,7 @@ def click_button(
     cookie_client: httpx2.Client, page: httpx2.Response, action: str, answers: str | None = None
 ) -> httpx2.Response:
     """Click a button on the page, and return the resulting page."""
-    form = {"action": action, "answers": answers or hidden(page)["answers"]}
+    form = {"action": action, "answers": answers or read_hidden_fields(page)["answers"]}
     reply = cookie_client.post(f"/subscribed?{page.url.query.decode()}", data=form)
     assert reply.status_code == 303, reply.text
     return follow_redirect(cookie_client, reply)
@@ -64,7 +70,7 @@ def click_button(
 def backdate_answers(stack: Stack, page: httpx2.Response, list_id: int, age: timedelta) -> str:
     """Return the page's encrypted answers as if the form had been sent earlier."""
     keyring = stack.resources.keyring
-    answers = open_answers(keyring, hidden(page)["answers"], list_id, INPUT_LIFETIME)
+    answers = open_answers(keyring, read_hidden_fields(page)["answers"], list_id, INPUT_LIFETIME)
     assert answers is not None
     sent_at = clock.now() - age
     return seal_answers(keyring, SentAnswers(list_id, answers.values, sent_at, sent_at))
@@ -171,7 +177,7 @@ def test_correct_it_button_leads_back_to_the_form_with_all_answers(
     assert email not in cookie_client.get(f"/s/{mailing_list['slug']}").text
     corrected_page = sign_up(cookie_client, mailing_list, email, **{"fields.city": "Oslo"})
     assert f">{email}<" in read_text(corrected_page)
-    assert known_member(client, mailing_list["id"], email)["fields"] == {"city": "Oslo"}
+    assert require_member(client, mailing_list["id"], email)["fields"] == {"city": "Oslo"}
 
 
 def test_correct_it_button_keeps_only_the_address_if_the_answers_exceed_a_cookie(
@@ -194,7 +200,7 @@ def test_send_again_button_sends_a_mail_only_if_the_last_mail_is_ten_minutes_old
     list_id = confirming_list["id"]
     email = new_address()
     page = sign_up(cookie_client, confirming_list, email)
-    mailed(stack, email)
+    await_mails(stack, email)
     let_ten_minutes_pass(stack, email)
     early_page = click_button(cookie_client, page, "again")
     assert "Please wait." in early_page.text
@@ -203,7 +209,7 @@ def test_send_again_button_sends_a_mail_only_if_the_last_mail_is_ten_minutes_old
     repeated_page = click_button(cookie_client, page, "again", old_answers)
     assert "We have sent the e\N{NON-BREAKING HYPHEN}mail again." in repeated_page.text
     assert email in read_text(repeated_page)
-    first_mail, second_mail = mailed(stack, email, 2)
+    first_mail, second_mail = await_mails(stack, email, 2)
     assert confirm(cookie_client, second_mail).status_code == 303
     # Both the answers in the new page and the database now contain the time of the second mail.
     assert "Please wait." in click_button(cookie_client, repeated_page, "again").text
@@ -221,7 +227,7 @@ def test_send_again_button_keeps_the_answers_that_a_known_person_must_still_conf
     list_id = confirming_list["id"]
     email = new_address()
     sign_up(cookie_client, confirming_list, email)
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
     let_ten_minutes_pass(stack, email)
     page = sign_up(cookie_client, confirming_list, email, name="Ada")
@@ -232,10 +238,10 @@ def test_send_again_button_keeps_the_answers_that_a_known_person_must_still_conf
         "again",
         backdate_answers(stack, page, list_id, MIN_CONFIRMATION_INTERVAL),
     )
-    newest_mail, *_ = mailed(stack, email, 3)
-    assert known_member(client, list_id, email)["name"] is None
+    newest_mail, *_ = await_mails(stack, email, 3)
+    assert require_member(client, list_id, email)["name"] is None
     confirm(cookie_client, newest_mail)
-    assert known_member(client, list_id, email)["name"] == "Ada"
+    assert require_member(client, list_id, email)["name"] == "Ada"
 
 
 def test_page_and_buttons_are_equal_for_unknown_pending_confirmed_and_denied_addresses(
@@ -247,14 +253,14 @@ def test_page_and_buttons_are_equal_for_unknown_pending_confirmed_and_denied_add
     list_id = confirming_list["id"]
     unknown, confirmed, denied, denied_later, removed = (new_address() for _ in range(5))
     sign_up(cookie_client, confirming_list, confirmed)
-    confirm(cookie_client, *mailed(stack, confirmed))
+    confirm(cookie_client, *await_mails(stack, confirmed))
     data(client.patch("/deny-list", json={"add_addresses": [denied]}))
     pages = []
     for email in (unknown, confirmed, denied, denied_later, removed):
         page = sign_up(cookie_client, confirming_list, email)
         if email == removed:
             # Pressroom sends no more mail to a person whose record the owner removed meanwhile.
-            user_id = known_member(client, list_id, email)["user_id"]
+            user_id = require_member(client, list_id, email)["user_id"]
             data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
         if email == denied_later:
             data(client.patch("/deny-list", json={"add_addresses": [email]}))
@@ -289,9 +295,9 @@ def test_forged_or_hour_old_answers_lead_to_the_empty_form_and_send_no_mail(
     page = sign_up(cookie_client, confirming_list, email)
     let_ten_minutes_pass(stack, email)
     other_list = new_list(client, confirm_required=True)
-    answers_of_other_list = hidden(sign_up(cookie_client, other_list, email))["answers"]
+    answers_of_other_list = read_hidden_fields(sign_up(cookie_client, other_list, email))["answers"]
     cookie_client.cookies.clear()
-    sealed_answers = hidden(page)["answers"]
+    sealed_answers = read_hidden_fields(page)["answers"]
     jobs_before = count_mail_jobs(stack, email)
     for answers in (
         "-",
@@ -322,7 +328,7 @@ def test_send_again_button_needs_no_second_challenge_and_signs_up_nobody(
         "again",
         backdate_answers(stack, page, mailing_list["id"], MIN_CONFIRMATION_INTERVAL),
     )
-    mailed(stack, email, 2)
+    await_mails(stack, email, 2)
     stack.query("DELETE FROM subscriptions WHERE list_id = %s", mailing_list["id"])
     click_button(
         cookie_client,

@@ -21,12 +21,12 @@ from services.subscriptions import deny_lists, lists
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.http.replies import data
-from tests.support.imports.bulk import add, finished, of_addresses, upload
+from tests.support.imports.bulk import add, await_job, build_address_file, upload
 from tests.support.lists.people_on_lists import Subscriber
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole
 from tests.support.people.oauth import log_in, register
-from tests.support.people.visiting import hidden, new_address
+from tests.support.people.visiting import new_address, read_hidden_fields
 
 BLOCK_REASONS = ("nothing", "owner", "operator", "opt-out")
 
@@ -159,7 +159,7 @@ def remove_people_in_bulk(blocked_list: BlockedList) -> None:
     insert_members(blocked_list, blocked_list.list_id)
     body = {"action": "remove", "filter": {"field": "status", "is": "active"}}
     job = data(blocked_list.api.post(f"/lists/{blocked_list.list_id}/members/bulk", json=body), 202)
-    blocked_list.bulk_id = finished(blocked_list.api, job["id"])["result"]["bulk_id"]
+    blocked_list.bulk_id = await_job(blocked_list.api, job["id"])["result"]["bulk_id"]
 
 
 # -- the ways to join a list ----------------------------------------------------------------------
@@ -194,8 +194,8 @@ def click_in_preferences(blocked_list: BlockedList, action: str) -> None:
     for each in blocked_list.people.values():
         with blocked_list.stack.client() as browser:
             path = f"/preferences/open?token={each.mailed_token(Purpose.OPEN_PREFERENCES)}"
-            assert browser.post(path, data=hidden(browser.get(path))).status_code == 303
-            form = {**hidden(browser.get("/preferences")), "list": str(each.list_id)}
+            assert browser.post(path, data=read_hidden_fields(browser.get(path))).status_code == 303
+            form = {**read_hidden_fields(browser.get("/preferences")), "list": str(each.list_id)}
             browser.post("/preferences", data={**form, "action": action})
 
 
@@ -252,7 +252,7 @@ def add_in_bulk(blocked_list: BlockedList) -> None:
 
 
 def import_file(blocked_list: BlockedList) -> None:
-    file = of_addresses(*blocked_list.addresses)
+    file = build_address_file(*blocked_list.addresses)
     data(upload(blocked_list.api, blocked_list.list_id, file, on_existing="update"))
 
 

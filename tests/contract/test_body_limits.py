@@ -16,7 +16,7 @@ from tests.support.http.multipart import make_multipart
 from tests.support.http.raw_requests import RawRequest
 from tests.support.http.replies import data, problem
 from tests.support.images.pictures import photo
-from tests.support.security.attackers import answer_of
+from tests.support.security.attackers import read_answer
 
 MEGABYTE = 1024 * 1024
 # The size that a form may have in addition to its file.
@@ -58,7 +58,7 @@ def test_endless_chunked_upload_is_rejected_before_the_body_ends(
         request.chunk(start_of_body.removesuffix(b"\r\n--cut here--\r\n"))
         while request.sent < planned_bytes and not request.has_answered():
             request.chunk(chunk)
-        assert answer_of(request.socket) == (413, "attachment.too_large")
+        assert read_answer(request.socket) == (413, "attachment.too_large")
     # The client may already have written data into the socket buffers when the response arrives.
     assert request.sent < MAX_IMAGE_BYTES + 16 * MEGABYTE
 
@@ -86,7 +86,7 @@ def test_declared_content_length_over_the_limit_is_rejected_before_the_body_is_s
         with RawRequest(
             stack, *upload_head(owner, excessive_length, *other_headers, path=path)
         ) as request:
-            assert answer_of(request.socket) == (413, code)
+            assert read_answer(request.socket) == (413, code)
         assert request.sent == 0
     with RawRequest(
         stack, *upload_head(owner, allowed_length, expect_continue, path=path)

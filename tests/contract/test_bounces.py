@@ -26,13 +26,13 @@ from tests.support.lists.bounces import (
 )
 from tests.support.lists.subscribers import (
     Reader,
+    await_mails,
     confirm,
-    fill,
     get_member,
-    known_member,
-    mailed,
+    insert_members,
     new_address,
     new_list,
+    require_member,
     subscribe,
 )
 
@@ -62,7 +62,10 @@ def test_hard_bounce_turns_mail_off_and_keeps_the_membership(
         )
     )["items"]
     assert listed_member == matching_members[0]
-    assert listed_member["email_off"]["reason"] == member.standing(list_id)["email_off"]["reason"]
+    assert (
+        listed_member["email_off"]["reason"]
+        == member.read_membership(list_id)["email_off"]["reason"]
+    )
     path = f"/subscriptions/{list_id}/members/{member.user_id}/subs"
     assert data(client.get(path))[0]["email_off"] == listed_member["email_off"]
 
@@ -78,13 +81,15 @@ def test_hard_bounce_covers_the_lists_of_the_owner_that_the_sender_covers(
     backdate_history(stack, member)
     covered_list_ids = [list_id, covered_list_id, left_list_id]
     bounce_hard(stack, build_mailing(list_id, member.user_id), covered_list_ids=covered_list_ids)
-    assert member.stands(list_id) == member.stands(covered_list_id) == ("active", False)
-    assert member.stands(other_list_id) == member.stands(foreign_list_id) == ("active", True)
-    assert member.stands(left_list_id) == ("unsubscribed", True)
+    assert member.read_status(list_id) == member.read_status(covered_list_id) == ("active", False)
+    assert (
+        member.read_status(other_list_id) == member.read_status(foreign_list_id) == ("active", True)
+    )
+    assert member.read_status(left_list_id) == ("unsubscribed", True)
     # A sender for all lists covers every list of its owner, but no lists of other owners.
     bounce_hard(stack, build_mailing(list_id, member.user_id, mailing_id=2))
-    assert member.stands(other_list_id) == ("active", False)
-    assert member.stands(foreign_list_id) == ("active", True)
+    assert member.read_status(other_list_id) == ("active", False)
+    assert member.read_status(foreign_list_id) == ("active", True)
 
 
 def test_bounce_is_in_the_history_and_in_the_feed(
@@ -117,7 +122,7 @@ def test_consecutive_soft_bounces_turn_mail_off_at_the_limit(
         # Several reports about the same mailing are recorded as one bounce.
         assert bounce_softly(stack, mailing, mailing) == ["applied", "duplicate"]
         assert bounce_softly(stack, mailing) == ["duplicate"]
-    assert member.stands(list_id) == ("active", True)
+    assert member.read_status(list_id) == ("active", True)
     bounce_softly(stack, mailings[-1])
     email_off = get_member(client, list_id, member)["email_off"]
     assert (email_off["reason"], email_off["status"]) == ("soft_bounced", "4.2.2")
@@ -130,7 +135,7 @@ def test_soft_bounces_within_less_than_a_week_never_turn_mail_off(
 ) -> None:
     for days in (6, 5, 4, 3, 2, 1, 0):
         bounce_softly(stack, build_old_mailing(list_id, member.user_id, days=days))
-    assert member.stands(list_id) == ("active", True)
+    assert member.read_status(list_id) == ("active", True)
 
 
 @pytest.mark.parametrize("limit", [0, 2])
@@ -142,7 +147,7 @@ def test_soft_bounce_limit_of_a_list_applies(
     assert data(changed)["soft_bounce_limit"] == limit
     for days in (20, 8, 6, 4, 2, 0):
         bounce_softly(stack, build_old_mailing(list_id, member.user_id, days=days))
-    assert member.stands(list_id) == ("active", limit == 0)
+    assert member.read_status(list_id) == ("active", limit == 0)
 
 
 @pytest.mark.parametrize("limit", [-1, 21, None, "5"])
@@ -164,11 +169,11 @@ def test_delivered_mailing_ends_a_series_of_soft_bounces_in_any_order(
     # The delivery has reset the count of soft bounces, so earlier mailings no longer count.
     bounce_softly(stack, old_mailing(11))
     bounce_softly(stack, *map(old_mailing, (8, 6, 4, 2)))
-    assert member.stands(list_id) == ("active", True)
+    assert member.read_status(list_id) == ("active", True)
     # If a delivery is in the same batch, it ends soft bounces before the limit is checked.
     soft_bounce = ReportedBounce(old_mailing(0), is_hard=False)
     record(stack, [soft_bounce], reached_mails=[old_mailing(3)])
-    assert member.stands(list_id) == ("active", True)
+    assert member.read_status(list_id) == ("active", True)
 
 
 def test_delivery_cancels_only_an_earlier_bounce_of_the_same_mailing(
@@ -189,11 +194,11 @@ def test_delivery_cancels_only_an_earlier_bounce_of_the_same_mailing(
     bounce_softly(stack, build_timed_mailing(20, 1))
     reach(stack, build_timed_mailing(20, 2))
     bounce_softly(stack, build_timed_mailing(8, 3))
-    assert member.stands(list_id) == ("active", True)
+    assert member.read_status(list_id) == ("active", True)
     # If the mail was delivered before it bounced, the bounce stays in effect.
     reach(stack, build_timed_mailing(8, 2))
     bounce_softly(stack, build_timed_mailing(0, 4))
-    assert member.stands(list_id) == ("active", False)
+    assert member.read_status(list_id) == ("active", False)
 
 
 def test_no_report_turns_mail_on(
@@ -202,7 +207,7 @@ def test_no_report_turns_mail_on(
     mailing = build_mailing(list_id, member.user_id)
     bounce_hard(stack, mailing)
     reach(stack, build_mailing(list_id, member.user_id), mailing)
-    assert member.stands(list_id) == ("active", False)
+    assert member.read_status(list_id) == ("active", False)
     assert get_member(client, list_id, member)["email_off"]["reason"] == "bounced"
 
 
@@ -215,7 +220,7 @@ def test_hard_bounce_replaces_a_soft_bounce_of_the_same_mailing(
     assert bounce_softly(stack, mailing) == ["applied"]
     outcomes = record(stack, [soft_report, hard_report, hard_report])
     assert outcomes == ["duplicate", "applied", "duplicate"]
-    assert member.stands(list_id) == ("active", False)
+    assert member.read_status(list_id) == ("active", False)
     assert record(stack, [soft_report]) == ["duplicate"]
 
 
@@ -227,7 +232,7 @@ def test_reports_from_before_the_latest_action_of_the_person_are_stale(
     member.wants_mail(list_id, True)
     assert bounce_hard(stack, mailing) == "stale"
     assert bounce_softly(stack, mailing) == ["stale"]
-    assert member.stands(list_id) == ("active", True)
+    assert member.read_status(list_id) == ("active", True)
     mailing = build_mailing(list_id, member.user_id)
     member.leaves(list_id).joins(list_id)
     assert bounce_hard(stack, mailing) == "stale"
@@ -244,7 +249,7 @@ def test_bounce_of_a_mailing_to_a_former_address_is_stale(
         new_address(),
     )
     assert bounce_hard(stack, mailing) == "stale"
-    assert member.stands(list_id) == ("active", True)
+    assert member.read_status(list_id) == ("active", True)
 
 
 def test_only_hard_bounces_of_mailings_older_than_30_days_count(
@@ -261,7 +266,7 @@ def test_bounce_about_a_person_who_is_not_a_member_is_unmatched(
     member.leaves(list_id)
     assert bounce_hard(stack, build_mailing(list_id, member.user_id)) == "unmatched"
     assert bounce_hard(stack, build_mailing(list_id, 1)) == "unmatched"
-    assert member.stands(list_id) == ("unsubscribed", True)
+    assert member.read_status(list_id) == ("unsubscribed", True)
 
 
 def test_hard_bounce_of_a_mail_to_a_former_member_turns_mail_off_on_other_lists(
@@ -272,7 +277,7 @@ def test_hard_bounce_of_a_mail_to_a_former_member_turns_mail_off_on_other_lists(
     backdate_history(stack, member)
     mailing = build_mailing(list_id, member.user_id)
     assert bounce_hard(stack, mailing) == "applied"
-    assert member.stands(other_list_id) == ("active", False)
+    assert member.read_status(other_list_id) == ("active", False)
     assert bounce_hard(stack, mailing) == "duplicate"
 
 
@@ -282,8 +287,8 @@ def test_hard_bounce_of_a_confirmation_mail_ends_the_sign_up(
     list_id = new_list(client, confirm_required=True)["id"]
     email = new_address()
     subscribe(stranger, list_id, email)
-    mailed(stack, email)
-    user_id = known_member(client, list_id, email)["user_id"]
+    await_mails(stack, email)
+    user_id = require_member(client, list_id, email)["user_id"]
     assert bounce_softly(stack, build_mailing(list_id, user_id)) == ["unmatched"]
     assert bounce_hard(stack, build_mailing(list_id, user_id)) == "applied"
     assert client.get(f"/lists/{list_id}/members/{email}").status_code == 404
@@ -292,10 +297,10 @@ def test_hard_bounce_of_a_confirmation_mail_ends_the_sign_up(
     data(add(client, member_list, email))
     client.delete(f"/subscriptions/{member_list}/members/{user_id}")
     subscribe(stranger, member_list, email)
-    assert known_member(client, member_list, email)["status"] == "pending"
-    user_id = known_member(client, member_list, email)["user_id"]
+    assert require_member(client, member_list, email)["status"] == "pending"
+    user_id = require_member(client, member_list, email)["user_id"]
     bounce_hard(stack, build_mailing(member_list, user_id))
-    assert known_member(client, member_list, email)["status"] == "removed"
+    assert require_member(client, member_list, email)["status"] == "removed"
     query = "SELECT count(*) FROM subscriptions WHERE user_id = %s AND remind_at IS NOT NULL"
     assert stack.query(query, user_id) == [(0,)]
 
@@ -309,8 +314,8 @@ def test_bounce_does_not_end_a_sign_up_that_is_confirmed_at_the_same_time(
     list_id = new_list(client, confirm_required=True)["id"]
     email = new_address()
     subscribe(stranger, list_id, email)
-    [mail] = mailed(stack, email)
-    user_id = known_member(client, list_id, email)["user_id"]
+    [mail] = await_mails(stack, email)
+    user_id = require_member(client, list_id, email)["user_id"]
     lock_members = locks.lock_members
 
     def lock_after_confirmation(*arguments: Any) -> set[int]:
@@ -319,12 +324,12 @@ def test_bounce_does_not_end_a_sign_up_that_is_confirmed_at_the_same_time(
 
     monkeypatch.setattr(locks, "lock_members", lock_after_confirmation)
     assert bounce_hard(stack, build_mailing(list_id, user_id)) == "stale"
-    member_record = known_member(client, list_id, email)
+    member_record = require_member(client, list_id, email)
     assert (member_record["status"], member_record["email_enabled"]) == ("active", True)
 
 
 def test_thousand_bounces_need_few_statements(stack: Stack, owner: Owner, list_id: int) -> None:
-    fill(stack, list_id, [new_address() for _ in range(1_000)])
+    insert_members(stack, list_id, [new_address() for _ in range(1_000)])
     rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
     reports = [
         ReportedBounce(build_mailing(list_id, int(str(user_id))), is_hard=number % 20 == 0)
@@ -391,7 +396,7 @@ def test_email_off_reason_is_the_person_if_an_opt_out_exists_and_the_owner_other
     )
     expected = {"reason": "person", "status": None, "at": opted_out_at}
     assert get_member(client, list_id, member)["email_off"] == expected
-    assert member.standing(list_id)["email_off"] == expected
+    assert member.read_membership(list_id)["email_off"] == expected
     # If an earlier release turned the mail off, an opt-out and a history event may be missing.
     for table in ("opt_outs", "subscription_events"):
         stack.query(f"DELETE FROM {table} WHERE list_id = %s", list_id)

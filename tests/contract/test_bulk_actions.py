@@ -9,19 +9,19 @@ import pytest
 from devstack.harness.stack import Stack
 from services.privacy.retention import RULES
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import finished, newest_job
+from tests.support.imports.bulk import await_job, newest_job
 from tests.support.lists.segments import (
     VIP,
-    acted,
     bulk_action,
+    import_some_members,
     new_segment,
+    read_members,
+    run_bulk_action,
     set_member,
-    some_members,
-    standing,
     tag_names,
     undo,
 )
-from tests.support.lists.subscribers import Reader, count, known_member, new_list
+from tests.support.lists.subscribers import Reader, new_list, read_subscriber_count, require_member
 from tests.support.people.erasure import erase
 
 EVERY_MEMBER = {"field": "email", "exists": True}
@@ -30,30 +30,30 @@ EVERY_MEMBER = {"field": "email", "exists": True}
 def test_bulk_action_runs_as_job_that_reports_matched_and_changed_members(
     client: httpx2.Client, list_id: int
 ) -> None:
-    [ada, ben, _] = some_members(client, list_id, 3, vips=2)
+    [ada, ben, _] = import_some_members(client, list_id, 3, vips=2)
     set_member(client, list_id, ada, add_tags=["spring"])
     reply = bulk_action(client, list_id, "tag", filter=VIP, value="spring")
     job = data(reply, 202)
     assert reply.headers["location"] == f"/jobs/{job['id']}"
-    finished_job = finished(client, job["id"])
+    finished_job = await_job(client, job["id"])
     bulk_id = finished_job["result"]["bulk_id"]
     assert finished_job["result"] == {"bulk_id": bulk_id, "matched": 2, "changed": 1}
     assert (finished_job["progress"]["done"], finished_job["progress"]["total"]) == (3, 3)
-    assert known_member(client, list_id, ben)["tags"] == ["spring", "vip"]
+    assert require_member(client, list_id, ben)["tags"] == ["spring", "vip"]
 
 
 def test_bulk_action_dry_run_returns_the_count_and_changes_nothing(
     client: httpx2.Client, list_id: int
 ) -> None:
-    members = some_members(client, list_id, 3, vips=2)
-    members_before = standing(client, list_id, members)
+    members = import_some_members(client, list_id, 3, vips=2)
+    members_before = read_members(client, list_id, members)
     path = f"/lists/{list_id}/members/bulk"
     body = {"action": "tag", "value": "new"}
     reply = client.post(path, params={"dry_run": 1}, json={**body, "filter": VIP})
     assert data(reply) == {"matched": 2, "is_exact": True}
     assert newest_job(client)["kind"] != "members.bulk"
     assert tag_names(client, list_id) == ["vip"]
-    assert standing(client, list_id, members) == members_before
+    assert read_members(client, list_id, members) == members_before
 
 
 ACTIONS: list[tuple[str, str | None, dict[str, Any]]] = [
@@ -70,24 +70,26 @@ EMAIL_OFF_BY_OWNER = {"reason": "owner", "status": None}
 def test_bulk_action_changes_only_matching_members_and_its_undo_restores_them(
     client: httpx2.Client, list_id: int, action: str, value: str | None, expected: dict[str, Any]
 ) -> None:
-    members = some_members(client, list_id, 3, vips=2)
-    members_before = standing(client, list_id, members)
-    active_count = count(client, list_id)
+    members = import_some_members(client, list_id, 3, vips=2)
+    members_before = read_members(client, list_id, members)
+    active_count = read_subscriber_count(client, list_id)
     segment = new_segment(client, list_id)
-    result = acted(client, list_id, action, segment_id=segment["id"], value=value)
+    result = run_bulk_action(client, list_id, action, segment_id=segment["id"], value=value)
     assert (result["matched"], result["changed"]) == (2, 2)
-    members_after = standing(client, list_id, members)
+    members_after = read_members(client, list_id, members)
     for old, new in zip(members_before[:2], members_after[:2], strict=True):
         if action == "email_off":
             expected = expected | {"email_off": EMAIL_OFF_BY_OWNER | {"at": new["email_off"]["at"]}}
         assert new == {**old, **expected, "updated_at": new["updated_at"]}
         assert new["updated_at"] > old["updated_at"]
     assert members_after[2] == members_before[2]
-    assert count(client, list_id) == (active_count - 2 if action == "remove" else active_count)
+    assert read_subscriber_count(client, list_id) == (
+        active_count - 2 if action == "remove" else active_count
+    )
     assert data(undo(client, result["bulk_id"])) == 2
     assert newest_job(client)["result"] == {"bulk_id": result["bulk_id"], "undone": 2, "kept": 0}
-    assert standing(client, list_id, members) == members_before
-    assert count(client, list_id) == active_count
+    assert read_members(client, list_id, members) == members_before
+    assert read_subscriber_count(client, list_id) == active_count
     # A second undo changes nothing.
     assert data(undo(client, result["bulk_id"])) == 0
 
@@ -95,10 +97,10 @@ def test_bulk_action_changes_only_matching_members_and_its_undo_restores_them(
 def test_member_history_records_bulk_actions_and_their_undo(
     client: httpx2.Client, list_id: int
 ) -> None:
-    [ada] = some_members(client, list_id, 1, vips=1)
-    bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
+    [ada] = import_some_members(client, list_id, 1, vips=1)
+    bulk_id = run_bulk_action(client, list_id, "remove", filter=VIP)["bulk_id"]
     data(undo(client, bulk_id))
-    user_id = known_member(client, list_id, ada)["user_id"]
+    user_id = require_member(client, list_id, ada)["user_id"]
     path = f"/lists/{list_id}/members/{user_id}/history"
     restored, removed, *_ = data(client.get(path))["items"]
     assert (restored["action"], restored["status_before"], restored["status_after"]) == (
@@ -112,32 +114,34 @@ def test_member_history_records_bulk_actions_and_their_undo(
 def test_bulk_tier_change_drops_past_expiry_and_its_undo_restores_the_expiry(
     client: httpx2.Client, list_id: int
 ) -> None:
-    members = some_members(client, list_id, 3)
+    members = import_some_members(client, list_id, 3)
     expiries = {"past": "2020-01-01T00:00:00.000000Z", "future": "2031-01-01T00:00:00.000000Z"}
     for email, expiry in zip(members, (expiries["past"], expiries["future"], None), strict=True):
         set_member(client, list_id, email, type="silver", paid_expiry=expiry)
-    members_before = standing(client, list_id, members)
-    bulk_id = acted(client, list_id, "set_type", filter=EVERY_MEMBER, value="gold")["bulk_id"]
-    members_after = standing(client, list_id, members)
+    members_before = read_members(client, list_id, members)
+    bulk_id = run_bulk_action(client, list_id, "set_type", filter=EVERY_MEMBER, value="gold")[
+        "bulk_id"
+    ]
+    members_after = read_members(client, list_id, members)
     assert [each["type"] for each in members_after] == ["gold"] * 3
     assert [each["paid_expiry"] for each in members_after] == [None, expiries["future"], None]
     assert data(undo(client, bulk_id)) == 3
-    assert standing(client, list_id, members) == members_before
-    acted(client, list_id, "set_type", filter=EVERY_MEMBER, value="free")
-    assert {each["paid_expiry"] for each in standing(client, list_id, members)} == {None}
+    assert read_members(client, list_id, members) == members_before
+    run_bulk_action(client, list_id, "set_type", filter=EVERY_MEMBER, value="free")
+    assert {each["paid_expiry"] for each in read_members(client, list_id, members)} == {None}
 
 
 def test_bulk_undo_keeps_values_that_were_changed_after_the_bulk_action(
     client: httpx2.Client, list_id: int
 ) -> None:
-    members = some_members(client, list_id, 4, vips=4)
-    bulk_id = acted(client, list_id, "set_type", filter=VIP, value="gold")["bulk_id"]
+    members = import_some_members(client, list_id, 4, vips=4)
+    bulk_id = run_bulk_action(client, list_id, "set_type", filter=VIP, value="gold")["bulk_id"]
     set_member(client, list_id, members[0], type="silver")
     set_member(client, list_id, members[1], name="Named since")
-    acted(client, list_id, "tag", filter=VIP, value="later")
+    run_bulk_action(client, list_id, "tag", filter=VIP, value="later")
     assert data(undo(client, bulk_id)) == 3
     assert newest_job(client)["result"]["kept"] == 1
-    members_after = standing(client, list_id, members)
+    members_after = read_members(client, list_id, members)
     assert [each["type"] for each in members_after] == ["silver", "free", "free", "free"]
     assert members_after[1]["name"] == "Named since"
     assert all(each["tags"] == ["later", "vip"] for each in members_after)
@@ -146,16 +150,16 @@ def test_bulk_undo_keeps_values_that_were_changed_after_the_bulk_action(
 def test_bulk_undo_keeps_mail_settings_that_were_changed_after_the_bulk_action(
     client: httpx2.Client, list_id: int
 ) -> None:
-    changed_email, unchanged_email = some_members(client, list_id, 2, vips=2)
-    bulk_id = acted(client, list_id, "email_off", filter=VIP)["bulk_id"]
-    user_id = known_member(client, list_id, changed_email)["user_id"]
+    changed_email, unchanged_email = import_some_members(client, list_id, 2, vips=2)
+    bulk_id = run_bulk_action(client, list_id, "email_off", filter=VIP)["bulk_id"]
+    user_id = require_member(client, list_id, changed_email)["user_id"]
     for enabled in (True, False):
         path = f"/subscriptions/{list_id}/members/{user_id}/email"
         assert data(client.put(path, json={"enabled": enabled})) == 1
     # A later bulk action of another kind doesn't prevent the undo.
-    acted(client, list_id, "tag", filter=EVERY_MEMBER, value="later")
+    run_bulk_action(client, list_id, "tag", filter=EVERY_MEMBER, value="later")
     assert data(undo(client, bulk_id)) == 1
-    restored_members = standing(client, list_id, [changed_email, unchanged_email])
+    restored_members = read_members(client, list_id, [changed_email, unchanged_email])
     assert [each["email_enabled"] for each in restored_members] == [False, True]
 
 
@@ -164,14 +168,14 @@ def test_bulk_undo_neither_restores_nor_mails_people_who_opted_out(
 ) -> None:
     opted_out, without_mail, active = (make_reader().joins(list_id) for _ in range(3))
     emails = [each.email for each in (opted_out, without_mail, active)]
-    email_off_id = acted(client, list_id, "email_off", filter=EVERY_MEMBER)["bulk_id"]
-    removal_id = acted(client, list_id, "remove", filter=EVERY_MEMBER)["bulk_id"]
+    email_off_id = run_bulk_action(client, list_id, "email_off", filter=EVERY_MEMBER)["bulk_id"]
+    removal_id = run_bulk_action(client, list_id, "remove", filter=EVERY_MEMBER)["bulk_id"]
     # Both people opt out while they are removed from the list.
     opted_out.client.delete(f"/subscriptions/{list_id}")
     without_mail.wants_mail(list_id, False)
     assert data(undo(client, removal_id)) == 2
     assert data(undo(client, email_off_id)) == 1
-    members = {email: known_member(client, list_id, email) for email in emails}
+    members = {email: require_member(client, list_id, email) for email in emails}
     assert members[opted_out.email]["status"] == "removed"
     silent_member = members[without_mail.email]
     assert (silent_member["status"], silent_member["email_enabled"]) == ("active", False)
@@ -183,26 +187,26 @@ def test_bulk_undo_keeps_mail_off_that_was_off_before_the_bulk_action(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).wants_mail(list_id, False)
-    result = acted(client, list_id, "email_off", filter=EVERY_MEMBER)
+    result = run_bulk_action(client, list_id, "email_off", filter=EVERY_MEMBER)
     assert (result["matched"], result["changed"]) == (1, 0)
     assert data(undo(client, result["bulk_id"])) == 0
-    assert reader.stands(list_id) == ("active", False)
+    assert reader.read_status(list_id) == ("active", False)
 
 
 def test_erased_member_is_excluded_from_bulk_actions_and_from_their_undo(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    erased, remaining = some_members(client, list_id, 2, vips=2)
-    bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
+    erased, remaining = import_some_members(client, list_id, 2, vips=2)
+    bulk_id = run_bulk_action(client, list_id, "remove", filter=VIP)["bulk_id"]
     count_changes = "SELECT count(*) FROM bulk_changes WHERE bulk_id = %s"
     assert stack.query(count_changes, bulk_id) == [(2,)]
     erase(stack.resources, erased)
     assert stack.query(count_changes, bulk_id) == [(1,)]
     assert data(undo(client, bulk_id)) == 1
-    assert known_member(client, list_id, remaining)["status"] == "active"
+    assert require_member(client, list_id, remaining)["status"] == "active"
     # A filter on any status doesn't match the erased person either.
     any_status = {"field": "status", "in": ["active", "removed"]}
-    assert acted(client, list_id, "tag", filter=any_status, value="x")["matched"] == 1
+    assert run_bulk_action(client, list_id, "tag", filter=any_status, value="x")["matched"] == 1
 
 
 def test_bulk_action_rejects_a_value_that_does_not_fit_the_action(
@@ -253,8 +257,8 @@ def test_running_bulk_action_cannot_be_undone(
 def test_bulk_undo_expires_after_ninety_days_and_its_data_is_kept_that_long(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    some_members(client, list_id, 1, vips=1)
-    bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
+    import_some_members(client, list_id, 1, vips=1)
+    bulk_id = run_bulk_action(client, list_id, "remove", filter=VIP)["bulk_id"]
     stack.query(
         "UPDATE bulk_actions SET created_at = created_at - interval '91 days' WHERE id = %s",
         bulk_id,

@@ -13,14 +13,14 @@ from integrations.challenges.siteverify import WIDGETS
 from tests.support.http.replies import data, fields_at_fault, problem
 from tests.support.lists.subscribers import (
     Reader,
-    count,
-    known_member,
-    member,
+    find_member,
     new_address,
     new_list,
     new_slug,
+    read_subscriber_count,
+    require_member,
 )
-from tests.support.people.visiting import Visitor, a_visitor, new_account
+from tests.support.people.visiting import Visitor, new_account, new_visitor
 
 PROVIDERS = ("turnstile", "hcaptcha", "recaptcha")
 CHALLENGE_FIELDS = ("challenge-provider", "challenge-token", "challenge-action")
@@ -51,14 +51,14 @@ def test_valid_challenge_token_subscribes_one_address_and_records_one_consent(
     token = new_token("pass-")
     email = new_address()
     assert data(stranger.post(path, json=answer_challenge(provider, token, email=email))) == 1
-    member_record = known_member(client, list_id, email)
+    member_record = require_member(client, list_id, email)
     assert member_record["status"] == "active"
     consent_path = f"/lists/{list_id}/members/{member_record['user_id']}/consent"
     [consent] = data(client.get(consent_path))["items"]
     assert (consent["how"], consent["url"], consent["claimed_by"]) == ("form", None, None)
     repeated_reply = stranger.post(path, json=answer_challenge(provider, token))
     problem(repeated_reply, 403, "challenge.failed")
-    assert count(client, list_id) == 1
+    assert read_subscriber_count(client, list_id) == 1
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -74,7 +74,7 @@ def test_invalid_challenge_token_is_rejected_and_adds_no_member(
         body = answer_challenge(provider, token)
         reply = stranger.post(f"/subscriptions/{list_id}", json=body)
         problem(reply, 403, "challenge.failed")
-        assert member(client, list_id, body["email"]) is None
+        assert find_member(client, list_id, body["email"]) is None
 
 
 @pytest.mark.parametrize("provider", ["turnstile", "recaptcha"])
@@ -138,7 +138,7 @@ def test_sign_up_rejects_challenge_tokens_of_another_provider(
         error = problem(reply, 422, "challenge.provider_mismatch")
         assert [each["field"] for each in error["errors"]] == ["body.challenge-provider"]
         assert "turnstile" in error["message"]
-    assert count(client, list_id) == 0
+    assert read_subscriber_count(client, list_id) == 0
 
 
 def test_sign_up_with_an_invalid_address_does_not_use_up_the_challenge_token(
@@ -170,7 +170,7 @@ def test_sign_up_with_a_challenge_stays_pending_if_the_list_requires_confirmatio
     list_id = new_guarded_list(client, "hcaptcha", confirm_required=True)
     body = answer_challenge("hcaptcha", new_token("pass-"))
     assert data(stranger.post(f"/subscriptions/{list_id}", json=body)) == 1
-    assert known_member(client, list_id, body["email"])["status"] == "pending"
+    assert require_member(client, list_id, body["email"])["status"] == "pending"
 
 
 def test_logged_in_person_joins_without_challenge_and_confirmation(
@@ -178,7 +178,7 @@ def test_logged_in_person_joins_without_challenge_and_confirmation(
 ) -> None:
     list_id = new_guarded_list(client, "recaptcha", confirm_required=True)
     reader.joins(list_id)
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)
 
 
 PROVIDER_ERROR_CODE = "list.challenge_provider"
@@ -253,7 +253,7 @@ def stack_with_challenges(stack: Stack) -> Iterator[Stack]:
 @pytest.fixture
 def challenged_visitor(stack_with_challenges: Stack) -> Iterator[Visitor]:
     """A logged-out browser at an API process that shows a challenge on account forms."""
-    with a_visitor(stack_with_challenges) as visitor:
+    with new_visitor(stack_with_challenges) as visitor:
         yield visitor
 
 

@@ -9,23 +9,31 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.credits.credits import grant
 from tests.support.http.replies import data
-from tests.support.imports.bulk import add, counts, imported, of_addresses
+from tests.support.imports.bulk import add, build_address_file, import_members_file, nonzero_counts
 from tests.support.lists.subscribers import (
-    count,
-    known_member,
-    member,
-    members,
+    fetch_members,
+    find_member,
     new_list,
+    read_subscriber_count,
+    require_member,
     trace_for,
 )
-from tests.support.people.changed_addresses import CONFIRM, MOVED, ask, brought, join, leave, roster
+from tests.support.people.changed_addresses import (
+    CONFIRM_SUBJECT,
+    MOVED_SUBJECT,
+    add_person,
+    change_own_address,
+    export_roster,
+    join,
+    leave,
+)
 from tests.support.people.visiting import (
     PASSWORD,
     Visitor,
-    a_visitor,
-    hidden,
     new_account,
     new_address,
+    new_visitor,
+    read_hidden_fields,
     user_id_of,
 )
 
@@ -34,14 +42,14 @@ from tests.support.people.visiting import (
 def recorded_address(client: httpx2.Client, list_id: int) -> str:
     """The e-mail address of a person whom the list's owner has added to the list."""
     email = new_address()
-    brought(client, list_id, email, name="Known")
+    add_person(client, list_id, email, name="Known")
     return email
 
 
 def request_confirmation_link(person: Visitor, email: str) -> str:
     """Request a change to a new e-mail address, and return the mailed confirmation link."""
     person.fill_in("/account/email", email=email, current=PASSWORD)
-    return person.mailed_path(email, CONFIRM)
+    return person.mailed_path(email, CONFIRM_SUBJECT)
 
 
 def get_address(person: Visitor) -> str:
@@ -59,7 +67,7 @@ def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_o
     new_email = new_address()
     active_list_id, left_list_id, common_list_id = (new_list(client)["id"] for _ in range(3))
     for each in (active_list_id, left_list_id, common_list_id):
-        record_id = brought(client, each, new_email)
+        record_id = add_person(client, each, new_email)
     join(logged_in_visitor, common_list_id)
     for each in (left_list_id, common_list_id):
         opt_out(client, logged_in_visitor.stack, each, record_id)
@@ -70,7 +78,8 @@ def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_o
     user_id = user_id_of(logged_in_visitor.stack, new_email)
     assert user_id != record_id
     assert [
-        roster(delivery_client, each) for each in (active_list_id, left_list_id, common_list_id)
+        export_roster(delivery_client, each)
+        for each in (active_list_id, left_list_id, common_list_id)
     ] == [[], [], []]
     erasure_finished = "SELECT finished_at IS NOT NULL FROM erasures WHERE user_id = %s"
     eventually(
@@ -82,7 +91,8 @@ def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_o
         == []
     )
     eventually(
-        lambda: count(client, common_list_id) == 0, what="the change of the account's own record"
+        lambda: read_subscriber_count(client, common_list_id) == 0,
+        what="the change of the account's own record",
     )
     # The owner can re-add the person by neither the old nor the new address.
     for each in (left_list_id, common_list_id):
@@ -90,7 +100,7 @@ def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_o
             assert data(add(client, each, address)) == 0
     # Only the person can lift their opt-out.
     join(logged_in_visitor, common_list_id)
-    assert roster(delivery_client, common_list_id) == [new_email]
+    assert export_roster(delivery_client, common_list_id) == [new_email]
 
 
 def test_address_change_erases_no_record_that_its_page_did_not_mention(
@@ -98,13 +108,13 @@ def test_address_change_erases_no_record_that_its_page_did_not_mention(
 ) -> None:
     new_email = new_address()
     link = request_confirmation_link(logged_in_visitor, new_email)
-    form = hidden(logged_in_visitor.get(link))
+    form = read_hidden_fields(logged_in_visitor.get(link))
     assert "erase" not in form
-    brought(client, list_id, new_email)
+    add_person(client, list_id, new_email)
     reply = logged_in_visitor.client.post(link.partition("?")[0], data=form)
     assert (reply.status_code, get_address(logged_in_visitor)) == (303, email)
     assert "erases this data" in logged_in_visitor.get(reply.headers["location"]).text
-    assert known_member(client, list_id, new_email)
+    assert require_member(client, list_id, new_email)
     logged_in_visitor.fill_in(link)
     assert get_address(logged_in_visitor) == new_email
 
@@ -118,11 +128,11 @@ def test_address_change_request_does_not_reveal_whether_an_address_is_known(
         reply = logged_in_visitor.fill_in("/account/email", email=each, current=PASSWORD)
         distinct_replies.add((reply.status_code, reply.headers["location"], reply.text))
         # Every new address receives the same mail, whether or not it is known.
-        distinct_mails.add(logged_in_visitor.mailed(each, CONFIRM).partition("?token=")[0])
+        distinct_mails.add(logged_in_visitor.mailed(each, CONFIRM_SUBJECT).partition("?token=")[0])
     assert (len(distinct_replies), len(distinct_mails)) == (1, 1)
     # The link reveals nothing to anyone except the person who requested it.
     link = request_confirmation_link(logged_in_visitor, recorded_address)
-    with a_visitor(logged_in_visitor.stack) as stranger:
+    with new_visitor(logged_in_visitor.stack) as stranger:
         assert stranger.get(link).status_code == 303
         stranger.log_in(new_account(logged_in_visitor.stack))
         assert stranger.get(link).status_code == 403
@@ -150,14 +160,14 @@ def test_address_change_keeps_a_record_that_became_an_account_before_confirmatio
     list_id: int,
 ) -> None:
     link = request_confirmation_link(logged_in_visitor, recorded_address)
-    form = hidden(logged_in_visitor.get(link))
-    with a_visitor(logged_in_visitor.stack) as visitor:
+    form = read_hidden_fields(logged_in_visitor.get(link))
+    with new_visitor(logged_in_visitor.stack) as visitor:
         visitor.fill_in("/register", email=recorded_address)
         registration_path = visitor.mailed_path(recorded_address, "Finish creating your account")
         assert visitor.fill_in(registration_path, name="New", password=PASSWORD).status_code == 303
     reply = logged_in_visitor.client.post(link.partition("?")[0], data=form)
     assert (reply.status_code, get_address(logged_in_visitor)) == (409, email)
-    assert known_member(client, list_id, recorded_address)
+    assert require_member(client, list_id, recorded_address)
 
 
 def test_only_one_of_two_concurrent_address_change_confirmations_succeeds(
@@ -165,7 +175,7 @@ def test_only_one_of_two_concurrent_address_change_confirmations_succeeds(
 ) -> None:
     record_id = user_id_of(logged_in_visitor.stack, recorded_address)
     link = request_confirmation_link(logged_in_visitor, recorded_address)
-    form = hidden(logged_in_visitor.get(link))
+    form = read_hidden_fields(logged_in_visitor.get(link))
     with ThreadPoolExecutor(2) as pool:
         statuses = pool.map(
             lambda _: logged_in_visitor.client.post(link.partition("?")[0], data=form).status_code,
@@ -182,15 +192,18 @@ def test_undone_address_change_restores_no_erased_record_and_lifts_no_opt_out(
 ) -> None:
     new_email = new_address()
     list_id = new_list(client)["id"]
-    opt_out(client, logged_in_visitor.stack, list_id, brought(client, list_id, new_email))
+    opt_out(client, logged_in_visitor.stack, list_id, add_person(client, list_id, new_email))
     user_id = user_id_of(logged_in_visitor.stack, email)
     logged_in_visitor.fill_in(request_confirmation_link(logged_in_visitor, new_email))
-    assert logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED)).status_code == 303
+    assert (
+        logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED_SUBJECT)).status_code
+        == 303
+    )
     assert user_id_of(logged_in_visitor.stack, email) == user_id
     assert logged_in_visitor.stack.query("SELECT 1 FROM users WHERE email = %s", new_email) == []
     for each in (email, new_email):
         data(add(client, list_id, each))
-    assert roster(delivery_client, list_id) == []
+    assert export_roster(delivery_client, list_id) == []
 
 
 @pytest.fixture
@@ -232,7 +245,7 @@ def test_owners_see_a_changed_address_after_three_days_if_the_person_allows_that
     list_id: int,
 ) -> None:
     user_id = user_id_of(logged_in_visitor.stack, changed_address)
-    logged_in_visitor.mailed(email, MOVED)
+    logged_in_visitor.mailed(email, MOVED_SUBJECT)
     # The job postpones itself if it runs too early because the mail was late.
     make_due(logged_in_visitor.stack, user_id)
     postponed_job = (
@@ -242,21 +255,23 @@ def test_owners_see_a_changed_address_after_three_days_if_the_person_allows_that
     eventually(
         lambda: logged_in_visitor.stack.query(postponed_job, user_id), what="the postponed job"
     )
-    assert member(client, list_id, changed_address) is None
+    assert find_member(client, list_id, changed_address) is None
     expire_undo_period(logged_in_visitor.stack, changed_address)
-    assert member(client, list_id, email) is None
-    assert known_member(client, list_id, changed_address)["user_id"] == user_id
+    assert find_member(client, list_id, email) is None
+    assert require_member(client, list_id, changed_address)["user_id"] == user_id
     # An imported file with the old address still refers to the same person.
-    assert counts(imported(client, list_id, of_addresses(email, changed_address))) == {
+    assert nonzero_counts(
+        import_members_file(client, list_id, build_address_file(email, changed_address))
+    ) == {
         "received": 2,
         "already": 1,
         "duplicate": 1,
     }
-    assert len(members(client, list_id)) == 1
+    assert len(fetch_members(client, list_id)) == 1
     leave(logged_in_visitor, list_id)
     for each in (email, changed_address):
         data(add(client, list_id, each))
-    assert count(client, list_id) == 0
+    assert read_subscriber_count(client, list_id) == 0
 
 
 @pytest.mark.usefixtures("changed_address")
@@ -266,11 +281,11 @@ def test_owners_never_see_a_changed_address_that_was_undone_or_replaced(
 ) -> None:
     last_email = email if next_step == "undone" else new_address()
     if next_step == "undone":
-        reply = logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED))
+        reply = logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED_SUBJECT))
         assert reply.status_code == 303
     else:
         # The person doesn't allow owners to see this further address.
-        ask(logged_in_visitor, last_email)
+        change_own_address(logged_in_visitor, last_email)
     expire_undo_period(logged_in_visitor.stack, last_email)
-    [listed_member] = members(client, list_id)
+    [listed_member] = fetch_members(client, list_id)
     assert listed_member["email"] == email

@@ -13,36 +13,44 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.support.commands.running import ended, ended_process, fails_with, pressroom, printed
+from tests.support.commands.running import (
+    pressroom,
+    require_command_error,
+    run_command,
+    run_command_process,
+    run_json_command,
+)
 from tests.support.http.replies import TIMESTAMP, data, problem, send
 from tests.support.imports.bulk import (
-    addresses,
-    counts,
-    everybody,
-    imported,
-    objects,
-    of_addresses,
-    sheet,
+    active_members,
+    build_address_file,
+    build_addresses,
+    build_csv,
+    import_members_file,
+    list_stored_keys,
+    nonzero_counts,
 )
-from tests.support.lists.subscribers import count, known_member, new_address
+from tests.support.lists.subscribers import new_address, read_subscriber_count, require_member
 from tests.support.people.visiting import PASSWORD
 
 
 def test_cli_creates_users_and_changes_their_plan_and_lists_them(stack: Stack) -> None:
     email = "Ada.Writer+news@Example.com"
-    user = printed(stack, "users", "create", email, "--name", "Ada", "--password", PASSWORD)
+    user = run_json_command(
+        stack, "users", "create", email, "--name", "Ada", "--password", PASSWORD
+    )
     assert user["email"] == email.lower()
     assert (user["name"], user["plan"]) == ("Ada", "free")
     assert 0 < user["id"] < 2**53
     assert TIMESTAMP.fullmatch(user["created_at"])
-    assert printed(stack, "users", "plan", email, "paid")["plan"] == "paid"
-    users = printed(stack, "users", "list")
+    assert run_json_command(stack, "users", "plan", email, "paid")["plan"] == "paid"
+    users = run_json_command(stack, "users", "list")
     assert [each["plan"] for each in users if each["id"] == user["id"]] == ["paid"]
     assert users == sorted(users, key=lambda each: str(each["created_at"]), reverse=True)
     [(password_hash,)] = stack.query("SELECT password_hash FROM users WHERE id = %s", user["id"])
     assert str(password_hash).startswith("$argon2id$")
     create_command = ("users", "create", email.upper(), "--name", "Again", "--password", PASSWORD)
-    fails_with(stack, "user.exists", *create_command)
+    require_command_error(stack, "user.exists", *create_command)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +68,7 @@ def test_cli_creates_users_and_changes_their_plan_and_lists_them(stack: Stack) -
 def test_cli_command_exits_with_1_and_names_the_error(
     stack: Stack, code: str, arguments: list[str]
 ) -> None:
-    fails_with(stack, code, *arguments)
+    require_command_error(stack, code, *arguments)
 
 
 def test_cli_process_prints_the_same_output_as_an_in_process_call(
@@ -71,8 +79,8 @@ def test_cli_process_prints_the_same_output_as_an_in_process_call(
         (1, ("jobs", "show", "999999999")),
         (2, ("users", "plan", owner.email, "gold")),
     ):
-        process = ended_process(stack.environment, *arguments)
-        call = ended(stack.environment, *arguments)
+        process = run_command_process(stack.environment, *arguments)
+        call = run_command(stack.environment, *arguments)
         assert call.returncode == process.returncode == code
         assert (call.stdout, call.stderr) == (process.stdout, process.stderr)
 
@@ -80,33 +88,42 @@ def test_cli_process_prints_the_same_output_as_an_in_process_call(
 def test_cli_creates_and_lists_and_revokes_api_keys(
     stack: Stack, owner: Owner, stranger: httpx2.Client
 ) -> None:
-    key = printed(stack, "keys", "create", owner.email, "--name", "all")
+    key = run_json_command(stack, "keys", "create", owner.email, "--name", "all")
     assert key["scopes"] is None
     stranger.headers["X-API-Key"] = key["key"]
     assert data(stranger.get("/users/me"))["id"] == owner.user_id
-    keys = printed(stack, "keys", "list", owner.email)
+    keys = run_json_command(stack, "keys", "list", owner.email)
     assert set(keys[0]) == set(key) - {"key"}
     assert (keys[0]["id"], keys[0]["last_four"]) == (key["id"], key["key"][-4:])
-    assert printed(stack, "keys", "revoke", str(key["id"])) == {"id": key["id"], "revoked": 1}
+    assert run_json_command(stack, "keys", "revoke", str(key["id"])) == {
+        "id": key["id"],
+        "revoked": 1,
+    }
     problem(stranger.get("/users/me"), 401, "auth.invalid_credentials")
-    assert printed(stack, "keys", "revoke", str(key["id"])) == {"id": key["id"], "revoked": 0}
+    assert run_json_command(stack, "keys", "revoke", str(key["id"])) == {
+        "id": key["id"],
+        "revoked": 0,
+    }
 
 
 def test_cli_creates_api_keys_with_an_expiry_and_rejects_a_past_expiry(
     stack: Stack, owner: Owner
 ) -> None:
     arguments = ("keys", "create", owner.email, "--name", "n", "--expires-at")
-    assert printed(stack, *arguments, "2131-02-03")["expires_at"] == "2131-02-03T00:00:00.000000Z"
-    key = printed(stack, *arguments, "2131-02-03T04:05:06")
+    assert (
+        run_json_command(stack, *arguments, "2131-02-03")["expires_at"]
+        == "2131-02-03T00:00:00.000000Z"
+    )
+    key = run_json_command(stack, *arguments, "2131-02-03T04:05:06")
     assert key["expires_at"] == "2131-02-03T04:05:06.000000Z"
-    fails_with(stack, "api_key.expiry", *arguments, "2001-02-03")
+    require_command_error(stack, "api_key.expiry", *arguments, "2001-02-03")
 
 
 def test_cli_creates_api_keys_with_restricted_scopes_including_delivery(
     stack: Stack, owner: Owner
 ) -> None:
     scope_options = ["--scope", "delivery", "--scope", "attachment"]
-    key = printed(stack, "keys", "create", owner.email, "--name", "sender", *scope_options)
+    key = run_json_command(stack, "keys", "create", owner.email, "--name", "sender", *scope_options)
     assert key["scopes"] == ["attachment", "delivery"]
     with stack.client(key["key"]) as client:
         data(client.get("/attachments"))
@@ -118,7 +135,7 @@ def test_cli_creates_mailing_lists_with_and_without_confirmation(
 ) -> None:
     slug = f"letter-{owner.user_id}"
     create_command = ("lists", "create", owner.email, "--title", "A letter", "--slug")
-    mailing_list = printed(stack, *create_command, slug)
+    mailing_list = run_json_command(stack, *create_command, slug)
     assert mailing_list == {
         "id": mailing_list["id"],
         "slug": slug,
@@ -126,12 +143,12 @@ def test_cli_creates_mailing_lists_with_and_without_confirmation(
         "user_id": owner.user_id,
     }
     assert 0 < mailing_list["id"] < 2**53
-    open_list = printed(stack, *create_command, f"open-{slug}", "--no-confirm")
+    open_list = run_json_command(stack, *create_command, f"open-{slug}", "--no-confirm")
     for created_list, requires_confirmation in ((mailing_list, True), (open_list, False)):
-        record = printed(stack, "lists", "show", created_list["slug"])
+        record = run_json_command(stack, "lists", "show", created_list["slug"])
         assert record["confirm_required"] is requires_confirmation
-    fails_with(stack, "list.slug_taken", *create_command, slug)
-    fails_with(stack, "list.slug", *create_command, "12345")
+    require_command_error(stack, "list.slug_taken", *create_command, slug)
+    require_command_error(stack, "list.slug", *create_command, "12345")
 
 
 def test_cli_lists_and_shows_jobs_and_refuses_to_retry_succeeded_jobs(
@@ -141,19 +158,19 @@ def test_cli_lists_and_shows_jobs_and_refuses_to_retry_succeeded_jobs(
     client.headers["X-Request-ID"] = request_id
     attachment = data(send(client))
     [job] = data(client.get("/jobs"))["items"]
-    job_record = printed(stack, "jobs", "show", str(job["id"]))
+    job_record = run_json_command(stack, "jobs", "show", str(job["id"]))
     assert (job_record["kind"], job_record["status"]) == ("attachment.process", "succeeded")
     assert job_record["request_id"] == request_id
     assert job_record["result"] == {"hash_id": attachment["hash_id"]}
-    jobs = printed(stack, "jobs", "list", "--status", "succeeded", "--limit", "1000")
+    jobs = run_json_command(stack, "jobs", "list", "--status", "succeeded", "--limit", "1000")
     assert job["id"] in [each["id"] for each in jobs]
     assert {each["status"] for each in jobs} == {"succeeded"}
-    fails_with(stack, "job.not_retryable", "jobs", "retry", str(job["id"]))
+    require_command_error(stack, "job.not_retryable", "jobs", "retry", str(job["id"]))
 
 
 def test_cli_migrate_prints_the_revision_and_is_idempotent(stack: Stack) -> None:
     [(revision,)] = stack.query("SELECT version_num FROM alembic_version")
-    assert printed(stack, "migrate") == {"revision": revision}
+    assert run_json_command(stack, "migrate") == {"revision": revision}
 
 
 def test_cli_names_every_invalid_setting_and_exits_with_2(stack: Stack) -> None:
@@ -187,7 +204,7 @@ def test_every_process_names_a_missing_setting_and_exits_with_2(
     stack: Stack, arguments: list[str]
 ) -> None:
     settings = stack.environment.items()
-    process = ended(
+    process = run_command(
         {name: value for name, value in settings if name != "PRESSROOM_REDIS_URL"}, *arguments
     )
     assert process.returncode == 2
@@ -214,11 +231,11 @@ def import_file(tmp_path: Path) -> Path:
 def test_cli_imports_a_file_as_the_owner_of_the_list(
     stack: Stack, client: httpx2.Client, mailing_list: dict[str, Any], import_file: Path
 ) -> None:
-    emails = addresses(3)
-    import_file.write_bytes(of_addresses(*emails))
-    result = printed(stack, "import", mailing_list["slug"], str(import_file))
-    assert counts(result) == {"received": 3, "added": 3}
-    assert set(everybody(client, mailing_list["id"])) == set(emails)
+    emails = build_addresses(3)
+    import_file.write_bytes(build_address_file(*emails))
+    result = run_json_command(stack, "import", mailing_list["slug"], str(import_file))
+    assert nonzero_counts(result) == {"received": 3, "added": 3}
+    assert set(active_members(client, mailing_list["id"])) == set(emails)
     [record] = data(client.get("/imports"))["items"]
     assert (record["id"], record["filename"]) == (result["import_id"], "members.csv")
     assert data(client.get(f"/jobs/{result['job_id']}"))["status"] == "succeeded"
@@ -227,31 +244,33 @@ def test_cli_imports_a_file_as_the_owner_of_the_list(
 def test_cli_import_exits_with_3_and_writes_invalid_rows_to_the_error_file(
     stack: Stack, client: httpx2.Client, list_id: int, import_file: Path, tmp_path: Path
 ) -> None:
-    import_file.write_bytes(of_addresses("nobody", new_address()))
+    import_file.write_bytes(build_address_file("nobody", new_address()))
     errors = tmp_path / "errors.csv"
     arguments = ("import", str(list_id), str(import_file), "--errors", str(errors), "--json")
     process = pressroom(stack, *arguments)
     assert (process.returncode, json.loads(process.stdout)["invalid"]) == (3, 1)
     [row] = csv.DictReader(io.StringIO(errors.read_text("utf-8-sig")))
     assert (row["Email"], row["line"], row["code"]) == ("nobody", "2", "email.invalid")
-    assert count(client, list_id) == 1
+    assert read_subscriber_count(client, list_id) == 1
 
 
 def test_cli_import_supports_mapping_and_update_and_dry_run(
     stack: Stack, client: httpx2.Client, list_id: int, import_file: Path
 ) -> None:
     email = new_address()
-    imported(client, list_id, of_addresses(email))
-    import_file.write_bytes(sheet(["Post", "Who"], [email, "Ada"], [new_address(), "Ben"]))
+    import_members_file(client, list_id, build_address_file(email))
+    import_file.write_bytes(build_csv(["Post", "Who"], [email, "Ada"], [new_address(), "Ben"]))
     mapping = ("--mapping", '{"Post": "email", "Who": "name"}')
     arguments = ("import", str(list_id), str(import_file), "--update", *mapping)
-    preview = printed(stack, *arguments, "--dry-run")
-    assert known_member(client, list_id, email)["name"] is None
-    result = printed(stack, *arguments)
+    preview = run_json_command(stack, *arguments, "--dry-run")
+    assert require_member(client, list_id, email)["name"] is None
+    result = run_json_command(stack, *arguments)
     assert (
-        counts(preview) == counts(result) == {"received": 2, "added": 1, "already": 1, "updated": 1}
+        nonzero_counts(preview)
+        == nonzero_counts(result)
+        == {"received": 2, "added": 1, "already": 1, "updated": 1}
     )
-    assert known_member(client, list_id, email)["name"] == "Ada"
+    assert require_member(client, list_id, email)["name"] == "Ada"
 
 
 def test_cli_import_prints_its_result_in_readable_lines(
@@ -259,7 +278,7 @@ def test_cli_import_prints_its_result_in_readable_lines(
 ) -> None:
     email = new_address()
     rows = ([email, "01.02.24", "Köln", "ja"], [new_address(), "gestern", "Bonn", "nein"])
-    import_file.write_bytes(sheet(["E-Mail", "Angemeldet am", "Ort", "Newsletter"], *rows))
+    import_file.write_bytes(build_csv(["E-Mail", "Angemeldet am", "Ort", "Newsletter"], *rows))
     process = pressroom(stack, "import", str(list_id), str(import_file), "--dry-run")
     lines = [line.strip() for line in process.stdout.splitlines()]
     assert f"line 2: {email}, free, active, joined 2024-02-01" in lines
@@ -276,37 +295,39 @@ def test_cli_import_reads_a_file_from_a_pipe(
     process = subprocess.run(
         [sys.executable, "-m", "cli.main", "import", str(list_id), "-"],
         env=stack.environment,
-        input=of_addresses(new_address()),
+        input=build_address_file(new_address()),
         capture_output=True,
         timeout=60,
         check=True,
     )
     assert b"added" in process.stdout
-    assert count(client, list_id) == 1
+    assert read_subscriber_count(client, list_id) == 1
 
 
 def test_cli_import_reports_an_unusable_file_and_stores_nothing(
     stack: Stack, list_id: int, import_file: Path, tmp_path: Path
 ) -> None:
-    objects_before = objects(stack)
+    objects_before = list_stored_keys(stack)
     missing = str(tmp_path / "missing.csv")
-    fails_with(stack, "import.file", "import", str(list_id), missing)
+    require_command_error(stack, "import.file", "import", str(list_id), missing)
     import_file.write_bytes(b"")
-    fails_with(stack, "import.empty", "import", str(list_id), str(import_file))
+    require_command_error(stack, "import.empty", "import", str(list_id), str(import_file))
     import_file.write_bytes(b"Colour,Shape\nred,round\n")
-    fails_with(stack, "import.no_email_column", "import", str(list_id), str(import_file))
+    require_command_error(stack, "import.no_email_column", "import", str(list_id), str(import_file))
     mapping = ("--mapping", '{"Colour": 1}')
-    fails_with(stack, "import.mapping", "import", str(list_id), str(import_file), *mapping)
-    assert objects(stack) <= objects_before
+    require_command_error(
+        stack, "import.mapping", "import", str(list_id), str(import_file), *mapping
+    )
+    assert list_stored_keys(stack) <= objects_before
 
 
 def test_cli_exports_a_list_to_a_compressed_file(
     stack: Stack, client: httpx2.Client, mailing_list: dict[str, Any], tmp_path: Path
 ) -> None:
-    emails = addresses(2)
-    imported(client, mailing_list["id"], of_addresses(*emails))
+    emails = build_addresses(2)
+    import_members_file(client, mailing_list["id"], build_address_file(*emails))
     target = tmp_path / "out.csv.gz"
-    summary = printed(stack, "export", mailing_list["slug"], "--output", str(target))
+    summary = run_json_command(stack, "export", mailing_list["slug"], "--output", str(target))
     assert (summary["file"], summary["rows"]) == (str(target), 2)
     rows = csv.DictReader(io.StringIO(gzip.decompress(target.read_bytes()).decode()))
     assert [row["email"] for row in rows] == emails
@@ -315,10 +336,10 @@ def test_cli_exports_a_list_to_a_compressed_file(
 def test_cli_delivery_export_is_hidden_from_the_list_owner(
     stack: Stack, client: httpx2.Client, list_id: int, tmp_path: Path
 ) -> None:
-    imported(client, list_id, of_addresses(new_address()))
+    import_members_file(client, list_id, build_address_file(new_address()))
     target = tmp_path / "roster.csv.gz"
     arguments = ("export", str(list_id), "--kind", "delivery", "--output", str(target))
-    summary = printed(stack, *arguments)
+    summary = run_json_command(stack, *arguments)
     [row] = csv.DictReader(io.StringIO(gzip.decompress(target.read_bytes()).decode()))
     params = {"trace_id": row["trace_id"]}
     assert data(httpx2.delete(f"{stack.api_url}/subscriptions/{list_id}", params=params)) == 1
@@ -327,4 +348,4 @@ def test_cli_delivery_export_is_hidden_from_the_list_owner(
 
 def test_cli_export_reports_an_unwritable_output_file(stack: Stack, list_id: int) -> None:
     arguments = ("export", str(list_id), "--output", "/nowhere/out.csv.gz")
-    fails_with(stack, "file.not_written", *arguments)
+    require_command_error(stack, "file.not_written", *arguments)

@@ -13,10 +13,10 @@ from tests.support.composer.composing import (
     METADATA,
     POSTS,
     TWEETS,
-    ask,
     find_metadata_faults,
     find_tweets_faults,
-    fresh,
+    make_unique_post,
+    request_composer,
 )
 from tests.support.http.replies import data, problem
 from tests.support.people.visiting import Visitor, new_address
@@ -31,7 +31,7 @@ def test_composer_texts_satisfy_every_rule_for_metadata_and_tweets(
     client: httpx2.Client, path: str, find_faults: Any
 ) -> None:
     for post in POSTS.values():
-        reply = ask(client, path, post)
+        reply = request_composer(client, path, post)
         assert find_faults(post, data(reply)) == []
         assert reply.headers["pressroom-source"] in {"offline", "offline; cached"}
 
@@ -42,7 +42,9 @@ def test_composer_returns_only_the_requested_parts(client: httpx2.Client) -> Non
         ([" summary , tags "], {"summary", "tags"}),
         (["slug", "tags,slug"], {"slug", "tags"}),
     ):
-        metadata = data(ask(client, METADATA, POSTS["english"], params={"includes": includes}))
+        metadata = data(
+            request_composer(client, METADATA, POSTS["english"], params={"includes": includes})
+        )
         assert set(metadata) == expected_parts
         assert (
             find_metadata_faults(POSTS["english"], metadata, *map(MetadataField, expected_parts))
@@ -54,7 +56,7 @@ def test_composer_returns_only_the_requested_parts(client: httpx2.Client) -> Non
 def test_composer_rejects_an_unknown_part_and_names_the_allowed_parts(
     client: httpx2.Client, includes: str
 ) -> None:
-    reply = ask(client, METADATA, POSTS["english"], params={"includes": includes})
+    reply = request_composer(client, METADATA, POSTS["english"], params={"includes": includes})
     detail = problem(reply, 400, "composer.unknown_part")["detail"]
     assert all(part in detail for part in MetadataField)
     assert includes not in detail
@@ -87,33 +89,36 @@ def test_composer_accepts_a_post_of_maximum_length(client: httpx2.Client) -> Non
     sentence = "Ein Satz über das Backen von Brot, wie er oft vorkommt. "
     content = (sentence * (1_000_000 // len(sentence) + 1))[:1_000_000]
     post = Post("T" * 500, content)
-    reply = ask(client, METADATA, post, headers={"Prefer": "wait=45"})
+    reply = request_composer(client, METADATA, post, headers={"Prefer": "wait=45"})
     assert find_metadata_faults(post, data(reply)) == []
     four_bytes = Post("", "🍞" * 1_000_000)
-    assert data(ask(client, METADATA, four_bytes, params={"includes": "slug"}))
+    assert data(request_composer(client, METADATA, four_bytes, params={"includes": "slug"}))
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_composer_caches_texts_of_a_post_across_paths_and_owners(
     client: httpx2.Client, stack: Stack, path: str
 ) -> None:
-    post = fresh()
-    first_reply = ask(client, path, post)
+    post = make_unique_post()
+    first_reply = request_composer(client, path, post)
     assert first_reply.headers["pressroom-source"] == "offline"
     for equivalent_path in (path, f"/auxilia{path}", f"/auxilia{path}/"):
-        cached_reply = ask(client, equivalent_path, post)
+        cached_reply = request_composer(client, equivalent_path, post)
         assert cached_reply.headers["pressroom-source"] == "offline; cached"
         assert data(cached_reply) == data(first_reply)
     with stack.client(stack.create_owner().key) as other_client:
-        assert ask(other_client, path, post).headers["pressroom-source"] == "offline; cached"
+        assert (
+            request_composer(other_client, path, post).headers["pressroom-source"]
+            == "offline; cached"
+        )
     changed_post = Post(post.title, post.content + " ")
-    assert ask(client, path, changed_post).headers["pressroom-source"] == "offline"
+    assert request_composer(client, path, changed_post).headers["pressroom-source"] == "offline"
     swapped_post = Post(post.content[:400], post.title)
-    assert ask(client, path, swapped_post).headers["pressroom-source"] == "offline"
+    assert request_composer(client, path, swapped_post).headers["pressroom-source"] == "offline"
 
 
 def test_composer_caches_each_set_of_parts_separately(client: httpx2.Client) -> None:
-    post = fresh()
+    post = make_unique_post()
     for includes, source in (
         ("slug", "offline"),
         ("slug,tags", "offline"),
@@ -121,7 +126,7 @@ def test_composer_caches_each_set_of_parts_separately(client: httpx2.Client) -> 
         ("", "offline"),
         ("summary,slug,tags", "offline; cached"),
     ):
-        reply = ask(client, METADATA, post, params={"includes": includes})
+        reply = request_composer(client, METADATA, post, params={"includes": includes})
         assert reply.headers["pressroom-source"] == source, includes
 
 
@@ -131,7 +136,7 @@ def test_composer_stores_only_its_texts_and_never_the_post(
     redis = stack.resources.redis
     post = Post("Canary", "Chirp. " * 30 + "quetzalcoatlus " + "The end of the post. " * 30)
     keys_before = set(redis.scan_iter("*"))
-    assert data(ask(client, METADATA, post))
+    assert data(request_composer(client, METADATA, post))
 
     def find_new_keys() -> list[bytes]:
         return [key for key in redis.scan_iter("pressroom:*") if key not in keys_before]
@@ -147,10 +152,12 @@ def test_composer_stores_only_its_texts_and_never_the_post(
 def test_composer_with_zero_wait_returns_504_unless_the_texts_are_cached(
     client: httpx2.Client, path: str
 ) -> None:
-    post = fresh()
-    problem(ask(client, path, post, headers={"Prefer": "wait=0"}), 504, "request.too_slow")
-    assert data(ask(client, path, post))
-    assert data(ask(client, path, post, headers={"Prefer": "wait=0"}))
+    post = make_unique_post()
+    problem(
+        request_composer(client, path, post, headers={"Prefer": "wait=0"}), 504, "request.too_slow"
+    )
+    assert data(request_composer(client, path, post))
+    assert data(request_composer(client, path, post, headers={"Prefer": "wait=0"}))
 
 
 def test_composer_call_with_hostile_markup_does_not_delay_mail(
@@ -162,7 +169,7 @@ def test_composer_call_with_hostile_markup_does_not_delay_mail(
     )
     email = new_address()
     with ThreadPoolExecutor(1) as threads:
-        tweets_call = threads.submit(ask, client, TWEETS, post)
+        tweets_call = threads.submit(request_composer, client, TWEETS, post)
         visitor.fill_in("/register", email=email)
         eventually(lambda: stack.mails(email), within=10, what="the mail")
         assert find_tweets_faults(post, data(tweets_call.result())) == []
@@ -170,4 +177,4 @@ def test_composer_call_with_hostile_markup_does_not_delay_mail(
 
 @pytest.mark.parametrize("prefer", ["respond-async", "respond-async, wait=30", "wait=60"])
 def test_composer_ignores_respond_async(client: httpx2.Client, prefer: str) -> None:
-    assert data(ask(client, METADATA, fresh(), headers={"Prefer": prefer}))
+    assert data(request_composer(client, METADATA, make_unique_post(), headers={"Prefer": prefer}))

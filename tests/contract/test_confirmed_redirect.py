@@ -48,7 +48,7 @@ def test_confirming_leads_to_the_page_of_the_owner(
     reply = stranger.post(url)
     assert (reply.status_code, reply.headers["location"]) == (303, WELCOME_URL)
     assert reply.headers["referrer-policy"] == "no-referrer"
-    assert subscriber.stands() == ("active", True)
+    assert subscriber.read_status() == ("active", True)
     # After the confirmation, the mailed link shows a page with a link to the owner's page.
     repeated_page = stranger.get(url)
     assert read_heading(repeated_page) == "You’re subscribed"

@@ -8,15 +8,15 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
-from tests.support.lists.segments import new_field, new_segment, some_members, standing
+from tests.support.lists.segments import import_some_members, new_field, new_segment, read_members
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import (
     OwnerAtConsole,
     at_console,
     heading,
+    read_error,
+    read_page,
     rows_of,
-    shown,
-    wrong_beside,
 )
 
 FIELDS_PATH = "/console/fields"
@@ -63,22 +63,22 @@ def test_console_rejects_a_custom_field_that_breaks_a_rule(console: OwnerAtConso
             field_name: invalid_value,
         }
         reply = console.send(f"{FIELDS_PATH}/new", **form_values)
-        assert wrong_beside(shown(reply, status), field_name)
+        assert read_error(read_page(reply, status), field_name)
     assert [each["key"] for each in data(console.api.get("/fields"))] == ["city"]
 
 
 def test_console_renames_a_tag_and_removes_a_tag_from_all_members(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
-    [email, _] = some_members(console.api, console_list_id, 2, vips=1)
+    [email, _] = import_some_members(console.api, console_list_id, 2, vips=1)
     [tag] = data(console.api.get(f"/lists/{console_list_id}/tags"))["items"]
     path = f"/console/lists/{console_list_id}/tags/{tag['id']}"
     assert "The tag was renamed to “Patron”." in console.do(path, name="Patron")
     member_path = f"/lists/{console_list_id}/members/{email}"
     assert data(console.api.get(member_path))["tags"] == ["Patron"]
     data(console.api.patch(member_path, json={"add_tags": ["other"]}))
-    assert wrong_beside(shown(console.send(path, name="OTHER"), 409), "name")
-    assert wrong_beside(shown(console.send(path, name="a,b"), 422), "name")
+    assert read_error(read_page(console.send(path, name="OTHER"), 409), "name")
+    assert read_error(read_page(console.send(path, name="a,b"), 422), "name")
     assert "<b>1 member</b> loses the tag." in console.see(f"{path}/delete")
     assert "The tag “Patron” was deleted." in console.do(f"{path}/delete")
     assert data(console.api.get(member_path))["tags"] == ["other"]
@@ -101,7 +101,7 @@ def see_complete_count(console: OwnerAtConsole, path: str) -> str:
 def test_console_creates_and_counts_and_changes_and_deletes_a_segment(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
-    some_members(console.api, console_list_id, 3, vips=2)
+    import_some_members(console.api, console_list_id, 3, vips=2)
     base = f"/console/lists/{console_list_id}/segments"
     assert "No segments yet" in console.see(base)
     # The form for a new segment counts the members of its first filter without a click.
@@ -123,7 +123,7 @@ def test_console_creates_and_counts_and_changes_and_deletes_a_segment(
 def test_console_list_of_segments_shows_the_number_of_members_of_each(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
-    some_members(console.api, console_list_id, 3, vips=2)
+    import_some_members(console.api, console_list_id, 3, vips=2)
     path = f"/lists/{console_list_id}/segments"
     for tag in ("vip", "guest"):
         body = {"name": tag, "filter": {"field": "tag", "is": tag}}
@@ -143,7 +143,7 @@ def test_console_list_of_segments_shows_the_number_of_members_of_each(
 def test_console_list_of_tags_shows_the_number_of_members_of_each(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
-    emails = some_members(console.api, console_list_id, 3, vips=2)
+    emails = import_some_members(console.api, console_list_id, 3, vips=2)
     data(
         console.api.patch(
             f"/lists/{console_list_id}/members/{emails[2]}", json={"add_tags": ["guest"]}
@@ -173,7 +173,7 @@ def test_console_rejects_a_segment_that_breaks_a_rule(
         form_values = {"name": "Another", "filter": '{"field": "tag", "is": "vip"}', "use": "json"}
         form_values[field_name] = invalid_value
         reply = console.send(f"/console/lists/{console_list_id}/segments/new", **form_values)
-        assert wrong_beside(shown(reply, status), field_name)
+        assert read_error(read_page(reply, status), field_name)
     assert len(data(console.api.get(f"/lists/{console_list_id}/segments"))["items"]) == 1
 
 
@@ -220,8 +220,8 @@ def see_until(console: OwnerAtConsole, path: str, words: str) -> str:
 def test_console_tags_selected_members_in_bulk_and_undoes_that(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
-    emails = some_members(console.api, console_list_id, 3, vips=2)
-    members_before = standing(console.api, console_list_id, emails)
+    emails = import_some_members(console.api, console_list_id, 3, vips=2)
+    members_before = read_members(console.api, console_list_id, emails)
     path = bulk_actions_path(console_list_id, "/new?tag=vip")
     text = console.see(path)
     assert "<b>2</b> members selected" in text
@@ -232,11 +232,11 @@ def test_console_tags_selected_members_in_bulk_and_undoes_that(
     text = see_until(console, progress_path, "2 of 2 members changed")
     assert "Add the tag “Patron”" in text
     assert follow_members_link(console, text) == sorted(emails[:2])
-    tags = [each["tags"] for each in standing(console.api, console_list_id, emails)]
+    tags = [each["tags"] for each in read_members(console.api, console_list_id, emails)]
     assert tags == [["Patron", "vip"], ["Patron", "vip"], []]
     assert 'class="notice"' not in console.do(progress_path)
     assert "Undo bulk action" not in see_until(console, progress_path, "2 members restored")
-    members_after = standing(console.api, console_list_id, emails)
+    members_after = read_members(console.api, console_list_id, emails)
     assert [each["tags"] for each in members_after] == [each["tags"] for each in members_before]
     [_, bulk_action_row] = rows_of(console.see(bulk_actions_path(console_list_id)))
     assert bulk_action_row[0] == "Add the tag “Patron”"
@@ -246,12 +246,12 @@ def test_console_tags_selected_members_in_bulk_and_undoes_that(
 def test_console_changes_the_tier_of_a_segment_in_bulk(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
-    emails = some_members(console.api, console_list_id, 2, vips=1)
+    emails = import_some_members(console.api, console_list_id, 2, vips=1)
     segment = new_segment(console.api, console_list_id)
     path = bulk_actions_path(console_list_id, f"/new?segment={segment['id']}")
     progress_path = start_bulk_action(console, path, action="set_type", tier="gold")
     see_until(console, progress_path, "1 of 1 member changed")
-    tiers = [each["type"] for each in standing(console.api, console_list_id, emails)]
+    tiers = [each["type"] for each in read_members(console.api, console_list_id, emails)]
     assert tiers == ["gold", "free"]
 
 
@@ -273,7 +273,7 @@ def test_console_links_a_finished_bulk_action_to_its_members(
     form_values: dict[str, str],
     expected_count: int | None,
 ) -> None:
-    some_members(console.api, console_list_id, 3, vips=2)
+    import_some_members(console.api, console_list_id, 3, vips=2)
     progress_path = start_bulk_action(
         console, bulk_actions_path(console_list_id, f"/new{query}"), **form_values
     )
@@ -292,8 +292,10 @@ def test_console_rejects_a_bulk_action_without_a_valid_value(
         ({"action": "set_type", "tier": "platinum"}, "tier"),
         ({"action": "explode"}, "action"),
     ):
-        text = shown(console.send(bulk_actions_path(console_list_id, "/new"), **form_values), 422)
-        assert wrong_beside(text, field_name)
+        text = read_page(
+            console.send(bulk_actions_path(console_list_id, "/new"), **form_values), 422
+        )
+        assert read_error(text, field_name)
         assert ("Enter a tag." in text) == (field_name == "tag_name")
         assert "body." not in text
     assert "No bulk actions yet" in console.see(bulk_actions_path(console_list_id))

@@ -12,15 +12,15 @@ from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from models import AttachmentStatus
 from services.composer.text.post import Post
+from tests.support.composer.composer_stack import CALL_PRICE, ComposerStack, build_unique_post
 from tests.support.composer.composing import (
     METADATA,
     TWEETS,
-    body,
+    build_post_body,
     find_metadata_faults,
     find_tweets_faults,
-    fresh,
+    make_unique_post,
 )
-from tests.support.composer.modelling import PRICE, Modelled, post
 from tests.support.credits import credits
 from tests.support.http.replies import data
 from tests.support.people.consoles import (
@@ -28,8 +28,8 @@ from tests.support.people.consoles import (
     at_console,
     calls_of,
     forms_of,
-    shown,
-    wrong_beside,
+    read_error,
+    read_page,
 )
 
 COMPOSER_PATH = "/console/composer"
@@ -63,7 +63,7 @@ def click_button(
     # A browser sends each field as a part of a multipart body.
     parts = {name: (None, value) for name, value in {**values, **form_values, **button}.items()}
     reply = owner.visitor.client.post(COMPOSER_PATH, files=parts)
-    return shown(reply, status), forms_of(reply)[0][1]
+    return read_page(reply, status), forms_of(reply)[0][1]
 
 
 def select_texts(fields: dict[str, str], *names: str) -> dict[str, str]:
@@ -85,15 +85,17 @@ def test_console_composer_writes_the_same_texts_as_the_api_and_names_the_writer(
 ) -> None:
     text = shared_console.see(COMPOSER_PATH)
     assert "costs" not in text
-    new_post = fresh()
+    new_post = make_unique_post()
     text, fields = compose(shared_console, {"write": "all"}, **form_values_of(new_post))
     assert find_metadata_faults(new_post, select_texts(fields, "slug", "summary", "tags")) == []
     assert find_tweets_faults(new_post, join_tweets(fields)) == []
     assert text.count("Written without a language model") == 1
     assert (fields["title"], fields["content"]) == (new_post.title, new_post.content)
-    reply = shared_console.api.post(METADATA, json=body(new_post))
+    reply = shared_console.api.post(METADATA, json=build_post_body(new_post))
     assert data(reply) == select_texts(fields, "slug", "summary", "tags")
-    assert data(shared_console.api.post(TWEETS, json=body(new_post))) == join_tweets(fields)
+    assert data(shared_console.api.post(TWEETS, json=build_post_body(new_post))) == join_tweets(
+        fields
+    )
     [call] = calls_of(text)
     assert call.body["title"] == new_post.title
 
@@ -101,7 +103,7 @@ def test_console_composer_writes_the_same_texts_as_the_api_and_names_the_writer(
 def test_console_composer_writes_a_single_part_and_keeps_all_other_input(
     shared_console: OwnerAtConsole,
 ) -> None:
-    new_post = fresh()
+    new_post = make_unique_post()
     text, fields = compose(shared_console, {"write": "slug"}, **form_values_of(new_post))
     assert fields["slug"]
     assert "summary" not in fields
@@ -119,13 +121,13 @@ def test_console_composer_shows_errors_next_to_their_fields_and_keeps_the_input(
     text, fields = compose(
         shared_console, {"write": "all"}, 422, title=" ", content="\r\n", words="kept"
     )
-    assert wrong_beside(text, "content") == "Enter a title or paste a post."
+    assert read_error(text, "content") == "Enter a title or paste a post."
     assert fields["words"] == "kept"
     text, fields = compose(shared_console, {"write": "slug"}, 422, title="x" * 501, content="kept")
-    assert "500" in wrong_beside(text, "title")
+    assert "500" in read_error(text, "title")
     assert fields["content"] == "kept"
     text, _ = compose(shared_console, {"find": "yes"}, 422, content="kept", words=" ")
-    assert wrong_beside(text, "words")
+    assert read_error(text, "words")
     # The Enter key clicks the first button of the form, which generates nothing.
     text, fields = compose(shared_console, {"enter": "yes"}, title="By the enter key")
     assert fields["title"] == "By the enter key"
@@ -135,7 +137,7 @@ def test_console_composer_shows_errors_next_to_their_fields_and_keeps_the_input(
 def test_console_composer_finds_and_credits_and_uses_stock_photos(
     shared_console: OwnerAtConsole, stack: Stack
 ) -> None:
-    words = fresh().content[-30:]
+    words = make_unique_post().content[-30:]
     policy = shared_console.visitor.get(COMPOSER_PATH).headers["content-security-policy"]
     assert stack.sandbox_url not in policy
     page = shared_console.visitor.get(COMPOSER_PATH)
@@ -175,7 +177,7 @@ def test_console_composer_finds_and_credits_and_uses_stock_photos(
 
 def choose_photo(console: OwnerAtConsole, provider: str) -> tuple[str, dict[str, str]]:
     """Search for photos, and choose the first photo."""
-    find_button = {"find": "yes", "provider": provider, "words": fresh().content[-30:]}
+    find_button = {"find": "yes", "provider": provider, "words": make_unique_post().content[-30:]}
     text, fields = compose(console, find_button, title="Kept")
     endpoint = html.unescape(re.findall(r'name="use" value="([^"]+)"', text)[0])
     return click_button(console, console.visitor.get(COMPOSER_PATH), {"use": endpoint}, **fields)
@@ -262,7 +264,7 @@ def test_console_composer_allows_images_only_from_the_chosen_photo_provider(
     policy = reply.headers["content-security-policy"]
     [image_rule] = [rule for rule in policy.split("; ") if rule.startswith("img-src")]
     assert image_rule == f"img-src 'self' data: {stack.sandbox_url}"
-    text = shown(reply)
+    text = read_page(reply)
     assert "CC0 1.0</a>" in text
     assert "“Hills”</a> by <a" in text
     thumbnail_url = re.findall(r'<img src="([^"]+)"', text)[0]
@@ -275,10 +277,10 @@ def test_console_composer_allows_images_only_from_the_chosen_photo_provider(
 
 
 def test_console_composer_shows_the_price_and_reports_insufficient_credits(
-    priced_composer: Modelled,
+    priced_composer: ComposerStack,
 ) -> None:
     priced_composer.steer(None)
-    form_values = post()
+    form_values = build_unique_post()
     with at_console(priced_composer.stack) as owner:
         text, fields = compose(owner, {"write": "all"}, 402, **form_values)
         assert "This costs 2.5 credits, but you have only 0." in text
@@ -296,10 +298,10 @@ def test_console_composer_shows_the_price_and_reports_insufficient_credits(
         assert {each["meta"]["wrote"] for each in charges} == {"metadata", "tweets"}
         # The balance is enough for one of the two calls. The page shows its text, and an error for
         # the other call.
-        text, fields = compose(owner, {"write": "all"}, 402, **post())
+        text, fields = compose(owner, {"write": "all"}, 402, **build_unique_post())
         assert "This costs 2.5 credits, but you have only 0." in text
         assert ("slug" in fields) != ("tweet_1" in fields)
-        credits.grant(priced_composer.stack, owner.owner.user_id, str(PRICE))
+        credits.grant(priced_composer.stack, owner.owner.user_id, str(CALL_PRICE))
         priced_composer.steer("refuses")
-        text, _ = compose(owner, {"write": "tweets"}, **post())
+        text, _ = compose(owner, {"write": "tweets"}, **build_unique_post())
         assert "Written without a language model, because the model didn’t answer." in text

@@ -15,9 +15,9 @@ from tests.support.people.consoles import (
     calls_of,
     forms_of,
     heading,
+    read_error,
+    read_page,
     rows_of,
-    shown,
-    wrong_beside,
 )
 
 # The choice in the order form with which an owner can type any number of credits.
@@ -112,7 +112,7 @@ def test_console_order_page_reports_an_expired_or_reviewed_order(
         "SELECT id FROM payment_orders WHERE user_id = %s", console.owner.user_id
     )
     assert isinstance(expired_order_id, int)
-    topups.end_time_of(stack, expired_order_id)
+    topups.expire_order(stack, expired_order_id)
     topups.poll_now(stack, expired_order_id)
     topups.await_status(stack, expired_order_id, "expired")
     text = console.see(f"{ORDERS_PATH}/{expired_order_id}")
@@ -136,14 +136,14 @@ def test_console_shows_order_errors_next_to_their_fields(
     ):
         form_values = {field_name: invalid_value, "currency": "GBP", **ANY_NUMBER}
         reply = console.send(BUY_PATH, **form_values)
-        text = shown(reply, 422)
-        assert wrong_beside(text, field_name), invalid_value
+        text = read_page(reply, 422)
+        assert read_error(text, field_name), invalid_value
         assert "body." not in text
         [(_, form)] = forms_of(reply)
         assert (form[field_name], form["currency"]) == (invalid_value, "GBP")
-    assert wrong_beside(shown(console.send(BUY_PATH, **ANY_NUMBER), 422), "credit_amount")
-    text = shown(console.send(BUY_PATH, credit_amount="500", amount="5", **ANY_NUMBER), 422)
-    assert "either the credits or the amount" in wrong_beside(text, "amount")
+    assert read_error(read_page(console.send(BUY_PATH, **ANY_NUMBER), 422), "credit_amount")
+    text = read_page(console.send(BUY_PATH, credit_amount="500", amount="5", **ANY_NUMBER), 422)
+    assert "either the credits or the amount" in read_error(text, "amount")
     count_orders = "SELECT count(*) FROM payment_orders WHERE user_id = %s"
     assert stack.query(count_orders, console.owner.user_id) == [(0,)]
 
@@ -156,7 +156,7 @@ def test_console_changes_the_low_balance_threshold(console: OwnerAtConsole) -> N
     assert threshold == {"below_credit": 1234.5}
     for invalid_value in ("", "many", "0.00001"):
         reply = console.send(CREDITS_PATH, below_credit=invalid_value)
-        assert wrong_beside(shown(reply, 422), "below_credit")
+        assert read_error(read_page(reply, 422), "below_credit")
     assert data(console.api.get("/auxilia/credits/low-balance")) == threshold
 
 
@@ -179,6 +179,6 @@ def test_console_filters_the_credit_ledger_by_kind_and_day(
     text = console.see(CREDITS_PATH, **query | {"from": "", "to": str(today - timedelta(days=1))})
     assert "No entries match." in text
     text = console.see(CREDITS_PATH, 422, **query | {"to": "2001-01-01"})
-    assert "before the first day" in wrong_beside(text, "to")
-    assert wrong_beside(console.see(CREDITS_PATH, 422, **{"from": "soon"}), "from")
-    assert wrong_beside(console.see(CREDITS_PATH, 422, action="theft"), "action")
+    assert "before the first day" in read_error(text, "to")
+    assert read_error(console.see(CREDITS_PATH, 422, **{"from": "soon"}), "from")
+    assert read_error(console.see(CREDITS_PATH, 422, action="theft"), "action")

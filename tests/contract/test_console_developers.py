@@ -18,11 +18,11 @@ from tests.support.http.webhook_receiver import (
     LEFT,
     OK,
     HookReceiver,
+    announce_events,
     event_ids,
-    happen,
     new_endpoint,
 )
-from tests.support.lists.segments import put
+from tests.support.lists.segments import put_member
 from tests.support.lists.subscribers import Reader, new_list
 from tests.support.people.consoles import (
     OwnerAtConsole,
@@ -30,9 +30,9 @@ from tests.support.people.consoles import (
     calls_of,
     forms_of,
     heading,
+    read_error,
+    read_page,
     rows_of,
-    shown,
-    wrong_beside,
 )
 from tests.support.people.erasure import erase
 from tests.support.people.oauth import log_in, register
@@ -48,7 +48,7 @@ GRANTS_PATH = f"{DEVELOPERS_PATH}/access"
 def create_key(console: OwnerAtConsole, *scopes: Scope, **form_values: str) -> str:
     boxes = {f"scope.{scope}": "on" for scope in scopes}
     reply = console.send(NEW_KEY_PATH, name="Upload <script>", **boxes, **form_values)
-    [key] = re.findall(r'value="(prk_\w+)"', shown(reply))
+    [key] = re.findall(r'value="(prk_\w+)"', read_page(reply))
     return str(key)
 
 
@@ -61,7 +61,7 @@ def test_console_creates_an_api_key_and_shows_it_only_once_and_revokes_it(
         "lifetime": "90",
         f"scope.{Scope.ATTACHMENT}": "on",
     }
-    assert wrong_beside(shown(console.send(NEW_KEY_PATH, **conflicting_values), 422), "reach")
+    assert read_error(read_page(console.send(NEW_KEY_PATH, **conflicting_values), 422), "reach")
     key = create_key(console, Scope.ATTACHMENT, Scope.WEBHOOK)
     with stack.client(key) as client:
         data(client.get("/attachments"))
@@ -121,7 +121,7 @@ def test_console_shows_api_key_errors_next_to_their_fields(console: OwnerAtConso
         ("lifetime", {"name": "n", "lifetime": "7", **scope}),
     ):
         reply = console.send(NEW_KEY_PATH, **form_values)
-        assert wrong_beside(shown(reply, 422), field)
+        assert read_error(read_page(reply, 422), field)
         [(_, form)] = forms_of(reply)
         assert form["name"] == form_values["name"]
         assert set(scope) & set(form_values) == set(scope) & set(form)
@@ -136,7 +136,7 @@ def test_console_rejects_an_api_key_beyond_the_plan_and_gives_the_reason(stack: 
         # While the form is open, another program creates the last key that the plan allows.
         stack.create_key(console.owner.user_id)
         form = {**values, "name": "n", "reach": "all"}
-        text = shown(console.visitor.client.post(action, data=form), 403)
+        text = read_page(console.visitor.client.post(action, data=form), 403)
         assert "You have used 10 of 10." in text
         events = data(console.api.get("/users/me/security-events"))["items"]
         assert "quota.refused" in {each["type"] for each in events}
@@ -177,7 +177,7 @@ def create_webhook(
 
     ``unticked_boxes``: the recommended event types whose boxes the owner unticks in the form.
     """
-    text = shown(console.send(f"{WEBHOOKS_PATH}/new", 0, unticked_boxes, **form_values))
+    text = read_page(console.send(f"{WEBHOOKS_PATH}/new", 0, unticked_boxes, **form_values))
     assert heading(text) == "Your new webhook"
     [secret] = re.findall(r'value="(whsec_[^"]+)"', text)
     [path] = set(re.findall(rf'href="[^"]*({WEBHOOKS_PATH}/\d+)"', text))
@@ -227,7 +227,7 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     )
     assert receiver.hooks[0].id == receiver.hooks[1].id
     receiver.hooks[1].check(secret)
-    happen(stack, console.owner, LEFT)
+    announce_events(stack, console.owner, LEFT)
     eventually(lambda: len(list_deliveries(console, path)) == 2, what="an event")
 
     # The form for changing a webhook contains the webhook's current values.
@@ -239,13 +239,13 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     assert "Send a test event" not in text
     [endpoint] = data(console.api.get("/webhook-endpoints"))
     assert (endpoint["types"], endpoint["state"]) == (["credits.low"], "paused")
-    assert shown(console.visitor.client.post(f"{path}/test", data=form), 409)
+    assert read_page(console.visitor.client.post(f"{path}/test", data=form), 409)
 
     assert "The webhook gets events again" in console.do(path, state="active")
     assert data(console.api.get("/webhook-endpoints"))[0]["state"] == "active"
     assert console.visitor.get(f"{path}/state").headers["location"].endswith(path)
 
-    text = shown(console.send(f"{path}/rotate"))
+    text = read_page(console.send(f"{path}/rotate"))
     [new_secret] = re.findall(r'value="(whsec_[^"]+)"', text)
     assert new_secret != secret
     assert "was deleted" in console.do(f"{path}/end")
@@ -264,7 +264,7 @@ def test_console_rebuilds_the_request_of_a_delivery_without_its_signature(
     receiver.body = b"<b>taken</b>" + b"." * 300
     endpoint = new_endpoint(console.api, receiver.url, LEFT)
     path = f"{WEBHOOKS_PATH}/{endpoint['id']}"
-    happen(stack, console.owner, LEFT)
+    announce_events(stack, console.owner, LEFT)
     eventually(lambda: list_states(console, path) == ["Delivered"], what="the delivery")
     [delivery_path] = delivery_paths(console, path)
     text = console.see(delivery_path)
@@ -334,21 +334,23 @@ def test_console_shows_webhook_errors_next_to_their_fields(
     ticked_box = {f"type.{LEFT}": "on"}
     for url in ("", "example.com", "ftp://127.0.0.1/", "https://10.0.0.1/"):
         reply = console.send(new_webhook_path, url=url, list_id=str(list_id), **ticked_box)
-        assert "url: " not in wrong_beside(shown(reply, 422), "url")
+        assert "url: " not in read_error(read_page(reply, 422), "url")
         [(_, form)] = forms_of(reply)
         assert (form["url"], form["list_id"]) == (url, str(list_id))
         assert form[f"type.{LEFT}"]
-    text = shown(console.send(new_webhook_path, 0, RECOMMENDED_BOXES, url=receiver.url), 422)
+    text = read_page(console.send(new_webhook_path, 0, RECOMMENDED_BOXES, url=receiver.url), 422)
     assert 'id="types-wrong"' in text
-    text = shown(console.send(new_webhook_path, url=receiver.url, list_id="x", **ticked_box), 422)
-    assert wrong_beside(text, "list_id")
-    shown(console.send(new_webhook_path, url=receiver.url, list_id="1", **ticked_box), 404)
+    text = read_page(
+        console.send(new_webhook_path, url=receiver.url, list_id="x", **ticked_box), 422
+    )
+    assert read_error(text, "list_id")
+    read_page(console.send(new_webhook_path, url=receiver.url, list_id="1", **ticked_box), 404)
     assert data(console.api.get("/webhook-endpoints")) == []
 
     path, _ = create_webhook(console, url=receiver.url, list_id=str(list_id), **ticked_box)
     assert "The &lt;i&gt;Daily&lt;/i&gt;" in console.see(path)
     change_path = f"{path}/change"
-    assert wrong_beside(shown(console.send(change_path, url="http://10.0.0.1/"), 422), "url")
+    assert read_error(read_page(console.send(change_path, url="http://10.0.0.1/"), 422), "url")
     [endpoint] = data(console.api.get("/webhook-endpoints"))
     assert (endpoint["url"], endpoint["state"]) == (receiver.url, "active")
 
@@ -365,7 +367,7 @@ def test_console_shows_the_newest_events_in_words_and_filters_them_by_type(
 ) -> None:
     create_key(console, Scope.COMPOSER)
     list_id = new_list(console.api)["id"]
-    happen(stack, console.owner, LEFT, list_id=list_id)
+    announce_events(stack, console.owner, LEFT, list_id=list_id)
 
     # An event is not shown while an older transaction of another test is open.
     eventually(lambda: any(row[2] == LEFT for row in event_rows(console)), what="the event")
@@ -398,8 +400,8 @@ def test_console_replays_webhook_events_since_a_chosen_time_with_their_original_
 ) -> None:
     endpoint = new_endpoint(console.api, receiver.url)
     path = f"{WEBHOOKS_PATH}/{endpoint['id']}"
-    happen(stack, console.owner, count=3)
-    happen(stack, console.owner, LEFT)
+    announce_events(stack, console.owner, count=3)
+    announce_events(stack, console.owner, LEFT)
     eventually(lambda: len(receiver.hooks) >= 4, what="the events")
     assert f'href="{stack.api_url}{path}/replay"' in console.see(path)
 
@@ -419,7 +421,7 @@ def test_console_replays_webhook_events_since_a_chosen_time_with_their_original_
     assert receiver.hooks == []
     reply = console.visitor.client.post(action, data=form)
     assert reply.status_code == 303, reply.text
-    text = shown(console.visitor.client.get(reply.headers["location"]))
+    text = read_page(console.visitor.client.get(reply.headers["location"]))
     assert "The events are being sent again, oldest first." in text
     all_event_ids = event_ids(stack, console.owner)
     eventually(lambda: len(receiver.hooks) >= 4, what="all events again")
@@ -433,10 +435,10 @@ def test_console_replay_counts_only_events_that_the_webhook_receives(
     other_list_id = new_list(console.api)["id"]
     endpoint = new_endpoint(console.api, receiver.url, CREATED, list_id=list_id)
     path = f"{WEBHOOKS_PATH}/{endpoint['id']}/replay"
-    happen(stack, console.owner, LEFT, list_id=list_id)
-    happen(stack, console.owner, list_id=other_list_id)
+    announce_events(stack, console.owner, LEFT, list_id=list_id)
+    announce_events(stack, console.owner, list_id=other_list_id)
     assert "The webhook has no events since this time." in console.see(path, **one_hour_ago())
-    happen(stack, console.owner, list_id=list_id)
+    announce_events(stack, console.owner, list_id=list_id)
     assert "Replay 1 event?" in console.see(path, **one_hour_ago())
     in_one_hour = form_values_at(datetime.now(UTC) + timedelta(hours=1))
     assert "The webhook has no events since this time." in console.see(path, **in_one_hour)
@@ -455,7 +457,7 @@ def test_console_replay_shows_more_than_1000_events_without_an_exact_number(
         MAX_COUNTED_EVENTS,
     )
     assert "Replay 1,000 events?" in console.see(path, **one_hour_ago())
-    happen(stack, console.owner, LEFT)
+    announce_events(stack, console.owner, LEFT)
     text = console.see(path, **one_hour_ago())
     assert "Replay more than 1,000 events?" in text
     # Events can't be sent again to a paused webhook.
@@ -468,7 +470,7 @@ def test_console_replay_rejects_an_invalid_time(
 ) -> None:
     endpoint = new_endpoint(console.api, receiver.url)
     path = f"{WEBHOOKS_PATH}/{endpoint['id']}/replay"
-    happen(stack, console.owner)
+    announce_events(stack, console.owner)
     eventually(lambda: receiver.hooks, what="the event")
     form = forms_of(console.visitor.get(path, **one_hour_ago()))[0][1]
     for field_name, invalid_value in (
@@ -477,19 +479,19 @@ def test_console_replay_rejects_an_invalid_time(
         ("time", "14:00+02:00"),
     ):
         page = console.visitor.get(path, **{**one_hour_ago(), field_name: invalid_value})
-        assert wrong_beside(shown(page, 422), field_name)
+        assert read_error(read_page(page, 422), field_name)
         reply = console.visitor.client.post(path, data={**form, field_name: invalid_value})
-        assert wrong_beside(shown(reply, 422), field_name)
+        assert read_error(read_page(reply, 422), field_name)
     # No event can have happened since 9999-12-31.
     reply = console.visitor.client.post(path, data={**form, "day": "9999-12-31"})
-    assert "no events since this time" in wrong_beside(shown(reply, 422), "day")
+    assert "no events since this time" in read_error(read_page(reply, 422), "day")
     assert len(receiver.hooks) == 1
 
 
 def test_console_groups_similar_events_in_one_row_per_day(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     for values in ({}, {"name": "A"}, {"name": "B"}, {"name": "C"}):
-        put(console.api, list_id, "ada@example.com", **values)
+        put_member(console.api, list_id, "ada@example.com", **values)
     row_text = "A member was changed, 3 times"
     eventually(lambda: any(row[0] == row_text for row in event_rows(console)), what="the events")
     assert rows_of(console.see(EVENTS_PATH))[1] == [format_day(datetime.now(UTC))]

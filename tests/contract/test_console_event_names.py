@@ -7,7 +7,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.http.webhook_receiver import CREATED, new_endpoint
-from tests.support.lists.segments import put
+from tests.support.lists.segments import put_member
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, at_operators_console, rows_of
 from tests.support.senders import posting
@@ -49,7 +49,7 @@ def test_older_events_are_on_further_pages_and_keep_the_filter(console: OwnerAtC
     list_id = new_list(console.api)["id"]
     addresses = [f"reader{number}@example.com" for number in range(EVENTS_PER_PAGE + 2)]
     for address in addresses:
-        put(console.api, list_id, address)
+        put_member(console.api, list_id, address)
     eventually(
         lambda: list_subjects(console, type=CREATED)[:1] == addresses[-1:], what="the events"
     )

@@ -13,18 +13,25 @@ from devstack.harness.stack import Stack
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
 from tests.support.http.replies import data
-from tests.support.imports.bulk import export, fail_job, imported, of_addresses, sheet, unpacked
+from tests.support.imports.bulk import (
+    build_address_file,
+    build_csv,
+    export,
+    fail_job,
+    fetch_rows,
+    import_members_file,
+)
 from tests.support.lists.segments import new_segment
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import (
-    LOOK_AGAIN,
-    RUNNING,
+    REFRESH_LINK_END,
+    RUNNING_MARK,
     OwnerAtConsole,
     at_console,
-    ended,
+    await_ended_page,
     heading,
+    read_page,
     rows_of,
-    shown,
 )
 from tests.support.people.visiting import age_logins
 
@@ -46,7 +53,7 @@ def download_rows(console: OwnerAtConsole, path: str) -> list[dict[str, str]]:
     # Excel recognises UTF-8 only by the byte-order mark.
     file = gzip.decompress(httpx2.get(reply.headers["location"]).content)
     assert file.startswith(codecs.BOM_UTF8)
-    return unpacked(reply.headers["location"])
+    return fetch_rows(reply.headers["location"])
 
 
 def test_console_exports_page_explains_the_empty_state(console: OwnerAtConsole) -> None:
@@ -60,9 +67,11 @@ def test_console_exports_page_explains_the_empty_state(console: OwnerAtConsole) 
 
 def test_console_exports_a_list_and_offers_the_file_for_download(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api, title="The Daily Demo")["id"]
-    imported(console.api, list_id, of_addresses("ada@example.com", "bea@example.com"))
+    import_members_file(
+        console.api, list_id, build_address_file("ada@example.com", "bea@example.com")
+    )
     path = start_export(console, list_id)
-    text = ended(console, path)
+    text = await_ended_page(console, path)
     assert "<b>2</b> rows" in text
     assert "in 6 days" in text or "in 7 days" in text
     assert {row["email"] for row in download_rows(console, path)} == {
@@ -79,16 +88,16 @@ def test_console_exports_only_members_of_the_chosen_segment_and_status(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    content = sheet(["Email", "Name"], ["ada@x.example", "Ada"], ["b@x.example", "B"])
-    imported(console.api, list_id, content)
+    content = build_csv(["Email", "Name"], ["ada@x.example", "Ada"], ["b@x.example", "B"])
+    import_members_file(console.api, list_id, content)
     segment = new_segment(console.api, list_id, {"field": "name", "is": "Ada"}, "Called Ada")
     assert "Called Ada" in console.see(export_path(list_id))
     path = start_export(console, list_id, segment_id=str(segment["id"]))
-    ended(console, path)
+    await_ended_page(console, path)
     assert [row["email"] for row in download_rows(console, path)] == ["ada@x.example"]
     assert "Segment “<bdi>Called Ada</bdi>”, CSV" in console.see(path)
     path = start_export(console, list_id, status_unsubscribed="on")
-    assert "<b>0</b> rows" in ended(console, path)
+    assert "<b>0</b> rows" in await_ended_page(console, path)
     assert "Members (unsubscribed), CSV" in console.see(path)
     rows = rows_of(console.see("/console/exports"))
     assert [row[0] for row in rows[1:]] == ["Members Unsubscribed", "Segment “ Called Ada ”"]
@@ -120,7 +129,7 @@ def test_console_rejects_an_unknown_export_format_and_keeps_the_input(
 ) -> None:
     list_id = new_list(console.api)["id"]
     reply = console.send(export_path(list_id), format="pdf", status_active="on")
-    text = shown(reply, 422)
+    text = read_page(reply, 422)
     assert "Please correct the fields below" in text
     assert 'name="status_active" value="on" checked' in text
 
@@ -128,7 +137,7 @@ def test_console_rejects_an_unknown_export_format_and_keeps_the_input(
 def test_console_export_requires_a_recent_login(console: OwnerAtConsole, stack: Stack) -> None:
     list_id = new_list(console.api)["id"]
     path = start_export(console, list_id)
-    ended(console, path)
+    await_ended_page(console, path)
     age_logins(stack, console.owner.email, 16)
     for protected_path in (export_path(list_id), f"{path}/file"):
         reply = console.visitor.get(protected_path)
@@ -141,7 +150,7 @@ def test_console_export_requires_a_recent_login(console: OwnerAtConsole, stack: 
 def test_console_export_page_reports_an_expired_file(console: OwnerAtConsole, stack: Stack) -> None:
     list_id = new_list(console.api)["id"]
     path = start_export(console, list_id)
-    ended(console, path)
+    await_ended_page(console, path)
     statement = "UPDATE exports SET finished_at = now() - interval '7 days' WHERE id = %s"
     stack.query(statement, path.rpartition("/")[2])
     text = console.see(path)
@@ -158,10 +167,10 @@ def test_console_export_page_cancels_a_running_export_and_explains_a_failed_expo
         list_id = new_list(console.api)["id"]
         path = start_export(console, list_id)
         text = console.see(path)
-        assert RUNNING in text
-        assert LOOK_AGAIN in text
+        assert RUNNING_MARK in text
+        assert REFRESH_LINK_END in text
         assert "The export is being cancelled." in console.do(path)
-        assert "No file was created" in ended(console, path)
+        assert "No file was created" in await_ended_page(console, path)
         data(export(console.api, list_id, "members", Prefer="respond-async"), 202)
         [job] = data(console.api.get("/jobs", params={"limit": 1}))["items"]
         assert job["kind"] == EXPORT_JOBS[ExportKind.MEMBERS].name
@@ -172,4 +181,4 @@ def test_console_export_page_cancels_a_running_export_and_explains_a_failed_expo
         assert "It broke." in text
         # The page also shows a retry that the owner requested through the API.
         data(console.api.post(f"/jobs/{job['id']}/retry"))
-        assert RUNNING in console.see(f"/console/exports/{newest_id}")
+        assert RUNNING_MARK in console.see(f"/console/exports/{newest_id}")

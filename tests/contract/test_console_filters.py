@@ -10,9 +10,9 @@ import pytest
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.lists.bounces import bounce_hard, build_mailing
-from tests.support.lists.segments import new_field, new_segment, put
-from tests.support.lists.subscribers import known_member, new_list
-from tests.support.people.consoles import OwnerAtConsole, forms_of, rows_of, shown, wrong_beside
+from tests.support.lists.segments import new_field, new_segment, put_member
+from tests.support.lists.subscribers import new_list, require_member
+from tests.support.people.consoles import OwnerAtConsole, forms_of, read_error, read_page, rows_of
 
 MEMBERS: dict[str, dict[str, Any]] = {
     "ada@example.com": {"fields": {"city": "Berlin", "age": 36}, "tags": ["press"]},
@@ -28,7 +28,7 @@ def id_of_list_with_fields(console: OwnerAtConsole) -> int:
         new_field(console.api, key, kind)
     list_id: int = new_list(console.api)["id"]
     for email, values in MEMBERS.items():
-        put(console.api, list_id, email, **values)
+        put_member(console.api, list_id, email, **values)
     return list_id
 
 
@@ -40,7 +40,7 @@ def form_of(console: OwnerAtConsole, path: str, **query: str) -> dict[str, str]:
 
 def find_emails(console: OwnerAtConsole, list_id: int, form: dict[str, str]) -> set[str]:
     reply = console.visitor.get(f"/console/lists/{list_id}/members", **form)
-    return {row[0] for row in rows_of(shown(reply))[1:]}
+    return {row[0] for row in rows_of(read_page(reply))[1:]}
 
 
 def test_console_filter_form_adds_and_removes_conditions_without_a_script(
@@ -155,13 +155,13 @@ def test_console_filter_form_offers_days_ago_and_bounces(
     assert 'aria-label="Remove: Joined (days ago) is at most 1"' in page
     assert 'value="1" type="number"' in page
     form["value.0.0"] = "4000"
-    assert wrong_beside(shown(console.visitor.get(path, **form), 400), "value.0.0")
+    assert read_error(read_page(console.visitor.get(path, **form), 400), "value.0.0")
     assert console.see(path).count(">Bounced</a>") == 1
-    user_id = known_member(console.api, list_id, "ada@example.com")["user_id"]
+    user_id = require_member(console.api, list_id, "ada@example.com")["user_id"]
     bounce_hard(stack, build_mailing(list_id, user_id))
     [bounced_link] = re.findall(r'href="([^"]+)">Bounced</a>', console.see(path))
     reply = console.visitor.client.get(html.unescape(bounced_link))
-    assert [row[0] for row in rows_of(shown(reply))[1:]] == ["ada@example.com"]
+    assert [row[0] for row in rows_of(read_page(reply))[1:]] == ["ada@example.com"]
     assert 'aria-current="true">Bounced</a>' in reply.text
     assert 'aria-label="Remove: Bounced: soft or hard"' in reply.text
     # The values are checkboxes, so the user doesn't have to know them.
@@ -192,8 +192,8 @@ def test_console_shows_filter_errors_next_to_their_rows(
     common_fields = {"match.0": "all", "field.0.0": "fields.age", "kind.0.0": "number"}
     for operator, value in (("is", "old"), ("is", ""), ("contains", "3")):
         form = common_fields | {"name": "Adults", "operator.0.0": operator, "value.0.0": value}
-        text = shown(console.send(new_segment_path, **form), 400 if value else 422)
-        assert wrong_beside(text, "value.0.0"), (operator, value)
+        text = read_page(console.send(new_segment_path, **form), 400 if value else 422)
+        assert read_error(text, "value.0.0"), (operator, value)
     assert data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"] == []
 
 
@@ -203,7 +203,7 @@ def test_console_counts_a_segment_during_editing_and_duplicates_a_segment(
     new_segment_path = f"/console/lists/{id_of_list_with_fields}/segments/new"
     form = {"field.0.0": "fields.city", "kind.0.0": "text", "operator.0.0": "is"}
     form["value.0.0"] = "berlin"
-    assert "<b>2</b> members match" in shown(console.send(new_segment_path, do="count", **form))
+    assert "<b>2</b> members match" in read_page(console.send(new_segment_path, do="count", **form))
     console.do(new_segment_path, name="Berliners", **form)
     [created_segment] = data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"]
     assert created_segment["filter"] == {"field": "fields.city", "is": "berlin"}

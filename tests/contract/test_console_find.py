@@ -5,8 +5,8 @@ import unicodedata
 
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
-from tests.support.imports.bulk import imported, of_addresses, sheet
-from tests.support.lists.segments import put
+from tests.support.imports.bulk import build_address_file, build_csv, import_members_file
+from tests.support.lists.segments import put_member
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console, calls_of
 
@@ -54,8 +54,8 @@ def test_console_search_finds_members_of_all_lists_by_any_part_of_name_or_addres
 ) -> None:
     tea_list_id = new_list(console.api, title="Tea")["id"]
     coffee_list_id = new_list(console.api, title="Coffee")["id"]
-    put(console.api, tea_list_id, "ada.lane@example.com", name="Ada Müller")
-    put(
+    put_member(console.api, tea_list_id, "ada.lane@example.com", name="Ada Müller")
+    put_member(
         console.api,
         coffee_list_id,
         "ben_x@example.com",
@@ -81,7 +81,7 @@ def test_console_search_shows_a_person_on_several_lists_in_one_row_with_a_link_t
     list_ids = [new_list(console.api, title=f"List {number}")["id"] for number in range(5)]
     for list_id in list_ids:
         name = "Ada Quandt" if list_id == list_ids[1] else "Ada"
-        user_id = put(console.api, list_id, "ada@example.com", name=name)["user_id"]
+        user_id = put_member(console.api, list_id, "ada@example.com", name=name)["user_id"]
     data(console.api.delete(f"/subscriptions/{list_ids[3]}/members/{user_id}"))
     data(console.api.delete(f"/lists/{list_ids[4]}"))
     # The list with the matching name comes first.
@@ -99,13 +99,13 @@ def test_console_search_finds_nothing_of_other_owners_or_archived_lists(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     own_list_id = new_list(console.api, title="Tea")["id"]
-    put(console.api, own_list_id, "shared@quandt.example", name="Known")
+    put_member(console.api, own_list_id, "shared@quandt.example", name="Known")
     archived_list_id = new_list(console.api, title="Ended tale")["id"]
-    put(console.api, archived_list_id, "tale@quandt.example")
+    put_member(console.api, archived_list_id, "tale@quandt.example")
     data(console.api.delete(f"/lists/{archived_list_id}"))
     with at_console(stack) as other_console:
         other_list_id = new_list(other_console.api, title="Secret tale")["id"]
-        put(other_console.api, other_list_id, "shared@quandt.example", name="Confidential")
+        put_member(other_console.api, other_list_id, "shared@quandt.example", name="Confidential")
         assert read_rows(other_console, "confidential") == [
             "shared@quandt.example Confidential, on Secret tale"
         ]
@@ -119,7 +119,7 @@ def test_console_search_hides_a_person_as_soon_as_the_erasure_begins(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     list_id = new_list(console.api)["id"]
-    user_id = put(console.api, list_id, "ada@quandt.example", name="Ada")["user_id"]
+    user_id = put_member(console.api, list_id, "ada@quandt.example", name="Ada")["user_id"]
     assert len(read_rows(console, "quandt")) == 1
     # The member record keeps its address until the erasure job ends.
     stack.query("UPDATE users SET erased_at = now() WHERE id = %s", user_id)
@@ -130,7 +130,7 @@ def test_console_search_for_wildcards_or_overlong_text_finds_nothing(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api, title="The Daily Demo")["id"]
-    put(console.api, list_id, "ada@example.com", name="Ada")
+    put_member(console.api, list_id, "ada@example.com", name="Ada")
     hostile_texts = (
         "%",
         "%%",
@@ -146,7 +146,7 @@ def test_console_search_for_wildcards_or_overlong_text_finds_nothing(
     )
     for words in (*hostile_texts, "a" * 10_000, "%" * 10_000, "\U0001f600" * 3_000):
         assert read_rows(console, words) == [], words
-    put(console.api, list_id, "per@example.com", name="100%_sure")
+    put_member(console.api, list_id, "per@example.com", name="100%_sure")
     assert read_rows(console, "0%_s") == ["per@example.com 100%_sure, on The Daily Demo"]
 
 
@@ -157,10 +157,14 @@ def test_console_search_with_many_matches_shows_ten_members_and_links_to_their_l
         rows = [
             [f"{title.lower()}{number}@example.com", "Ada Quandt"] for number in range(member_count)
         ]
-        imported(
-            console.api, new_list(console.api, title=title)["id"], sheet(["Email", "Name"], *rows)
+        import_members_file(
+            console.api,
+            new_list(console.api, title=title)["id"],
+            build_csv(["Email", "Name"], *rows),
         )
-    imported(console.api, new_list(console.api, title="Water")["id"], of_addresses("a@example.com"))
+    import_members_file(
+        console.api, new_list(console.api, title="Water")["id"], build_address_file("a@example.com")
+    )
     results = read_results(console, "quandt")
     assert len(read_rows(console, "quandt")) == 10
     links = re.findall(r"<a [^>]*members\?q=quandt[^>]*>(.*?)</a>", results)

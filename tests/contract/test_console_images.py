@@ -17,8 +17,8 @@ from tests.support.people.consoles import (
     at_console,
     forms_of,
     heading,
-    shown,
-    wrong_beside,
+    read_error,
+    read_page,
 )
 
 IMAGES_PATH = "/console/images"
@@ -157,12 +157,12 @@ def test_encrypted_image_is_visible_only_to_its_owner_and_with_a_signed_link(
         text = console.see(path)
         assert "Markdown" not in text
         assert "Share this image" in text
-        link_page = shown(console.send(f"{path}/link", lasts="3600"))
+        link_page = read_page(console.send(f"{path}/link", lasts="3600"))
         link = read_copy_fields(link_page)["Anyone with this link can see the image"]
         assert stranger.get(link).status_code == 200
     assert "in 1 hour" in link_page
     rejected_reply = console.send(f"{path}/link", lasts="31536000")
-    assert "Choose one of the listed times" in wrong_beside(shown(rejected_reply, 422), "lasts")
+    assert "Choose one of the listed times" in read_error(read_page(rejected_reply, 422), "lasts")
     reply_without_token = console.visitor.client.post(f"{path}/link", data={"lasts": "3600"})
     assert reply_without_token.status_code == 403
     assert "signature=" not in reply_without_token.text
@@ -179,7 +179,7 @@ def test_console_changes_image_texts_and_keeps_the_input_of_a_rejected_change(
     assert (record["alt_text"], record["title"]) == ("Boats", "The harbour")
     assert record["tags"] == ["sea", "boats"]
     reply = console.send(path, title="x" * 256, alt_text="Other boats")
-    assert wrong_beside(shown(reply, 422), "title")
+    assert read_error(read_page(reply, 422), "title")
     assert "Other boats" in reply.text
     [unchanged_record] = data(console.api.get("/attachments"))["items"]
     assert unchanged_record == record
@@ -192,14 +192,14 @@ def test_console_shows_image_upload_errors_next_to_the_file_field(console: Owner
         ("cut.png", encoded("PNG")[:60], 422),
     ):
         reply = send_upload_form(console, content, name=name, encrypted="on")
-        text = shown(reply, status)
-        assert wrong_beside(text, "file")
+        text = read_page(reply, status)
+        assert read_error(text, "file")
         assert forms_of(reply)[0][1]["encrypted"] == "on"
         assert "No images yet" in text
 
 
 def test_console_rejects_a_too_large_image_with_an_error_page(console: OwnerAtConsole) -> None:
-    shown(send_upload_form(console, encoded("PNG") + b"\0" * 6_000_000), 413)
+    read_page(send_upload_form(console, encoded("PNG") + b"\0" * 6_000_000), 413)
     assert data(console.api.get("/attachments"))["items"] == []
 
 

@@ -3,7 +3,12 @@
 import re
 
 from devstack.harness.stack import Stack
-from tests.support.imports.bulk import addresses, everybody, of_addresses, sheet
+from tests.support.imports.bulk import (
+    active_members,
+    build_address_file,
+    build_addresses,
+    build_csv,
+)
 from tests.support.imports.console_imports import get_import, preview_import, read_counts
 from tests.support.imports.german_sheet import (
     HEADER,
@@ -14,53 +19,59 @@ from tests.support.imports.german_sheet import (
 )
 from tests.support.lists.segments import new_field
 from tests.support.lists.subscribers import new_list
-from tests.support.people.consoles import OwnerAtConsole, ended, rows_of, shown, wrong_beside
+from tests.support.people.consoles import (
+    OwnerAtConsole,
+    await_ended_page,
+    read_error,
+    read_page,
+    rows_of,
+)
 
 
 def test_console_import_asks_for_the_address_column_if_no_column_is_recognised(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    [email] = addresses(1)
+    [email] = build_addresses(1)
     # The first rows have no address, so that the address column can't be recognised.
     rows_without_address = [["", f"Person {number}"] for number in range(800)]
-    content = sheet(["Where", "Who"], *rows_without_address, [email, "Ada"])
+    content = build_csv(["Where", "Who"], *rows_without_address, [email, "Ada"])
     path = preview_import(console, list_id, content)
     text = console.see(path)
     assert "No column with e-mail addresses was found" in text
     assert 'value="start"' not in text
     console.send(path, column_0="email", column_1="name", act="look")
-    text = ended(console, path)
+    text = await_ended_page(console, path)
     assert read_counts(text)["would be added"] == "1"
     console.send(path, act="start")
-    ended(console, path)
-    assert everybody(console.api, list_id)[email]["name"] == "Ada"
+    await_ended_page(console, path)
+    assert active_members(console.api, list_id)[email]["name"] == "Ada"
 
 
 def test_console_import_starts_only_after_a_preview_of_the_latest_choices(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    content = sheet(["Email", "Notes"], [addresses(1)[0], "A word"])
+    content = build_csv(["Email", "Notes"], [build_addresses(1)[0], "A word"])
     path = preview_import(console, list_id, content)
     text = console.do(path, column_1="tags", act="start")
     assert "You changed the options" in text
-    text = ended(console, path)
-    assert everybody(console.api, list_id) == {}
+    text = await_ended_page(console, path)
+    assert active_members(console.api, list_id) == {}
     assert '<option value="tags" selected>' in text
     console.send(path, act="start")
-    ended(console, path)
-    [member] = everybody(console.api, list_id).values()
+    await_ended_page(console, path)
+    [member] = active_members(console.api, list_id).values()
     assert member["tags"] == ["A word"]
 
 
 def test_console_import_rejects_two_columns_with_the_same_meaning(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
-    content = sheet(["Email", "A", "B"], [addresses(1)[0], "x", "y"])
+    content = build_csv(["Email", "A", "B"], [build_addresses(1)[0], "x", "y"])
     path = preview_import(console, list_id, content)
     reply = console.send(path, column_1="name", column_2="name", act="look")
-    text = shown(reply, 422)
-    assert wrong_beside(text, "column_2") == "You already chose this for another column."
+    text = read_page(reply, 422)
+    assert read_error(text, "column_2") == "You already chose this for another column."
     assert get_import(console, path)["status"] == "succeeded"
 
 
@@ -77,11 +88,11 @@ def test_messy_german_sheet_needs_at_most_two_choices(console: OwnerAtConsole) -
     assert {row[1] for row in problem_rows[1:]} == {"–"}
     choices = {f"column_{HEADER.index(column)}": "new" for column in UNKNOWN_COLUMNS}
     console.send(path, act="look", **choices)
-    text = ended(console, path)
+    text = await_ended_page(console, path)
     assert "left out:" not in text
     console.send(path, act="start")
-    ended(console, path)
-    members_by_email = everybody(console.api, mailing_list["id"])
+    await_ended_page(console, path)
+    members_by_email = active_members(console.api, mailing_list["id"])
     assert members_by_email.keys() == {each.email for each in expected_members}
     for expected_member in expected_members:
         member = members_by_email[expected_member.email]
@@ -102,8 +113,11 @@ def test_console_import_preview_shows_join_dates_labels_and_yes_or_no(
     list_id = new_list(console.api)["id"]
     new_field(console.api, "town", "text", label="Home town")
     header = ["Email", "Joined at", "town", "Likes cats", "Tags"]
-    rows = [[addresses(1)[0], "01.02.24", "Rome", "ja", "press"], [*addresses(1), *[""] * 4]]
-    path = preview_import(console, list_id, sheet(header, *rows), create_fields="on")
+    rows = [
+        [build_addresses(1)[0], "01.02.24", "Rome", "ja", "press"],
+        [*build_addresses(1), *[""] * 4],
+    ]
+    path = preview_import(console, list_id, build_csv(header, *rows), create_fields="on")
     text = console.see(path)
     first_row = next(row for row in rows_of(text) if row[:2] == ["2", rows[0][0]])
     assert first_row[2:] == [
@@ -130,14 +144,14 @@ def test_console_import_counts_left_out_columns_with_data_in_any_row(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    rows = [[each, "", " ", "A"] for each in addresses(1_500)]
+    rows = [[each, "", " ", "A"] for each in build_addresses(1_500)]
     rows[-1][1] = "late"
-    path = preview_import(console, list_id, sheet(["Email", "Late", "Blank", "Early"], *rows))
+    path = preview_import(console, list_id, build_csv(["Email", "Late", "Blank", "Early"], *rows))
     assert "2 columns with data are left out: Late, Early." in console.see(path)
     columns = get_import(console, path)["columns"]
     assert [each["has_data"] for each in columns] == [True, True, False, True]
     console.send(path, column_1="new", column_3="ignore", act="look")
-    assert "1 column with data is left out: Early." in ended(console, path)
+    assert "1 column with data is left out: Early." in await_ended_page(console, path)
 
 
 def test_console_import_pages_through_the_columns_of_a_wide_file(
@@ -145,18 +159,18 @@ def test_console_import_pages_through_the_columns_of_a_wide_file(
 ) -> None:
     list_id = new_list(console.api)["id"]
     names = ["Email", *(f"Column {number}" for number in range(1, 30))]
-    content = sheet(names, [addresses(1)[0], *map(str, range(1, 30))])
+    content = build_csv(names, [build_addresses(1)[0], *map(str, range(1, 30))])
     path = preview_import(console, list_id, content)
     console.send(path, column_1="new:text", act="look")
-    text = ended(console, path)
+    text = await_ended_page(console, path)
     assert 'name="column_25"' not in text
     assert "New field: text" in text
     reply = console.send(f"{path}?columns=20", column_25="new", act="look")
     assert reply.headers["location"].endswith(f"{path}?columns=20")
-    ended(console, path)
+    await_ended_page(console, path)
     console.send(path, act="start")
-    ended(console, path)
-    [member] = everybody(console.api, list_id).values()
+    await_ended_page(console, path)
+    [member] = active_members(console.api, list_id).values()
     assert member["fields"] == {"column_1": "1", "column_25": 25}
 
 
@@ -164,33 +178,37 @@ def test_fourth_import_preview_deletes_the_file_of_the_first_preview(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     list_id = new_list(console.api)["id"]
-    paths = [preview_import(console, list_id, of_addresses(*addresses(1))) for _ in range(4)]
+    paths = [
+        preview_import(console, list_id, build_address_file(*build_addresses(1))) for _ in range(4)
+    ]
     # Delete the objects that are due for deletion, as a worker does within seconds.
     stack.stored()
-    text = shown(console.send(paths[0], act="look"), 409)
+    text = read_page(console.send(paths[0], act="look"), 409)
     assert "The uploaded file has been deleted" in text
     assert console.send(paths[1], act="look").status_code == 303
-    assert read_counts(ended(console, paths[1]))["would be added"] == "1"
+    assert read_counts(await_ended_page(console, paths[1]))["would be added"] == "1"
 
 
 def test_console_import_asks_for_the_order_of_ambiguous_dates(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    emails = addresses(2)
-    content = sheet(["Email", "created_at"], [emails[0], "03/04/2025"], [emails[1], "05/06/2025"])
+    emails = build_addresses(2)
+    content = build_csv(
+        ["Email", "created_at"], [emails[0], "03/04/2025"], [emails[1], "05/06/2025"]
+    )
     path = preview_import(console, list_id, content)
     text = console.see(path)
     assert "date_order=dmy if the day comes first" in text
     assert 'value="start"' not in text
     reply = console.send(path, act="look", date_order="ymd")
-    assert wrong_beside(shown(reply, 422), "date_order")
+    assert read_error(read_page(reply, 422), "date_order")
     console.send(path, act="look", date_order="dmy")
-    text = ended(console, path)
+    text = await_ended_page(console, path)
     assert "Dates with the day first" in text
     console.send(path, act="start")
-    ended(console, path)
-    members_by_email = everybody(console.api, list_id)
+    await_ended_page(console, path)
+    members_by_email = active_members(console.api, list_id)
     assert [members_by_email[each]["joined_at"][:10] for each in emails] == [
         "2025-04-03",
         "2025-06-05",
@@ -201,8 +219,8 @@ def test_console_import_lets_the_owner_assign_statuses_to_unknown_values(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    subscribed, unsubscribed, known_opt_out = addresses(3)
-    content = sheet(
+    subscribed, unsubscribed, known_opt_out = build_addresses(3)
+    content = build_csv(
         ["E-mail", "Status"],
         [subscribed, "1"],
         [unsubscribed, "2"],
@@ -215,18 +233,18 @@ def test_console_import_lets_the_owner_assign_statuses_to_unknown_values(
     assert read_counts(text)["would be added"] == "0"
     assert 'name="value_2"' not in text, "a known opt-out can be changed"
     console.send(path, column_1="ignore", act="look")
-    assert "This column contains 1 opt-out." in ended(console, path)
+    assert "This column contains 1 opt-out." in await_ended_page(console, path)
     console.send(path, column_1="", act="look")
-    ended(console, path)
+    await_ended_page(console, path)
 
     text = console.send(path, value_0="1st", act="look").text
-    assert "Choose a status from the list." in wrong_beside(text, "value_0")
+    assert "Choose a status from the list." in read_error(text, "value_0")
     console.send(path, value_0="subscribed", value_1="unsubscribed", act="look")
-    assert read_counts(ended(console, path))["would be added"] == "1"
+    assert read_counts(await_ended_page(console, path))["would be added"] == "1"
     # The import that follows the dry run uses the chosen statuses.
     console.send(path, act="start")
-    ended(console, path)
-    assert everybody(console.api, list_id).keys() == {subscribed}
+    await_ended_page(console, path)
+    assert active_members(console.api, list_id).keys() == {subscribed}
     assert get_import(console, path)["opted_out"] == 2
     rows = [row for row in rows_of(console.see(path)) if row and row[0] == "Status"]
     assert rows == [
@@ -240,19 +258,19 @@ def test_console_import_lets_the_owner_decide_what_yes_means_in_an_ambiguous_col
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    subscribed, unsubscribed = addresses(2)
-    content = sheet(
+    subscribed, unsubscribed = build_addresses(2)
+    content = build_csv(
         ["E-mail", "Name", "Mailing"], [subscribed, "Ada", "no"], [unsubscribed, "Ben", "yes"]
     )
     path = preview_import(console, list_id, content)
     assert "doesn&#39;t say what &#34;yes&#34; means" in console.see(path)
     # The other columns are still recognised by their names.
     console.send(path, column_2="ignore", act="look")
-    text = ended(console, path)
+    text = await_ended_page(console, path)
     assert read_counts(text)["would be added"] == "2"
     console.send(path, column_2="unsubscribed", act="look")
-    ended(console, path)
+    await_ended_page(console, path)
     console.send(path, act="start")
-    ended(console, path)
-    members = everybody(console.api, list_id)
+    await_ended_page(console, path)
+    members = active_members(console.api, list_id)
     assert {email: member["name"] for email, member in members.items()} == {subscribed: "Ada"}

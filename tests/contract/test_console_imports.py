@@ -11,12 +11,12 @@ from core.errors.jobs import JOB_GIVEN_UP
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.imports.bulk import (
-    addresses,
-    everybody,
+    active_members,
+    build_address_file,
+    build_addresses,
+    build_csv,
     fail_job,
-    imported,
-    of_addresses,
-    sheet,
+    import_members_file,
     upload,
 )
 from tests.support.imports.console_imports import (
@@ -26,19 +26,19 @@ from tests.support.imports.console_imports import (
     read_counts,
     send_file,
 )
-from tests.support.imports.importing import Importing
-from tests.support.lists.segments import acted
+from tests.support.imports.importing import ImportRunner
+from tests.support.lists.segments import run_bulk_action
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import (
-    LOOK_AGAIN,
-    RUNNING,
+    REFRESH_LINK_END,
+    RUNNING_MARK,
     OwnerAtConsole,
     at_console,
-    ended,
+    await_ended_page,
     forms_of,
+    read_error,
+    read_page,
     rows_of,
-    shown,
-    wrong_beside,
 )
 
 
@@ -65,7 +65,7 @@ def test_console_imports_page_explains_the_empty_state(console: OwnerAtConsole) 
 
 def test_console_import_form_sets_the_options_of_the_import(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
-    content = sheet(["Email", "Town"], [addresses(1)[0], "Rome"])
+    content = build_csv(["Email", "Town"], [build_addresses(1)[0], "Rome"])
     path = preview_import(console, list_id, content, update="on", create_fields="on")
     assert "New field: text" in console.see(path)
     import_record = get_import(console, path)
@@ -79,9 +79,9 @@ def test_console_shows_no_rejected_rows_for_an_import_of_bounces_that_was_applie
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    path = preview_import(console, list_id, of_addresses(*addresses(3)), kind="bounces")
+    path = preview_import(console, list_id, build_address_file(*build_addresses(3)), kind="bounces")
     console.send(path, act="start")
-    page = ended(console, path)
+    page = await_ended_page(console, path)
     assert "No more mail to 3 bounced addresses" in page
     assert read_counts(page)["opted out"] == "3"
     assert "added" not in read_counts(page)
@@ -102,9 +102,9 @@ def test_console_shows_import_upload_errors_next_to_their_fields(
 ) -> None:
     list_id = new_list(console.api)["id"]
     reply = send_file(console, list_id, content, filename, **{"update": "on", **form_values})
-    text = shown(reply, reply.status_code)
+    text = read_page(reply, reply.status_code)
     assert reply.status_code in {400, 422}
-    assert wrong_beside(text, field)
+    assert read_error(text, field)
     [(_, form)] = forms_of(reply)
     assert form["update"] == "on"
     assert data(console.api.get("/imports"))["items"] == []
@@ -140,15 +140,15 @@ def test_console_import_page_offers_rejected_rows_as_soon_as_invalid_rows_are_sh
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    rows = [[each] for each in addresses(2_000)] + [["nothing"], ["=1+1"]]
-    path = preview_import(console, list_id, sheet(["Email"], *rows))
+    rows = [[each] for each in build_addresses(2_000)] + [["nothing"], ["=1+1"]]
+    path = preview_import(console, list_id, build_csv(["Email"], *rows))
     assert console.send(path, act="start").status_code == 303
     # As soon as the page shows rejected rows, it also links to the file with these rows.
     while True:
         text = console.see(path)
         has_invalid_rows = "<dt>invalid</dt>" in text
         assert (f"{path}/not-added" in text) == has_invalid_rows
-        if RUNNING not in text:
+        if RUNNING_MARK not in text:
             break
     assert has_invalid_rows
     [address_problem] = [row for row in rows_of(text) if "@-sign" in row[0]]
@@ -168,7 +168,9 @@ def test_console_import_page_hides_links_to_removed_files(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     list_id = new_list(console.api)["id"]
-    result = imported(console.api, list_id, of_addresses(addresses(1)[0], "nothing"))
+    result = import_members_file(
+        console.api, list_id, build_address_file(build_addresses(1)[0], "nothing")
+    )
     path = f"/console/imports/{result['import_id']}"
     assert "errors.csv" in console.see(path)
     stack.query(
@@ -186,12 +188,12 @@ def test_import_progress_stream_ends_with_the_final_counts_and_can_be_read_again
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    path = preview_import(console, list_id, of_addresses(*addresses(500)))
+    path = preview_import(console, list_id, build_address_file(*build_addresses(500)))
     assert console.send(path, act="start").status_code == 303
     stream_events = read_events(console, path)
     assert [name for name, _ in stream_events][-2:] == ["part", "ended"]
     last_part = stream_events[-2][1]
-    assert RUNNING not in last_part
+    assert RUNNING_MARK not in last_part
     assert read_counts(last_part)["added"] == "500"
     # The page contains the same text as the last event.
     text = console.see(path)
@@ -202,48 +204,52 @@ def test_import_progress_stream_ends_with_the_final_counts_and_can_be_read_again
 def test_console_cancels_a_queued_import(stack_without_workers: Stack) -> None:
     with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
-        reply = upload(console.api, list_id, of_addresses(*addresses(1)), prefer="respond-async")
+        reply = upload(
+            console.api, list_id, build_address_file(*build_addresses(1)), prefer="respond-async"
+        )
         assert data(reply, 202)["status"] == "queued"
         [import_record] = data(console.api.get("/imports"))["items"]
         path = f"/console/imports/{import_record['id']}"
         text = console.see(path)
-        assert RUNNING in text
+        assert RUNNING_MARK in text
         # Without JavaScript, the Enter key reloads the page.
-        assert LOOK_AGAIN in text
+        assert REFRESH_LINK_END in text
         # No separate notice is needed, because the page itself says that the import was cancelled.
         assert 'class="notice"' not in console.do(path)
-        text = ended(console, path)
+        text = await_ended_page(console, path)
         assert "Nothing was imported." in text
         assert "The job was cancelled." not in text
         assert get_import(console, path)["status"] == "cancelled"
-        assert LOOK_AGAIN not in text
+        assert REFRESH_LINK_END not in text
 
 
 def test_console_retries_a_failed_import(stack_without_workers: Stack) -> None:
     with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
-        reply = upload(console.api, list_id, of_addresses(*addresses(1)), prefer="respond-async")
+        reply = upload(
+            console.api, list_id, build_address_file(*build_addresses(1)), prefer="respond-async"
+        )
         job_id = data(reply, 202)["id"]
         fail_job(stack_without_workers, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
         [import_record] = data(console.api.get("/imports"))["items"]
         path = f"/console/imports/{import_record['id']}"
         assert "Try again" in console.see(path)
         assert "The import was resumed." in console.do(path)
-        assert RUNNING in console.see(path)
-        Importing(stack_without_workers).work(job_id)
-        assert read_counts(ended(console, path))["added"] == "1"
+        assert RUNNING_MARK in console.see(path)
+        ImportRunner(stack_without_workers).work(job_id)
+        assert read_counts(await_ended_page(console, path))["added"] == "1"
 
 
 def test_console_import_page_links_to_its_members_and_to_a_bulk_action_on_them(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    imported(console.api, list_id, of_addresses(*addresses(1)))
-    result = imported(console.api, list_id, of_addresses(*addresses(2)))
+    import_members_file(console.api, list_id, build_address_file(*build_addresses(1)))
+    result = import_members_file(console.api, list_id, build_address_file(*build_addresses(2)))
     text = console.see(f"/console/imports/{result['import_id']}")
     links = re.findall(r'<a class="button[^"]*" href="([^"]+import_id[^"]+)">', text)
     members_page, bulk_action_page = (
-        shown(console.visitor.get(html.unescape(each))) for each in links
+        read_page(console.visitor.get(html.unescape(each))) for each in links
     )
     assert len(set(re.findall(r"/members/\d+", members_page))) == 2
     assert "2 members" in bulk_action_page
@@ -253,14 +259,18 @@ def test_console_import_undo_counts_members_who_were_edited_individually(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    emails = addresses(4)
-    result = imported(console.api, list_id, of_addresses(*emails))
+    emails = build_addresses(4)
+    result = import_members_file(console.api, list_id, build_address_file(*emails))
     for each in emails[:2]:
         data(console.api.patch(f"/lists/{list_id}/members/{each}", json={"name": "Bea"}))
-    acted(console.api, list_id, "tag", value="held", filter={"field": "email", "in": emails[1:3]})
+    run_bulk_action(
+        console.api, list_id, "tag", value="held", filter={"field": "email", "in": emails[1:3]}
+    )
     path = f"/console/imports/{result['import_id']}/undo"
     assert "is in several rows" not in console.see(path)
-    acted(console.api, list_id, "tag", value="more", filter={"field": "email", "is": emails[2]})
+    run_bulk_action(
+        console.api, list_id, "tag", value="more", filter={"field": "email", "is": emails[2]}
+    )
     text = console.see(path)
     assert "3 members stay as they are" in text
     assert "A member with several changes is in several rows." in text
@@ -275,21 +285,23 @@ def test_console_import_undo_names_bulk_actions_that_keep_members_on_the_list(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    emails = addresses(3)
-    result = imported(console.api, list_id, of_addresses(*emails))
+    emails = build_addresses(3)
+    result = import_members_file(console.api, list_id, build_address_file(*emails))
     first_member = {"field": "email", "is": emails[0]}
-    bulk_id = acted(console.api, list_id, "tag", value="held", filter=first_member)["bulk_id"]
+    bulk_id = run_bulk_action(console.api, list_id, "tag", value="held", filter=first_member)[
+        "bulk_id"
+    ]
     path = f"/console/imports/{result['import_id']}"
     text = console.see(f"{path}/undo")
     assert "Undo the import of 2 members?" in text
     assert ["Add the tag “held”", "1"] in rows_of(text)
     assert f"/lists/{list_id}/bulk-actions/{bulk_id}" in text
     console.send(f"{path}/undo")
-    assert "The import is partly undone" in ended(console, path)
+    assert "The import is partly undone" in await_ended_page(console, path)
     data(console.api.delete(f"/bulk/{bulk_id}"))
     assert "Undo the import of 1 member?" in console.see(f"{path}/undo")
     console.send(f"{path}/undo")
-    text = ended(console, path)
+    text = await_ended_page(console, path)
     assert "The import is undone" in text
     assert f"{path}/undo" not in text
-    assert everybody(console.api, list_id) == {}
+    assert active_members(console.api, list_id) == {}

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from core import clock
 from tests.support.http.replies import data, send
-from tests.support.imports.bulk import imported, of_addresses
+from tests.support.imports.bulk import build_address_file, import_members_file
 from tests.support.lists.segments import new_field
 from tests.support.lists.subscribers import new_list, subscribe
 from tests.support.people.consoles import (
@@ -16,9 +16,9 @@ from tests.support.people.consoles import (
     calls_of,
     forms_of,
     heading,
+    read_error,
+    read_page,
     rows_of,
-    shown,
-    wrong_beside,
 )
 
 NEW_LIST_PATH = "/console/lists/new"
@@ -55,7 +55,7 @@ def test_console_builds_the_slug_of_a_new_list_from_its_title(console: OwnerAtCo
     [mailing_list] = data(console.api.get("/lists"))["items"]
     assert mailing_list["slug"] == f"die-strasse-{word}"
     reply = console.send(NEW_LIST_PATH, title=f"die straße {word}")
-    assert wrong_beside(shown(reply, 409), "slug")
+    assert read_error(read_page(reply, 409), "slug")
 
 
 def test_console_shows_new_list_errors_next_to_their_fields_and_keeps_the_input(
@@ -73,7 +73,7 @@ def test_console_shows_new_list_errors_next_to_their_fields_and_keeps_the_input(
             field_name: invalid_value,
         }
         reply = console.send(NEW_LIST_PATH, **form_values)
-        assert error in wrong_beside(shown(reply, status), field_name)
+        assert error in read_error(read_page(reply, status), field_name)
         [(_, form)] = forms_of(reply)
         assert {name: form[name].strip() for name in form_values} == {
             name: value.strip() for name, value in form_values.items()
@@ -139,7 +139,7 @@ def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole
     ):
         path = f"/console/lists/{list_before['id']}/settings"
         reply = console.send(path, **{field_name: invalid_value})
-        assert wrong_beside(shown(reply, 422), field_name)
+        assert read_error(read_page(reply, 422), field_name)
     assert data(console.api.get(f"/lists/{list_before['id']}")) == list_before
 
 
@@ -158,8 +158,8 @@ def test_console_archives_a_list_after_confirmation(console: OwnerAtConsole) -> 
 def test_console_list_page_shows_no_growth_from_an_undone_import(console: OwnerAtConsole) -> None:
     mailing_list = new_list(console.api)
     emails = [f"{name}.{mailing_list['slug']}@example.com" for name in ("a", "b", "c")]
-    imported(console.api, mailing_list["id"], of_addresses(emails[0]))
-    result = imported(console.api, mailing_list["id"], of_addresses(*emails))
+    import_members_file(console.api, mailing_list["id"], build_address_file(emails[0]))
+    result = import_members_file(console.api, mailing_list["id"], build_address_file(*emails))
     data(console.api.delete(f"/imports/{result['import_id']}/members"))
     path = f"/console/lists/{mailing_list['id']}"
     caption = "<b>0 joined</b>, 0 left, <b>net 0</b>, without 1 imported member</figcaption>"
@@ -174,7 +174,9 @@ def test_console_lists_show_the_growth_of_each_list_without_imported_members(
 ) -> None:
     growing_list = new_list(console.api, title="Grown")
     empty_list = new_list(console.api, title="Empty")
-    imported(console.api, growing_list["id"], of_addresses("a@example.com", "b@example.com"))
+    import_members_file(
+        console.api, growing_list["id"], build_address_file("a@example.com", "b@example.com")
+    )
     data(subscribe(console.api, growing_list["id"], f"{growing_list['slug']}@example.com"))
     text = console.see("/console/lists")
     [points] = re.findall(r'<polyline points="(.*?)"/>', text)
@@ -192,7 +194,7 @@ def test_console_list_page_shows_growth_and_members_by_tier_and_source(
     path = f"/console/lists/{mailing_list['id']}"
     assert "No members yet" in console.see(path)
     emails = [f"{name}.{mailing_list['slug']}@example.com" for name in ("a", "b", "c")]
-    imported(console.api, mailing_list["id"], of_addresses(*emails))
+    import_members_file(console.api, mailing_list["id"], build_address_file(*emails))
     data(
         console.api.patch(f"/lists/{mailing_list['id']}/members/{emails[0]}", json={"type": "gold"})
     )
@@ -216,7 +218,7 @@ def test_console_list_page_shows_growth_and_members_by_tier_and_source(
 def test_console_growth_chart_leaves_out_imported_members(console: OwnerAtConsole) -> None:
     mailing_list = new_list(console.api)
     emails = [f"{name}.{mailing_list['slug']}@example.com" for name in ("a", "b", "c")]
-    imported(console.api, mailing_list["id"], of_addresses(*emails[:2]))
+    import_members_file(console.api, mailing_list["id"], build_address_file(*emails[:2]))
     data(subscribe(console.api, mailing_list["id"], emails[2]))
     text = console.see(f"/console/lists/{mailing_list['id']}")
     assert "0 left, <b>net +1</b>, without 2 imported members</figcaption>" in text
@@ -326,8 +328,8 @@ def test_console_rejects_unreadable_or_misleading_list_branding(
         "sign_up_text": "Go to www.bank.example now.",
     }
     for field_name, value in invalid_values.items():
-        text = shown(console.send(path, **{field_name: value}), 422)
-        assert wrong_beside(text, field_name), field_name
+        text = read_page(console.send(path, **{field_name: value}), 422)
+        assert read_error(text, field_name), field_name
         # The form keeps the typed text, but not an unknown logo, because a logo is chosen.
         assert field_name == "logo_hash_id" or html.escape(value) in text
     assert data(console.api.get(f"/lists/{list_id}"))["colour"] is None

@@ -6,7 +6,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.imports.bulk import add
-from tests.support.lists.subscribers import known_member, new_address, new_list
+from tests.support.lists.subscribers import new_address, new_list, require_member
 from tests.support.people.consoles import OwnerAtConsole, at_console, heading, rows_of
 from tests.support.senders.mailings import new_mailing
 from tests.support.senders.own_senders import new_sender
@@ -149,7 +149,7 @@ def test_alarm_in_the_events_links_to_its_mailing(
     email = new_address()
     data(add(console.api, mailed_list_id, email))
     mailing_id = new_mailing(stack, mailed_list_id, rows=500, figures={"hard_bounced": 24})
-    user_id = known_member(console.api, mailed_list_id, email)["user_id"]
+    user_id = require_member(console.api, mailed_list_id, email)["user_id"]
     delivery_id = delivery_for(stack, mailed_list_id, user_id, mailing_id)
     deliver(
         stack,

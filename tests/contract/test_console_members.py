@@ -11,17 +11,17 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
-from tests.support.imports.bulk import imported, of_addresses, sheet
+from tests.support.imports.bulk import build_address_file, build_csv, import_members_file
 from tests.support.lists.bounces import bounce_hard, build_mailing
-from tests.support.lists.segments import new_field, new_segment, put
-from tests.support.lists.subscribers import Reader, known_member, members, new_list
+from tests.support.lists.segments import new_field, new_segment, put_member
+from tests.support.lists.subscribers import Reader, fetch_members, new_list, require_member
 from tests.support.people.consoles import (
     OwnerAtConsole,
     forms_of,
     heading,
+    read_error,
+    read_page,
     rows_of,
-    shown,
-    wrong_beside,
 )
 
 
@@ -34,7 +34,9 @@ def id_of_list_with_members(console: OwnerAtConsole) -> int:
         ("bob@example.com", "Bob", "free", "vip"),
         ("cleo@example.org", "Cleo & Co", "free", ""),
     ]
-    imported(console.api, mailing_list["id"], sheet(["Email", "Name", "Type", "Tags"], *rows))
+    import_members_file(
+        console.api, mailing_list["id"], build_csv(["Email", "Name", "Type", "Tags"], *rows)
+    )
     return int(mailing_list["id"])
 
 
@@ -73,7 +75,7 @@ def test_console_finds_members_by_search_and_filters(
 ) -> None:
     for query, expected in SEARCHES:
         reply = console.visitor.get(members_path(id_of_list_with_members), **query)
-        assert [row[0] for row in rows_of(shown(reply))[1:]] == expected, query
+        assert [row[0] for row in rows_of(read_page(reply))[1:]] == expected, query
         assert ("No members match" in reply.text) == (expected == [])
         # After a search, the form still shows the searched values.
         [(_, form), *_] = forms_of(reply)
@@ -111,7 +113,7 @@ def test_console_shows_an_error_next_to_a_malformed_member_filter(
 ) -> None:
     for malformed_filter in ("{", '{"field": "nothing", "is": 1}'):
         page = console.see(members_path(id_of_list_with_members), 400, filter=malformed_filter)
-        assert wrong_beside(page, "filter")
+        assert read_error(page, "filter")
         assert "ada@example.com" not in page
 
 
@@ -120,7 +122,9 @@ def test_console_shows_up_to_three_custom_fields_as_member_columns(
 ) -> None:
     for key in ("a", "b", "c", "d"):
         new_field(console.api, key, "boolean")
-    put(console.api, id_of_list_with_members, "ada@example.com", fields={"a": True, "c": False})
+    put_member(
+        console.api, id_of_list_with_members, "ada@example.com", fields={"a": True, "c": False}
+    )
     for query in ("", "&q=ada", "&q=ada&type=gold"):
         text = console.see(
             f"{members_path(id_of_list_with_members)}?column=a&column=b&column=c&column=d{query}"
@@ -138,7 +142,7 @@ def test_console_member_pages_keep_the_search_and_show_every_member_exactly_once
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     addresses = [f"reader{number}@example.net" for number in range(60)]
-    imported(console.api, id_of_list_with_members, of_addresses(*addresses))
+    import_members_file(console.api, id_of_list_with_members, build_address_file(*addresses))
     for query in ({}, {"q": "example.net"}):
         emails: list[str] = []
         url = members_path(id_of_list_with_members)
@@ -176,11 +180,11 @@ def test_console_rejects_a_new_member_with_invalid_or_opted_out_address(
     console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
 ) -> None:
     path = members_path(id_of_list_with_members, "/new")
-    assert wrong_beside(shown(console.send(path, email="no address"), 422), "email")
+    assert read_error(read_page(console.send(path, email="no address"), 422), "email")
     reader = make_reader()
     reader.joins(id_of_list_with_members).leaves(id_of_list_with_members)
-    text = shown(console.send(path, email=reader.email), 409)
-    assert "opted out" in wrong_beside(text, "email")
+    text = read_page(console.send(path, email=reader.email), 409)
+    assert "opted out" in read_error(text, "email")
 
 
 def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
@@ -245,7 +249,7 @@ def test_console_shows_member_errors_next_to_their_fields(
         ("paid_expiry", "soon"),
     ):
         reply = console.send(path, **{field_name: invalid_value})
-        assert wrong_beside(shown(reply, 422), field_name)
+        assert read_error(read_page(reply, 422), field_name)
     assert get_member(console, id_of_list_with_members, "ada@example.com") == member_before
 
 
@@ -263,7 +267,7 @@ def test_console_switches_mail_of_a_member_but_never_overrides_an_opt_out(
     assert "off by the member" in page
     assert "Turn mail on" not in page
     # If the page was opened before the opt-out, the page still contains the button.
-    assert "opted out" in shown(turn_mail_on(console, path), 409)
+    assert "opted out" in read_page(turn_mail_on(console, path), 409)
     assert get_member(console, id_of_list_with_members, reader.email)["email_enabled"] is False
 
 
@@ -291,7 +295,7 @@ def test_console_shows_why_mail_is_off_and_turns_it_on_once_after_a_bounce(
     assert "off after a hard bounce" in page
     assert "5.1.1" not in page
     assert "Turn mail on" not in page
-    assert "only once in 30 days" in shown(turn_mail_on(console, path), 409)
+    assert "only once in 30 days" in read_page(turn_mail_on(console, path), 409)
 
 
 def test_console_moves_a_member_to_another_list(
@@ -304,10 +308,10 @@ def test_console_moves_a_member_to_another_list(
     # No list is preselected, so that a single click can't move a member.
     assert values["list"] == ""
     reply = console.visitor.client.post(action, data=values)
-    assert "Choose the list to move this member to." in shown(reply, 422)
+    assert "Choose the list to move this member to." in read_page(reply, 422)
     text = console.do(path, 2, list=str(target_list["id"]))
     assert "The member was moved to “The target”." in text
-    assert known_member(console.api, target_list["id"], "bob@example.com")["tags"] == ["vip"]
+    assert require_member(console.api, target_list["id"], "bob@example.com")["tags"] == ["vip"]
     assert "Moved to another list" in console.see(path)
 
 
@@ -366,7 +370,7 @@ def test_console_applies_a_bulk_action_to_the_ticked_members(console: OwnerAtCon
     list_id = new_list(console.api)["id"]
     emails = [f"{name}@example.com" for name in ("ada", "ben", "eve")]
     for email in emails:
-        put(console.api, list_id, email)
+        put_member(console.api, list_id, email)
     path = f"/console/lists/{list_id}"
     page = console.see(f"{path}/members")
     assert [f'name="chosen" value="{email}"' in page for email in emails] == [True] * 3
@@ -376,7 +380,7 @@ def test_console_applies_a_bulk_action_to_the_ticked_members(console: OwnerAtCon
     console.send(f"{path}/bulk-actions/new?{chosen}", action="tag", tag_name="picked")
 
     def has_tagged_two_members() -> bool:
-        listed_members = members(console.api, list_id)
+        listed_members = fetch_members(console.api, list_id)
         return {each["email"] for each in listed_members if each["tags"]} == set(emails[:2])
 
     eventually(has_tagged_two_members, what="the tag on two members")

@@ -16,8 +16,8 @@ from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access import sessions
 from services.accounts import accounts
-from tests.support.commands.running import printed
-from tests.support.credits.settled_orders import new_order, payment_of, settle
+from tests.support.commands.running import run_json_command
+from tests.support.credits.settled_orders import build_payment_evidence, new_order, settle
 from tests.support.http.replies import data
 from tests.support.imports.bulk import export, fail_job
 from tests.support.lists.subscribers import new_list
@@ -26,11 +26,11 @@ from tests.support.people.consoles import (
     at_console,
     at_operators_console,
     heading,
+    read_error,
+    read_page,
     rows_of,
-    shown,
-    wrong_beside,
 )
-from tests.support.people.visiting import SESSION, a_visitor
+from tests.support.people.visiting import SESSION_COOKIE, new_visitor
 from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.stack.maintenance import resting_maintenance
 from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS
@@ -67,12 +67,12 @@ def test_operator_pages_return_404_to_everyone_who_is_not_an_operator(
         for operation in OPERATIONS:
             method, path = operation.format(**values).split(" ")
             # People who aren't operators get a 404 before the form token is checked.
-            assert shown(owner.visitor.client.request(method, path), 404) == not_found_page
-        printed(stack, "users", "operator", owner.owner.email, "on")
+            assert read_page(owner.visitor.client.request(method, path), 404) == not_found_page
+        run_json_command(stack, "users", "operator", owner.owner.email, "on")
         # An operator without a second factor must set one up first.
         reply = owner.visitor.get(OPERATORS_PATH)
         assert reply.headers["location"].endswith("/account/factors")
-        printed(stack, "users", "operator", owner.owner.email, "off")
+        run_json_command(stack, "users", "operator", owner.owner.email, "off")
         assert owner.see(OPERATORS_PATH, 404) == not_found_page
 
 
@@ -103,8 +103,8 @@ def test_operator_changes_the_plan_of_a_user_and_both_accounts_record_the_change
             reply = operator_console.visitor.get(f"{OPERATORS_PATH}/users", user=f" {name} ")
             assert reply.headers["location"].endswith(path)
         text = operator_console.see(f"{OPERATORS_PATH}/users", 404, user="no.such@example.com")
-        assert "no.such@example.com" in wrong_beside(text, "user")
-        assert wrong_beside(
+        assert "no.such@example.com" in read_error(text, "user")
+        assert read_error(
             operator_console.see(f"{OPERATORS_PATH}/users", 422, user="no address"), "user"
         )
         operator_console.see(f"{OPERATORS_PATH}/users", 404, user="9" * 30)
@@ -122,9 +122,9 @@ def test_operator_changes_the_plan_of_a_user_and_both_accounts_record_the_change
         assert data(owner.api.get("/users/me"))["plan"] == "paid"
         assert "The user was already on this plan." in operator_console.do(path, plan="paid")
         for invalid_form in ({}, {"plan": ""}, {"plan": "gold"}):
-            text = shown(operator_console.send(path, 0, ("plan",), **invalid_form), 422)
-            assert wrong_beside(text, "plan") == "Choose one of the listed plans."
-        assert printed(stack, "users", "plan", email, "free")["plan"] == "free"
+            text = read_page(operator_console.send(path, 0, ("plan",), **invalid_form), 422)
+            assert read_error(text, "plan") == "Choose one of the listed plans."
+        assert run_json_command(stack, "users", "plan", email, "free")["plan"] == "free"
         by_command, by_page = list_events(owner, "plan.changed")
         assert by_page["detail"] == {"plan": "paid", "before": "free"}
         assert by_command["detail"] == {"plan": "free", "before": "paid"}
@@ -153,8 +153,8 @@ def test_operator_change_requires_a_recent_login_and_a_valid_form_token(
     age_login = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE id ="
     newest_session = "(SELECT max(id) FROM user_sessions WHERE user_id = %s)"
     stack.query(f"{age_login} {newest_session}", operator_console.owner.user_id)
-    with a_visitor(stack) as visitor:
-        visitor.client.cookies.set(SESSION, cookie)
+    with new_visitor(stack) as visitor:
+        visitor.client.cookies.set(SESSION_COOKIE, cookie)
         old_session = OwnerAtConsole(operator_console.owner, visitor, operator_console.api)
         # Viewing the page needs no recent login.
         old_session.see(path)
@@ -172,7 +172,7 @@ def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorde
     first_order = new_order(stack, buyer.user_id)
     second_order = new_order(stack, None)
     for terms in (first_order, second_order):
-        settle(stack, terms, replace(payment_of(terms), amount_minor=499))
+        settle(stack, terms, replace(build_payment_evidence(terms), amount_minor=499))
     rows = rows_of(operator_console.see(f"{OPERATORS_PATH}/orders"))
     [row] = [row for row in rows if row[0] == str(first_order.order_id)]
     mismatch = "amount is 499 instead of 500"
@@ -181,7 +181,7 @@ def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorde
     assert f"{OPERATORS_PATH}/orders?status=review" in operator_console.see(OPERATORS_PATH)
     path = f"{OPERATORS_PATH}/orders/{first_order.order_id}"
     assert mismatch in operator_console.see(path)
-    text = shown(operator_console.send(path), 422)
+    text = read_page(operator_console.send(path), 422)
     assert "Choose one of the two options." in text
     order_page = operator_console.visitor.get(path)
     text = operator_console.do(path, resolution="credit")
@@ -189,7 +189,7 @@ def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorde
     assert [row[:2] for row in rows_of(text)[-1:]] == [["Paid", "Operator"]]
     [token] = re.findall(r'name="csrf_token" value="([^"]+)"', order_page.text)
     repeated_form = {"csrf_token": html.unescape(token), "resolution": "refunded"}
-    assert f"Order {first_order.order_id} is not in review." in shown(
+    assert f"Order {first_order.order_id} is not in review." in read_page(
         operator_console.visitor.client.post(path, data=repeated_form), 409
     )
     with stack.client(buyer.key) as api:
@@ -291,7 +291,7 @@ def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
         assert operator_console.send(path, **unknown_task).status_code == 404
         set_lease = f"UPDATE maintenance SET lease_expires_at = {{}} WHERE name = '{name}'"
         stack.query(set_lease.format("now() + interval '1 minute'"))
-        text = shown(operator_console.send(path, form_index), 409)
+        text = read_page(operator_console.send(path, form_index), 409)
         assert "running" in {row[3] for row in rows_of(text) if row[0].endswith(name)}
         stack.query(set_lease.format("NULL"))
 

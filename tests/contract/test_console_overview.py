@@ -6,7 +6,12 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import Plan
 from tests.support.http.replies import data
-from tests.support.imports.bulk import addresses, imported, of_addresses, upload
+from tests.support.imports.bulk import (
+    build_address_file,
+    build_addresses,
+    import_members_file,
+    upload,
+)
 from tests.support.lists import subscribers as lists
 from tests.support.lists.people_on_lists import subscribe
 from tests.support.lists.subscribers import new_address, new_list
@@ -80,7 +85,7 @@ def test_checklist_ticks_each_step_and_ends_after_the_last_step(
 
 def test_checklist_counts_an_import_only_until_it_is_undone(console: OwnerAtConsole) -> None:
     mailing_list = new_list(console.api)
-    result = imported(console.api, mailing_list["id"], of_addresses(new_address()))
+    result = import_members_file(console.api, mailing_list["id"], build_address_file(new_address()))
     text = console.see(OVERVIEW_PATH)
     assert read_steps(text) == {LIST: "done", FORM: "done", SIGN_UP: "next", KEY: "done"}
     assert f'href="{console.visitor.stack.api_url}/s/{mailing_list["slug"]}"' in text
@@ -92,11 +97,11 @@ def test_checklist_ends_when_the_account_has_more_than_ten_members(
     console: OwnerAtConsole,
 ) -> None:
     mailing_list = new_list(console.api)
-    imported(console.api, mailing_list["id"], of_addresses(*addresses(10)))
+    import_members_file(console.api, mailing_list["id"], build_address_file(*build_addresses(10)))
     text = console.see(OVERVIEW_PATH)
     assert read_steps(text)[SIGN_UP] == "next"
     assert "<svg" not in text
-    imported(console.api, mailing_list["id"], of_addresses(*addresses(1)))
+    import_members_file(console.api, mailing_list["id"], build_address_file(*build_addresses(1)))
     text = console.see(OVERVIEW_PATH)
     assert "First steps" not in text
     assert 'class="growing"' in text
@@ -117,7 +122,9 @@ def test_overview_counts_the_same_lists_in_all_figures_and_in_the_chart(
     active_list = new_list(console.api, title="Tea <b>")
     archived_list = new_list(console.api)
     for member_count, mailing_list in ((11, active_list), (4, archived_list)):
-        imported(console.api, mailing_list["id"], of_addresses(*addresses(member_count)))
+        import_members_file(
+            console.api, mailing_list["id"], build_address_file(*build_addresses(member_count))
+        )
         data(lists.subscribe(console.api, mailing_list["id"], new_address()))
     data(console.api.delete(f"/lists/{archived_list['id']}"))
     text = console.see(OVERVIEW_PATH)
@@ -132,7 +139,7 @@ def test_overview_shows_the_recent_activity_of_people_only(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     mailing_list = new_list(console.api, confirm_required=False)
-    imported(console.api, mailing_list["id"], of_addresses(*addresses(11)))
+    import_members_file(console.api, mailing_list["id"], build_address_file(*build_addresses(11)))
     assert "Recent activity" not in console.see(OVERVIEW_PATH)
     person = subscribe(stack, mailing_list["id"])
     [activity] = re.findall(r'<ul class="people">(.*?)</ul>', console.see(OVERVIEW_PATH), re.S)
@@ -158,7 +165,7 @@ def test_overview_says_that_a_sign_up_still_needs_confirmation(
 
 def test_overview_has_no_chart_when_all_members_were_imported(console: OwnerAtConsole) -> None:
     mailing_list = new_list(console.api)
-    imported(console.api, mailing_list["id"], of_addresses(*addresses(11)))
+    import_members_file(console.api, mailing_list["id"], build_address_file(*build_addresses(11)))
     text = console.see(OVERVIEW_PATH)
     assert "11 members were imported in the last 30 days. No one else joined or left." in text
     assert "<polyline" not in text

@@ -12,10 +12,10 @@ import pytest
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.openapi import openapi_document
 from tests.support.lists.subscribers import new_list
-from tests.support.people.consoles import OwnerAtConsole, at_console, calls_of, heading, shown
+from tests.support.people.consoles import OwnerAtConsole, at_console, calls_of, heading, read_page
 from tests.support.security import world as worlds
 from tests.support.security.console_calls import CONSOLE_CALLS
-from tests.support.security.world import World, settled
+from tests.support.security.world import World, await_jobs
 from tests.support.stack.without_workers import DOCS_URL
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ PAGES = [
 def sample_account(stack: Stack) -> Iterator[World]:
     """An owner who has one item of every kind that a console page can show."""
     account = worlds.build(stack)
-    settled(stack)
+    await_jobs(stack)
     yield account
     account.client.close()
 
@@ -52,7 +52,7 @@ def page_text(
 ) -> str:
     """The text of a console page. Tests that use `page_text` run once per console page."""
     page: str = request.param
-    return shown(
+    return read_page(
         CONSOLE_CALLS[page].send(sample_console.visitor.client, page, sample_account.values)
     )
 
@@ -108,7 +108,7 @@ def test_console_navigation_links_lead_to_existing_pages(sample_console: OwnerAt
     links = re.findall(r'href="([^"]+)"', navigation)
     assert len(links) >= 2
     for url in links:
-        shown(sample_console.visitor.client.get(url))
+        read_page(sample_console.visitor.client.get(url))
 
 
 def test_console_links_to_the_documentation_only_if_its_url_is_set(
@@ -165,8 +165,8 @@ def test_console_notice_is_shown_only_once(sample_console: OwnerAtConsole) -> No
         "/console/lists/new", title="Zürich & more", slug="a-notice-is-told"
     )
     path = reply.headers["location"]
-    assert "was created." in shown(sample_console.visitor.client.get(path))
-    assert "was created." not in shown(sample_console.visitor.client.get(path))
+    assert "was created." in read_page(sample_console.visitor.client.get(path))
+    assert "was created." not in read_page(sample_console.visitor.client.get(path))
 
 
 def test_account_page_links_to_the_console(sample_console: OwnerAtConsole, stack: Stack) -> None:

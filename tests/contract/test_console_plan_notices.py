@@ -9,11 +9,11 @@ from core.settings.notations import PlanQuota
 from devstack.harness.stack import Owner, Stack
 from models import Plan
 from tests.support.http.replies import data
-from tests.support.imports.bulk import fail_job, of_addresses, upload
+from tests.support.imports.bulk import build_address_file, fail_job, upload
 from tests.support.imports.console_imports import NEW_IMPORT, preview_import
-from tests.support.lists.segments import acted
+from tests.support.lists.segments import run_bulk_action
 from tests.support.lists.subscribers import new_list
-from tests.support.people.consoles import OwnerAtConsole, at_console, forms_of, shown
+from tests.support.people.consoles import OwnerAtConsole, at_console, forms_of, read_page
 
 ZERO_QUOTAS = ",".join(f"{quota}=0" for quota in PlanQuota)
 CONTACT_EMAIL = "plans+eu@news.example"
@@ -63,7 +63,7 @@ def test_owner_on_the_free_plan_can_preview_a_file_but_gets_no_import_button(sta
         list_id = new_list(console.api)["id"]
         notice = f"Importing files requires the paid plan. {CONTACT_SENTENCE}"
         assert f"You can preview files with the free plan. {notice}" in console.see(NEW_IMPORT)
-        path = preview_import(console, list_id, of_addresses("ada@example.com"))
+        path = preview_import(console, list_id, build_address_file("ada@example.com"))
         text = console.see(path)
         assert notice in text
         assert 'value="start"' not in text
@@ -111,7 +111,7 @@ def test_page_shows_a_notice_instead_of_a_form_that_the_plan_would_refuse(stack:
                 list=f"/console/lists/{list_id}", hook=f"/console/developers/webhooks/{webhook_id}"
             )
             reply = console.visitor.get(path)
-            assert f"You have reached your plan’s limit for {quota}." in shown(reply), path
+            assert f"You have reached your plan’s limit for {quota}." in read_page(reply), path
             # Pausing a webhook needs no quota.
             forms = [each for each in forms_of(reply) if not each[0].endswith("/state")]
             assert forms == [], path
@@ -129,7 +129,7 @@ def test_failed_import_shows_a_notice_instead_of_a_retry_that_the_plan_would_ref
     stack = stack_without_workers
     owner = stack.create_owner()
     with stack.client(owner.key) as api:
-        file = of_addresses("ada@example.com")
+        file = build_address_file("ada@example.com")
         job = data(upload(api, new_list(api)["id"], file, prefer="respond-async"), 202)
         [import_record] = data(api.get("/imports"))["items"]
     fail_job(stack, job["id"], JOB_GIVEN_UP(reason="It broke.", hours=24))
@@ -150,7 +150,7 @@ def test_removal_shows_a_notice_instead_of_an_undo_that_the_plan_would_refuse(
         list_id = new_list(api)["id"]
         data(api.put(f"/lists/{list_id}/members/ada@example.com", json={}), 200, 201)
         for action in ({"action": "tag", "value": "press"}, {"action": "remove"}):
-            acted(api, list_id, **action, filter={"field": "status", "is": "active"})
+            run_bulk_action(api, list_id, **action, filter={"field": "status", "is": "active"})
     with at_console(stack, owner) as console:
         text = console.see(f"/console/lists/{list_id}/bulk-actions")
         # The page lists the newest bulk action first, so reverse the order.

@@ -104,7 +104,7 @@ def test_credit_charge_above_the_balance_is_rejected_and_changes_nothing(
     account_before = data(client.get(BALANCE))
     reply = consume(client, "99999999999.9999")
     problem(reply, 402, "credits.insufficient")
-    exact = credits.exactly(reply.text)
+    exact = credits.parse_exactly(reply.text)
     assert (exact["balance_credit"], exact["needed"]) == (5, Decimal("99999999999.9999"))
     problem(consume(client, "5.0001", key="k" * 16), 402, "credits.insufficient")
     assert data(client.get(BALANCE)) == account_before
@@ -246,7 +246,7 @@ def test_credit_charge_returns_any_amount_exactly(
         grant(stack, owner.user_id, str(missing_credits))
     reply = consume(client, text)
     data(reply)
-    entry = credits.exactly(reply.text)["data"]
+    entry = credits.parse_exactly(reply.text)["data"]
     assert Decimal(entry["amount_credit"]) == amount
     assert Decimal(entry["delta_credit"]) == -amount
     assert Decimal(entry["balance_after"]) == Decimal("99999999999.9999") - amount

@@ -11,15 +11,15 @@ from devstack.harness.stack import Owner, Stack
 from integrations.payments.port import Evidence
 from services.access.caller import Caller
 from services.credits import ledger
-from tests.support.commands.running import fails_with, pressroom, printed
+from tests.support.commands.running import pressroom, require_command_error, run_json_command
 from tests.support.credits.ledger import (
     LEDGER_TABLES,
     falsify_tables,
     grant_entries,
     verify_ledger,
 )
-from tests.support.credits.settled_orders import new_order, payment_of, settle
-from tests.support.credits.till import Terms
+from tests.support.credits.settled_orders import build_payment_evidence, new_order, settle
+from tests.support.credits.stripe_events import OrderTerms
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def list_faults(ledger_stack: Stack) -> list[tuple[int | None, str]]:
 def test_cli_grants_and_adjusts_and_verifies_credits(
     ledger_stack: Stack, user_without_entries: Owner
 ) -> None:
-    granted = printed(
+    granted = run_json_command(
         ledger_stack, "credits", "grant", user_without_entries.email, "12.5", "--reason", "welcome"
     )
     expected = {
@@ -63,14 +63,16 @@ def test_cli_grants_and_adjusts_and_verifies_credits(
         "source_id": "welcome",
     }
     assert {name: granted[name] for name in expected} == expected
-    debit = printed(ledger_stack, "credits", "adjust", user_without_entries.email, "-2.0001")
+    debit = run_json_command(
+        ledger_stack, "credits", "adjust", user_without_entries.email, "-2.0001"
+    )
     assert (debit["action"], debit["source_id"], debit["seq"]) == ("adjust", "adjust", 2)
     assert (debit["amount_credit"], debit["delta_credit"]) == (2.0001, -2.0001)
-    credit = printed(
+    credit = run_json_command(
         ledger_stack, "credits", "adjust", user_without_entries.email, "0.0001", "--reason", "again"
     )
     assert (credit["delta_credit"], credit["balance_after"]) == (0.0001, 10.5)
-    assert printed(ledger_stack, "credits", "verify") == []
+    assert run_json_command(ledger_stack, "credits", "verify") == []
     verification = pressroom(ledger_stack, "credits", "verify")
     assert verification.returncode == 0
     progress_line, result_line = verification.stdout.splitlines()
@@ -97,14 +99,16 @@ def test_cli_grants_and_adjusts_and_verifies_credits(
 def test_cli_credits_command_with_an_error_exits_with_1_and_changes_nothing(
     stack: Stack, owner: Owner, code: str, arguments: list[str]
 ) -> None:
-    fails_with(stack, code, "credits", *(argument or owner.email for argument in arguments))
+    require_command_error(
+        stack, code, "credits", *(argument or owner.email for argument in arguments)
+    )
     assert stack.query("SELECT 1 FROM credit_entries WHERE user_id = %s", owner.user_id) == []
 
 
 def test_ledger_verification_exits_with_1_and_names_account_and_entry(
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
-    assert printed(ledger_stack, "credits", "verify") == []
+    assert run_json_command(ledger_stack, "credits", "verify") == []
     falsify_tables(ledger_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
     process = pressroom(ledger_stack, "credits", "verify", "--full", "--json")
     assert process.returncode == 1
@@ -200,35 +204,37 @@ def list_order_faults(ledger_stack: Stack) -> set[tuple[int | None, str]]:
 
 
 @pytest.fixture
-def refunded_order(ledger_stack: Stack, user_without_entries: Owner) -> Terms:
+def refunded_order(ledger_stack: Stack, user_without_entries: Owner) -> OrderTerms:
     """An order that was partly refunded after the buyer had spent most of its credits."""
     terms = new_order(ledger_stack, user_without_entries.user_id)
-    settle(ledger_stack, terms, payment_of(terms))
+    settle(ledger_stack, terms, build_payment_evidence(terms))
     database = ledger_stack.resources.database
     caller = Caller(user_without_entries.user_id, frozenset(), unrestricted=True)
     ledger.consume_credits(
         database, caller, amount=Decimal(450), source_id="x", meta=None, key=None
     )
-    settle(ledger_stack, terms, replace(payment_of(terms), refunded_minor=200))
+    settle(ledger_stack, terms, replace(build_payment_evidence(terms), refunded_minor=200))
     assert ledger_stack.query("SELECT balance, debt FROM credit_accounts") == [(0, 150)]
     assert list_order_faults(ledger_stack) == set()
     return terms
 
 
 def test_cli_lists_orders_and_shows_an_order_with_its_history(
-    ledger_stack: Stack, refunded_order: Terms
+    ledger_stack: Stack, refunded_order: OrderTerms
 ) -> None:
     anonymous_order = new_order(ledger_stack, None)
-    orders = printed(ledger_stack, "credits", "orders", "list")
+    orders = run_json_command(ledger_stack, "credits", "orders", "list")
     order_ids = [each["order_id"] for each in orders]
     assert order_ids == [anonymous_order.order_id, refunded_order.order_id]
-    [order] = printed(ledger_stack, "credits", "orders", "list", "--status", "paid")
+    [order] = run_json_command(ledger_stack, "credits", "orders", "list", "--status", "paid")
     assert (order["amount"], order["currency"], order["credit_amount"]) == ("5", "USD", "500")
-    order = printed(ledger_stack, "credits", "orders", "show", str(refunded_order.order_id))
+    order = run_json_command(
+        ledger_stack, "credits", "orders", "show", str(refunded_order.order_id)
+    )
     assert (order["refunded_amount"], order["credited"], order["taken"]) == ("2.00", "500", "200")
     assert [line.split()[1] for line in order["history"]] == ["created", "pending", "paid"]
     assert order["payment_id"] == refunded_order.payment_id
-    fails_with(ledger_stack, "order.not_found", "credits", "orders", "show", "12345")
+    require_command_error(ledger_stack, "order.not_found", "credits", "orders", "show", "12345")
 
 
 def test_cli_credits_or_refunds_an_order_in_review_only_once(
@@ -237,19 +243,21 @@ def test_cli_credits_or_refunds_an_order_in_review_only_once(
     first_order = new_order(ledger_stack, user_without_entries.user_id)
     second_order = new_order(ledger_stack, None)
     for terms in (first_order, second_order):
-        settle(ledger_stack, terms, replace(payment_of(terms), amount_minor=499))
-    reviewed_orders = printed(ledger_stack, "credits", "orders", "list", "--status", "review")
+        settle(ledger_stack, terms, replace(build_payment_evidence(terms), amount_minor=499))
+    reviewed_orders = run_json_command(
+        ledger_stack, "credits", "orders", "list", "--status", "review"
+    )
     reviewed_ids = {each["order_id"] for each in reviewed_orders}
     assert reviewed_ids == {first_order.order_id, second_order.order_id}
-    order = printed(ledger_stack, "credits", "orders", "show", str(first_order.order_id))
+    order = run_json_command(ledger_stack, "credits", "orders", "show", str(first_order.order_id))
     assert order["mismatch"] == "amount is 499 instead of 500"
     review = ("credits", "orders", "review", str(first_order.order_id))
-    fails_with(ledger_stack, "order.resolution", *review)
-    fails_with(ledger_stack, "order.resolution", *review, "--credit", "--refunded")
-    assert printed(ledger_stack, *review, "--credit")["status"] == "paid"
-    fails_with(ledger_stack, "order.not_in_review", *review, "--refunded")
+    require_command_error(ledger_stack, "order.resolution", *review)
+    require_command_error(ledger_stack, "order.resolution", *review, "--credit", "--refunded")
+    assert run_json_command(ledger_stack, *review, "--credit")["status"] == "paid"
+    require_command_error(ledger_stack, "order.not_in_review", *review, "--refunded")
     assert ledger_stack.query("SELECT balance FROM credit_accounts") == [(500,)]
-    refund = printed(
+    refund = run_json_command(
         ledger_stack, "credits", "orders", "review", str(second_order.order_id), "--refunded"
     )
     assert refund["status"] == "refunded"
@@ -260,10 +268,10 @@ def test_reviewed_anonymous_order_waits_for_its_claim_and_can_be_refunded(
     ledger_stack: Stack,
 ) -> None:
     terms = new_order(ledger_stack, None)
-    settle(ledger_stack, terms, replace(payment_of(terms), currency="EUR"))
+    settle(ledger_stack, terms, replace(build_payment_evidence(terms), currency="EUR"))
     review = ("credits", "orders", "review", str(terms.order_id))
-    assert printed(ledger_stack, *review, "--credit")["status"] == "paid_unclaimed"
-    settle(ledger_stack, terms, replace(payment_of(terms), refunded_minor=500))
+    assert run_json_command(ledger_stack, *review, "--credit")["status"] == "paid_unclaimed"
+    settle(ledger_stack, terms, replace(build_payment_evidence(terms), refunded_minor=500))
     assert list_order_faults(ledger_stack) == set()
 
 
@@ -317,7 +325,7 @@ def test_reviewed_anonymous_order_waits_for_its_claim_and_can_be_refunded(
     ],
 )
 def test_ledger_verification_names_every_manual_change_to_orders_and_entries(
-    ledger_stack: Stack, refunded_order: Terms, change: str, fault: str
+    ledger_stack: Stack, refunded_order: OrderTerms, change: str, fault: str
 ) -> None:
     falsify_tables(ledger_stack, change)
     ledger_faults = list_order_faults(ledger_stack)
@@ -327,7 +335,7 @@ def test_ledger_verification_names_every_manual_change_to_orders_and_entries(
 
 
 def test_ledger_verification_exits_with_1_and_names_the_order(
-    ledger_stack: Stack, refunded_order: Terms, user_without_entries: Owner
+    ledger_stack: Stack, refunded_order: OrderTerms, user_without_entries: Owner
 ) -> None:
     falsify_tables(ledger_stack, "UPDATE payment_orders SET taken = 100")
     process = pressroom(ledger_stack, "credits", "verify", "--full", "--json")
@@ -345,7 +353,7 @@ def test_ledger_verification_covers_disputed_orders(
 ) -> None:
     terms = new_order(ledger_stack, user_without_entries.user_id)
     first_dispute = Evidence(payment_id=terms.payment_id, disputes_minor=300)
-    settle(ledger_stack, terms, payment_of(terms), first_dispute)
+    settle(ledger_stack, terms, build_payment_evidence(terms), first_dispute)
     assert list_order_faults(ledger_stack) == set()
     settle(ledger_stack, terms, replace(first_dispute, disputes_ended_minor=300))
     assert list_order_faults(ledger_stack) == set()

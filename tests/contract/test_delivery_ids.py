@@ -18,14 +18,14 @@ from services.subscriptions.members.delivery_ids import (
     read_delivery_id,
 )
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import add, unpacked
+from tests.support.imports.bulk import add, fetch_rows
 from tests.support.lists.subscribers import (
     Reader,
+    await_mails,
     confirm,
-    known_member,
-    mailed,
     new_address,
     new_list,
+    require_member,
     subscribe,
 )
 from tests.support.stack.maintenance import run_maintenance
@@ -112,7 +112,7 @@ def test_roster_contains_a_delivery_id_of_each_recipient_and_creates_a_labelled_
     data(add(client, list_id, new_address(), new_address()))
     body = {"kind": "delivery", "label": "Tea in November"}
     job = data(delivery_client.post(f"/lists/{list_id}/exports", json=body))
-    roster_rows = unpacked(job["result"]["url"])
+    roster_rows = fetch_rows(job["result"]["url"])
     today = datetime.now(UTC).date()
     for row in roster_rows:
         delivery = read_delivery_id(keyring, row["delivery_id"])
@@ -139,15 +139,15 @@ def test_each_mail_to_a_reader_has_a_delivery_id_in_its_header(
     list_id = int(new_list(client, confirm_required=True)["id"])
     email = new_address()
     data(subscribe(stranger, list_id, email))
-    [confirmation] = mailed(stack, email)
+    [confirmation] = await_mails(stack, email)
     stack.query(_MAKE_REMINDER_DUE, list_id)
     run_maintenance(stack, mails.ENQUEUE_REMINDERS.name)
-    mailed(stack, email, 2)
+    await_mails(stack, email, 2)
     confirm(stranger, confirmation)
-    mailed(stack, email, 3)
-    user_id = known_member(client, list_id, email)["user_id"]
+    await_mails(stack, email, 3)
+    user_id = require_member(client, list_id, email)["user_id"]
     stranger.post("/preferences/ask", params={"list": list_id}, data={"email": email})
-    all_mails = mailed(stack, email, 4)
+    all_mails = await_mails(stack, email, 4)
     deliveries = [
         delivery
         for mail in all_mails
@@ -176,4 +176,4 @@ def test_no_route_accepts_a_delivery_id_as_a_credential(
         assert reply.status_code == 403, reply.url
     for headers in ({"Authorization": f"Bearer {delivery_id}"}, {"X-API-Key": delivery_id}):
         problem(stranger.get("/users/me", headers=headers), 401, "auth.invalid_credentials")
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)

@@ -13,15 +13,22 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import deny_lists
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import add, addresses, counts, errors, imported, sheet
+from tests.support.imports.bulk import (
+    add,
+    build_addresses,
+    build_csv,
+    fetch_rejected_rows,
+    import_members_file,
+    nonzero_counts,
+)
 from tests.support.lists.people_on_lists import subscribe as a_subscriber
 from tests.support.lists.people_on_lists import subscribe_pending
 from tests.support.lists.subscribers import (
     Reader,
-    known_member,
-    member,
+    find_member,
     new_address,
     new_list,
+    require_member,
     subscribe,
     trace_for,
 )
@@ -153,8 +160,8 @@ def test_sign_up_of_an_address_on_the_deny_list_looks_successful_but_adds_nobody
     replies = [subscribe(stranger, list_id, email) for email in (denied_email, allowed_email)]
     assert [data(reply) for reply in replies] == [1, 1]
     assert {frozenset(reply.headers) for reply in replies} == {frozenset(replies[0].headers)}
-    assert member(client, list_id, denied_email) is None
-    assert known_member(client, list_id, allowed_email)["status"] == "active"
+    assert find_member(client, list_id, denied_email) is None
+    assert require_member(client, list_id, allowed_email)["status"] == "active"
     assert stack.query("SELECT 1 FROM users WHERE email = %s", denied_email) == []
 
 
@@ -175,10 +182,10 @@ def test_confirmation_link_of_an_address_on_the_deny_list_activates_no_member(
     url = pending.confirm_url()
     add_entries(client, pending.email)
     assert stranger.post(url).status_code == 409
-    assert pending.stands()[0] == "pending"
+    assert pending.read_status()[0] == "pending"
     data(client.put(DENY_LIST_PATH, json=EMPTY_ENTRIES))
     assert stranger.post(url).status_code == 303
-    assert pending.stands()[0] == "active"
+    assert pending.read_status()[0] == "active"
 
 
 def test_deny_list_also_matches_the_former_address_of_a_member(
@@ -192,7 +199,7 @@ def test_deny_list_also_matches_the_former_address_of_a_member(
     undo_form = {"trace_id": trace_for(stack, list_id, reader.user_id), "action": "undo"}
     assert stranger.post("/unsubscribe", data=undo_form).status_code == 409
     assert data(subscribe(stranger, list_id, new_email)) == 1
-    assert reader.stands(list_id)[0] == "unsubscribed"
+    assert reader.read_status(list_id)[0] == "unsubscribed"
 
 
 def test_transfer_of_a_denied_member_only_succeeds_to_a_list_with_that_member(
@@ -203,13 +210,16 @@ def test_transfer_of_a_denied_member_only_succeeds_to_a_list_with_that_member(
     add_entries(client, reader.email)
     path = f"/subscriptions/{list_id}/members/{reader.user_id}/transfer"
     problem(client.post(path, params={"dst_list_id": target_list_id}), 409, "member.denied")
-    assert reader.stands(list_id) == ("active", True)
-    assert member(client, target_list_id, reader.email) is None
+    assert reader.read_status(list_id) == ("active", True)
+    assert find_member(client, target_list_id, reader.email) is None
     data(client.put(DENY_LIST_PATH, json=EMPTY_ENTRIES))
     reader.joins(target_list_id)
     add_entries(client, reader.email)
     assert data(client.post(path, params={"dst_list_id": target_list_id})) == 1
-    assert (reader.stands(list_id)[0], reader.stands(target_list_id)[0]) == ("removed", "active")
+    assert (reader.read_status(list_id)[0], reader.read_status(target_list_id)[0]) == (
+        "removed",
+        "active",
+    )
 
 
 def test_owner_cannot_add_an_address_on_the_deny_list_but_can_change_its_member(
@@ -220,7 +230,7 @@ def test_owner_cannot_add_an_address_on_the_deny_list_but_can_change_its_member(
     add_entries(client, denied_email, reader.email)
     path = f"/lists/{list_id}/members"
     problem(client.put(f"{path}/{denied_email}", json={"name": "Ann"}), 409, "member.denied")
-    assert member(client, list_id, denied_email) is None
+    assert find_member(client, list_id, denied_email) is None
     assert data(client.put(f"{path}/{reader.email}", json={"name": "Ben"}))["name"] == "Ben"
     data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
     problem(client.put(f"{path}/{reader.email}", json={}), 409, "member.denied")
@@ -231,7 +241,7 @@ def test_member_on_the_deny_list_keeps_the_membership_and_can_still_unsubscribe(
 ) -> None:
     reader.joins(list_id)
     add_entries(client, reader.email)
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)
     path = f"/lists/{list_id}/members/{reader.user_id}"
     assert data(client.patch(path, json={"name": "Ann"}))["name"] == "Ann"
     reader.wants_mail(list_id, enabled=False)
@@ -239,13 +249,13 @@ def test_member_on_the_deny_list_keeps_the_membership_and_can_still_unsubscribe(
     # A member whose address is denied can still unsubscribe.
     params = {"trace_id": trace_for(stack, list_id, reader.user_id)}
     assert data(client.delete(f"/subscriptions/{list_id}", params=params)) == 1
-    assert reader.stands(list_id)[0] == "unsubscribed"
+    assert reader.read_status(list_id)[0] == "unsubscribed"
 
 
 def test_reports_apply_to_members_on_the_deny_list_and_add_nobody(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    bouncing_email, complaining_email, unknown_email = addresses(3)
+    bouncing_email, complaining_email, unknown_email = build_addresses(3)
     data(add(client, list_id, bouncing_email, complaining_email))
     add_entries(client, bouncing_email, complaining_email, unknown_email)
     sender = new_sender(client, list_ids=[list_id])
@@ -257,16 +267,16 @@ def test_reports_apply_to_members_on_the_deny_list_and_add_nobody(
     ]
     deliver(stack, client, sender, *reports)
     assert outcomes(client, sender) == ["applied", "applied", "unmatched", "applied"]
-    assert known_member(client, list_id, bouncing_email)["email_off"]["reason"] == "bounced"
+    assert require_member(client, list_id, bouncing_email)["email_off"]["reason"] == "bounced"
     eventually(
-        lambda: known_member(client, list_id, complaining_email)["status"] == "unsubscribed",
+        lambda: require_member(client, list_id, complaining_email)["status"] == "unsubscribed",
         what="the opt-out",
     )
-    assert member(client, list_id, unknown_email) is None
+    assert find_member(client, list_id, unknown_email) is None
     # The unknown address stays opted out after its removal from the deny list.
     data(client.put(DENY_LIST_PATH, json=EMPTY_ENTRIES))
     data(add(client, list_id, unknown_email))
-    assert member(client, list_id, unknown_email) is None
+    assert find_member(client, list_id, unknown_email) is None
 
 
 def test_import_rejects_rows_on_the_deny_list_and_counts_and_names_them(
@@ -276,7 +286,9 @@ def test_import_rejects_rows_on_the_deny_list_and_counts_and_names_them(
     reader.joins(list_id)
     removed_reader.joins(list_id)
     data(client.delete(f"/subscriptions/{list_id}/members/{removed_reader.user_id}"))
-    [allowed, denied_by_address, denied_by_domain, denied_by_wildcard, opted_out] = addresses(5)
+    [allowed, denied_by_address, denied_by_domain, denied_by_wildcard, opted_out] = build_addresses(
+        5
+    )
     denied_by_domain = denied_by_domain.replace("@example.com", "@denied.example.org")
     denied_by_wildcard = denied_by_wildcard.replace("@example.com", "@a.b.example.net")
     add_entries(client, denied_by_address, "denied.example.org", "*.example.net", reader.email)
@@ -289,16 +301,16 @@ def test_import_rejects_rows_on_the_deny_list_and_counts_and_names_them(
         reader.email,
         removed_reader.email,
     ]
-    file = sheet(
+    file = build_csv(
         ["Email", "Status"],
         *([email, "active"] for email in row_emails),
         [opted_out, "unsubscribed"],
     )
     expected = {"received": 7, "added": 1, "already": 1, "opted_out": 1, "denied": 4}
     for options in ({"dry_run": "1"}, {}):
-        result = imported(client, list_id, file, **options)
-        assert counts(result) == expected
-        rejected_rows = errors(result["errors_url"])
+        result = import_members_file(client, list_id, file, **options)
+        assert nonzero_counts(result) == expected
+        rejected_rows = fetch_rejected_rows(result["errors_url"])
         denied_emails = [each["Email"] for each in rejected_rows if each["code"] == "member.denied"]
         assert denied_emails == [
             denied_by_address,
@@ -308,13 +320,15 @@ def test_import_rejects_rows_on_the_deny_list_and_counts_and_names_them(
         ]
         assert data(client.get(f"/imports/{result['import_id']}"))["denied"] == 4
     for email in (denied_by_address, denied_by_domain, denied_by_wildcard):
-        assert member(client, list_id, email) is None
-    assert known_member(client, list_id, removed_reader.email)["status"] == "removed"
-    assert known_member(client, list_id, reader.email)["status"] == "active"
+        assert find_member(client, list_id, email) is None
+    assert require_member(client, list_id, removed_reader.email)["status"] == "removed"
+    assert require_member(client, list_id, reader.email)["status"] == "active"
     # The opt-out stays after the deny list is emptied.
     data(client.put(DENY_LIST_PATH, json=EMPTY_ENTRIES))
-    second_result = imported(client, list_id, sheet(["Email"], [denied_by_wildcard], [opted_out]))
-    assert counts(second_result) == {"received": 2, "added": 1, "opted_out": 1}
+    second_result = import_members_file(
+        client, list_id, build_csv(["Email"], [denied_by_wildcard], [opted_out])
+    )
+    assert nonzero_counts(second_result) == {"received": 2, "added": 1, "opted_out": 1}
 
 
 def test_deny_list_still_blocks_an_address_after_the_erasure_of_its_person(
@@ -330,7 +344,7 @@ def test_deny_list_still_blocks_an_address_after_the_erasure_of_its_person(
     path = f"/lists/{list_id}/members/{reader.email}"
     problem(client.put(path, json={}), 409, "member.denied")
     assert data(add(client, list_id, reader.email, prefer="wait=30")) == 0
-    assert member(client, list_id, reader.email) is None
+    assert find_member(client, list_id, reader.email) is None
     pending = subscribe_pending(stack, new_list(client, confirm_required=True)["id"])
     stack.query("UPDATE users SET email = %s WHERE id = %s", reader.email, pending.user_id)
     assert stranger.post(pending.confirm_url()).status_code == 409

@@ -9,12 +9,18 @@ import pytest
 from PIL import Image
 
 from devstack.harness.stack import Stack
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.http.replies import data, problem, send
 from tests.support.http.webhook_receiver import new_endpoint
 from tests.support.images.links import new_link, request_link
 from tests.support.images.pictures import photo
-from tests.support.imports.bulk import addresses, export, imported, of_addresses, unpacked
+from tests.support.imports.bulk import (
+    build_address_file,
+    build_addresses,
+    export,
+    fetch_rows,
+    import_members_file,
+)
 from tests.support.lists.subscribers import new_list
 
 
@@ -86,13 +92,13 @@ def test_encryption_key_rotation_rewraps_data_keys_without_rewriting_stored_obje
     object_key = str(encrypted_attachment["pathname"])
     stored_object = stack.resources.objects.get(object_key)
     list_id = new_list(client)["id"]
-    imported(client, list_id, of_addresses(*addresses(2)))
+    import_members_file(client, list_id, build_address_file(*build_addresses(2)))
     export_url = data(export(client, list_id, "members"))["result"]["url"]
     new_endpoint(client, "http://127.0.0.1:9/")
     data(client.post("/senders", json={"name": "Ours", "provider": "generic"}))
     old_keys = stack.environment["PRESSROOM_ENCRYPTION_KEYS"]
     new_key = "rotated:" + "b" * 43
-    result = printed(
+    result = run_json_command(
         stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{new_key},{old_keys}"
     )
     assert result["key"] == "rotated"
@@ -102,6 +108,8 @@ def test_encryption_key_rotation_rewraps_data_keys_without_rewriting_stored_obje
         assert rows == [("rotated",)]
     assert stack.resources.objects.get(object_key) == stored_object
     # Rotate back, because the API process of this stack knows only the old key.
-    printed(stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{old_keys},{new_key}")
+    run_json_command(
+        stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{old_keys},{new_key}"
+    )
     assert client.get(str(encrypted_attachment["view_url"])).status_code == 200
-    assert len(unpacked(export_url)) == 2
+    assert len(fetch_rows(export_url)) == 2

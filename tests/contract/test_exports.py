@@ -21,20 +21,26 @@ from services.jobs.transitions import cancel_job, claim_job
 from services.subscriptions import export_sheets, exports
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import (
+    active_members,
     add,
-    addresses,
-    everybody,
+    build_address_file,
+    build_addresses,
+    build_csv,
     export,
-    exported,
-    file_of,
-    imported,
-    objects,
-    of_addresses,
-    sheet,
-    unpacked,
+    export_file,
+    export_rows,
+    fetch_rows,
+    import_members_file,
+    list_stored_keys,
 )
 from tests.support.imports.product_files import PRODUCT_FILES
-from tests.support.lists.subscribers import Reader, known_member, member, new_address, new_list
+from tests.support.lists.subscribers import (
+    Reader,
+    find_member,
+    new_address,
+    new_list,
+    require_member,
+)
 
 COLUMNS = [
     "email",
@@ -69,22 +75,22 @@ COLUMNS = [
 def test_member_export_contains_all_members_except_removed_ones(
     client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
-    ada, removed = addresses(2)
+    ada, removed = build_addresses(2)
     header = ["Email", "Name", "Tier", "Paid until"]
     rows = ([ada, "Ada, Countess", "gold", "2031-05-06"], [removed, "", "", ""])
-    imported(client, list_id, sheet(header, *rows))
-    user_id = known_member(client, list_id, removed)["user_id"]
+    import_members_file(client, list_id, build_csv(header, *rows))
+    user_id = require_member(client, list_id, removed)["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
     opted_out = make_reader().joins(list_id).leaves(list_id)
     without_mail = make_reader().joins(list_id)
     without_mail.wants_mail(list_id, False)
     job = data(export(client, list_id, "members"))
     assert (job["kind"], job["status"], job["result"]["rows"]) == ("export.members", "succeeded", 3)
-    exported_rows = unpacked(job["result"]["url"])
+    exported_rows = fetch_rows(job["result"]["url"])
     assert list(exported_rows[0]) == COLUMNS
     rows_by_email = {row["email"]: row for row in exported_rows}
     assert set(rows_by_email) == {ada, opted_out.email, without_mail.email}
-    member_record = known_member(client, list_id, ada)
+    member_record = require_member(client, list_id, ada)
     timestamp_columns = ("created_at", "joined_at", "consent_at")
     assert rows_by_email[ada] == {
         **dict.fromkeys(COLUMNS, ""),
@@ -112,31 +118,33 @@ def test_exported_file_can_be_imported_into_another_list_without_loss(
     tiers = ["free", "silver", "gold"]
     rows = [
         [email, name, tiers[index % 3], "2031-05-06" if index % 3 else ""]
-        for index, (email, name) in enumerate(zip(addresses(len(names)), names, strict=True))
+        for index, (email, name) in enumerate(zip(build_addresses(len(names)), names, strict=True))
     ]
-    imported(client, list_id, sheet(["Email", "Name", "Tier", "Paid until"], *rows))
+    import_members_file(client, list_id, build_csv(["Email", "Name", "Tier", "Paid until"], *rows))
     # An import removes the apostrophe before a formula in a file. In a request, the apostrophe is a
     # part of the name.
     member_with_apostrophe = {"email": "+plus@example.com", "name": "'=x"}
     data(add(client, list_id, "=dangerous@example.com", member_with_apostrophe))
-    assert known_member(client, list_id, "+plus@example.com")["name"] == "'=x"
+    assert require_member(client, list_id, "+plus@example.com")["name"] == "'=x"
     reader.joins(list_id).leaves(list_id)
     other_list_id = new_list(client)["id"]
-    url = file_of(client, list_id)
-    result = imported(client, other_list_id, httpx2.get(url).content, "list-members.csv.gz")
+    url = export_file(client, list_id)
+    result = import_members_file(
+        client, other_list_id, httpx2.get(url).content, "list-members.csv.gz"
+    )
     assert (result["added"], result["opted_out"]) == (len(names) + 2, 1)
     compared_attributes = ("name", "type", "paid_expiry", "status", "email_enabled")
 
     def read_members(source_list_id: int) -> dict[str, list[Any]]:
         return {
             email: [record[attribute] for attribute in compared_attributes]
-            for email, record in everybody(client, source_list_id).items()
+            for email, record in active_members(client, source_list_id).items()
         }
 
     assert read_members(other_list_id) == read_members(list_id)
-    assert {row["name"] for row in unpacked(url)} >= {"'=1+1", "'+49 Ada", "'-x", "'@handle"}
-    assert {row["email"] for row in unpacked(url)} >= {"'=dangerous@example.com"}
-    assert member(client, other_list_id, reader.email) is None
+    assert {row["name"] for row in fetch_rows(url)} >= {"'=1+1", "'+49 Ada", "'-x", "'@handle"}
+    assert {row["email"] for row in fetch_rows(url)} >= {"'=dangerous@example.com"}
+    assert find_member(client, other_list_id, reader.email) is None
 
 
 def test_export_file_is_a_gzip_download_that_must_not_be_cached(
@@ -162,7 +170,7 @@ def test_export_file_is_a_gzip_download_that_must_not_be_cached(
 def test_export_link_opens_only_its_own_file_and_expires_after_fifteen_minutes(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    first_url, second_url = (httpx2.URL(file_of(client, list_id)) for _ in range(2))
+    first_url, second_url = (httpx2.URL(export_file(client, list_id)) for _ in range(2))
     for url in (
         first_url.copy_with(query=None),
         first_url.copy_with(path=second_url.path),
@@ -189,8 +197,8 @@ def test_export_link_opens_only_its_own_file_and_expires_after_fifteen_minutes(
 def test_export_shows_one_consistent_snapshot_despite_concurrent_changes(
     stack: Stack, client: httpx2.Client, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    emails = addresses(30)
-    imported(client, list_id, of_addresses(*emails))
+    emails = build_addresses(30)
+    import_members_file(client, list_id, build_address_file(*emails))
     # Read one row per batch, so that the test can change the list after the first row.
     monkeypatch.setattr(exports, "_BATCH_ROWS", 1)
     sheet = export_sheets.build_members_sheet(list_id, {}, {})
@@ -202,7 +210,7 @@ def test_export_shows_one_consistent_snapshot_despite_concurrent_changes(
     rows = [first_row, *(row for [row] in batches)]
     assert [email for email, *_ in rows] == emails
     assert {name for _, name, *_ in rows} == {None}
-    assert len(exported(client, list_id)) == 30
+    assert len(export_rows(client, list_id)) == 30
 
 
 def test_cancelled_export_deletes_its_stored_objects(
@@ -220,10 +228,10 @@ def test_cancelled_export_deletes_its_stored_objects(
     )
     with pytest.raises(JobCancelled):
         exports.write_export(stack_without_workers.resources, lease)
-    assert objects(stack_without_workers, "exports")
+    assert list_stored_keys(stack_without_workers, "exports")
     with stack_without_workers.resources.unit_of_work() as uow:
         cancel_job(uow, lease)
-    assert objects(stack_without_workers, "exports") == set()
+    assert list_stored_keys(stack_without_workers, "exports") == set()
     [row] = stack_without_workers.query(
         "SELECT finished_at FROM exports WHERE id = %s", lease.subject_id
     )
@@ -240,7 +248,7 @@ def stop_after_a_part(stack: Stack, lease: Lease) -> None:
 def test_export_file_changed_in_storage_is_never_delivered_completely(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    imported(client, list_id, of_addresses(*addresses(3)))
+    import_members_file(client, list_id, build_address_file(*build_addresses(3)))
     job = data(export(client, list_id, "members"))
     url, export_id = job["result"]["url"], job["result"]["export_id"]
     [(prefix,)] = stack.query("SELECT object_prefix FROM exports WHERE id = %s", export_id)
@@ -250,7 +258,7 @@ def test_export_file_changed_in_storage_is_never_delivered_completely(
     with pytest.raises(httpx2.RemoteProtocolError):
         httpx2.get(url)
     stack.resources.objects.put(name, sealed, "text/plain")
-    assert len(unpacked(url)) == 3
+    assert len(fetch_rows(url)) == 3
     [(key_id,)] = stack.query("SELECT wrapped_by FROM exports WHERE id = %s", export_id)
     set_key_id = "UPDATE exports SET wrapped_by = %s WHERE id = %s"
     stack.query(set_key_id, "gone", export_id)
@@ -318,13 +326,13 @@ def test_import_file_of_another_product_is_unchanged_after_export_and_reimport(
     stack: Stack, client: httpx2.Client, list_id: int, product: str, file_format: str
 ) -> None:
     content = PRODUCT_FILES[product].format(d=f"{random_hash_id(8)}.example.com")
-    imported(client, list_id, content.encode(), create_fields="1")
+    import_members_file(client, list_id, content.encode(), create_fields="1")
     exported_file = gzip.decompress(
-        httpx2.get(file_of(client, list_id, format=file_format), timeout=30).content
+        httpx2.get(export_file(client, list_id, format=file_format), timeout=30).content
     )
     with stack.client(stack.create_owner().key) as other_client:
         other_list_id = new_list(other_client)["id"]
-        result = imported(
+        result = import_members_file(
             other_client, other_list_id, exported_file, f"members.{file_format}", create_fields="1"
         )
         assert result["ignored_columns"] == ["source", "user_id", "consent_claimed_by"]
@@ -345,7 +353,7 @@ def describe_members(client: httpx2.Client, list_id: int) -> dict[str, Any]:
             },
             "consent": read_consents(client, list_id, member_record["user_id"]),
         }
-        for email, member_record in everybody(client, list_id).items()
+        for email, member_record in active_members(client, list_id).items()
     }
 
 

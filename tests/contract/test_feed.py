@@ -10,7 +10,13 @@ from tests.support.credits import credits
 from tests.support.credits.payments import SandboxPayments
 from tests.support.feed.causes import ACTIONS, Scene, events, page
 from tests.support.http.replies import TIMESTAMP, data, problem, send
-from tests.support.imports.bulk import COUNTS, add, addresses, imported, of_addresses
+from tests.support.imports.bulk import (
+    COUNT_NAMES,
+    add,
+    build_address_file,
+    build_addresses,
+    import_members_file,
+)
 from tests.support.lists.subscribers import Reader, new_address, new_list, subscribe
 from tests.support.people.erasure import erase
 from tests.support.people.oauth import log_in, register
@@ -103,12 +109,14 @@ def test_transfer_emits_an_event_on_both_lists(scene: Scene) -> None:
 def test_bulk_action_on_many_members_emits_one_event_with_counts(
     stack: Stack, client: httpx2.Client, owner: Owner, list_id: int
 ) -> None:
-    result = imported(client, list_id, of_addresses(*addresses(50), "not an address"))
-    assert data(add(client, list_id, *addresses(3))) == 3
+    result = import_members_file(
+        client, list_id, build_address_file(*build_addresses(50), "not an address")
+    )
+    assert data(add(client, list_id, *build_addresses(3))) == 3
     assert data(client.delete(f"/imports/{result['import_id']}/members")) == 50
     import_event, add_event, undo_event = events(client, 3, list_id=list_id)
-    assert {*COUNTS, "updated"} <= import_event["data"].keys()
-    assert {name: result[name] for name in COUNTS}.items() <= import_event["data"].items()
+    assert {*COUNT_NAMES, "updated"} <= import_event["data"].keys()
+    assert {name: result[name] for name in COUNT_NAMES}.items() <= import_event["data"].items()
     assert (import_event["data"]["source"], add_event["data"]["source"]) == ("file", "members")
     assert add_event["data"]["added"] == 3
     assert (undo_event["type"], undo_event["data"]["changed"]) == ("bulk.ended", 50)
@@ -218,7 +226,7 @@ def test_api_key_sees_only_event_types_of_its_scopes(
     stack: Stack, client: httpx2.Client, owner: Owner, read_only_client: httpx2.Client, list_id: int
 ) -> None:
     data(send(client))
-    imported(client, list_id, of_addresses(*addresses(1)))
+    import_members_file(client, list_id, build_address_file(*build_addresses(1)))
     expected_types = {"attachment.ready", "import.ended", "key.created"}
     assert {each["type"] for each in events(client, 3)} >= expected_types
     assert {each["type"] for each in events(read_only_client)} == {"import.ended"}
@@ -251,7 +259,7 @@ def test_event_feed_returns_several_types_in_chronological_order(
     client: httpx2.Client, list_id: int
 ) -> None:
     for _ in range(2):
-        imported(client, list_id, of_addresses(*addresses(1)))
+        import_members_file(client, list_id, build_address_file(*build_addresses(1)))
         data(send(client))
     requested_types = ["attachment.ready", "import.ended"]
     types = [each["type"] for each in events(client, 4, type=requested_types)]

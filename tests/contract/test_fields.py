@@ -9,9 +9,9 @@ import pytest
 from devstack.harness.stack import Stack
 from services.subscriptions.fields import MAX_FIELDS
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import everybody, imported, sheet
-from tests.support.lists.segments import new_field, new_segment, put
-from tests.support.lists.subscribers import members, new_address
+from tests.support.imports.bulk import active_members, build_csv, import_members_file
+from tests.support.lists.segments import new_field, new_segment, put_member
+from tests.support.lists.subscribers import fetch_members, new_address
 
 # Maps each field type to valid and to invalid values.
 VALUES_BY_TYPE: dict[str, tuple[list[Any], list[Any]]] = {
@@ -32,15 +32,15 @@ def test_custom_field_accepts_only_values_of_its_type(
     valid_values, invalid_values = VALUES_BY_TYPE[type_]
     email = new_address()
     for value in valid_values:
-        member = put(client, list_id, email, fields={"thing": value})
+        member = put_member(client, list_id, email, fields={"thing": value})
         assert member["fields"] == {"thing": value}
         assert type(member["fields"]["thing"]) is type(value)
-        assert members(client, list_id, email=email)[0]["fields"] == {"thing": value}
+        assert fetch_members(client, list_id, email=email)[0]["fields"] == {"thing": value}
     for value in invalid_values:
         reply = client.put(f"/lists/{list_id}/members/{email}", json={"fields": {"thing": value}})
         error = problem(reply, 422, "field.value")
         assert [each["field"] for each in error["errors"]] == ["body.fields.thing"]
-    assert members(client, list_id, email=email)[0]["fields"] == {"thing": valid_values[-1]}
+    assert fetch_members(client, list_id, email=email)[0]["fields"] == {"thing": valid_values[-1]}
 
 
 def test_null_or_blank_text_removes_a_field_value_and_keeps_the_others(
@@ -49,11 +49,13 @@ def test_null_or_blank_text_removes_a_field_value_and_keeps_the_others(
     for key in ("one", "two", "three"):
         new_field(client, key)
     email = new_address()
-    put(client, list_id, email, fields={"one": "1", "two": "2", "three": "3"})
-    assert put(client, list_id, email, fields={"one": None, "two": ""})["fields"] == {"three": "3"}
-    assert put(client, list_id, email)["fields"] == {"three": "3"}
+    put_member(client, list_id, email, fields={"one": "1", "two": "2", "three": "3"})
+    assert put_member(client, list_id, email, fields={"one": None, "two": ""})["fields"] == {
+        "three": "3"
+    }
+    assert put_member(client, list_id, email)["fields"] == {"three": "3"}
     # White space at both ends is removed.
-    member = put(client, list_id, email, fields={"one": " a b\n", "three": " "})
+    member = put_member(client, list_id, email, fields={"one": " a b\n", "three": " "})
     assert member["fields"] == {"one": "a b"}
 
 
@@ -62,7 +64,7 @@ def test_each_invalid_field_value_is_named_and_the_member_stays_unchanged(
 ) -> None:
     new_field(client, "visits", "number")
     email = new_address()
-    member_before = put(client, list_id, email, fields={"visits": 1})
+    member_before = put_member(client, list_id, email, fields={"visits": 1})
     body = {"name": "New", "fields": {"visits": "many", "unknown": 1}}
     error = problem(
         client.patch(f"/lists/{list_id}/members/{email}", json=body), 422, "field.value"
@@ -71,7 +73,7 @@ def test_each_invalid_field_value_is_named_and_the_member_stays_unchanged(
         "body.fields.visits",
         "body.fields.unknown",
     ]
-    assert put(client, list_id, email) == member_before
+    assert put_member(client, list_id, email) == member_before
 
 
 def test_custom_field_is_returned_as_created(client: httpx2.Client) -> None:
@@ -114,12 +116,12 @@ def test_custom_field_key_change_takes_effect_without_rewriting_members(
 ) -> None:
     field_id = new_field(client, "city")["id"]
     email = new_address()
-    put(client, list_id, email, fields={"city": "Paris"})
+    put_member(client, list_id, email, fields={"city": "Paris"})
     select_rows = "SELECT xmin, ctid, * FROM subscriptions WHERE list_id = %s"
     rows_before = stack.query(select_rows, list_id)
     field = data(client.patch(f"/fields/{field_id}", json={"key": "town", "label": "Town"}))
     assert (field["key"], field["label"], field["type"]) == ("town", "Town", "text")
-    assert members(client, list_id, email=email)[0]["fields"] == {"town": "Paris"}
+    assert fetch_members(client, list_id, email=email)[0]["fields"] == {"town": "Paris"}
     assert stack.query(select_rows, list_id) == rows_before
     body_with_old_key = {"fields": {"city": "Rome"}}
     reply = client.patch(f"/lists/{list_id}/members/{email}", json=body_with_old_key)
@@ -131,15 +133,15 @@ def test_retired_custom_field_is_hidden_and_its_key_can_be_reused(
 ) -> None:
     field_id = new_field(client, "city")["id"]
     email = new_address()
-    put(client, list_id, email, fields={"city": "Paris"})
+    put_member(client, list_id, email, fields={"city": "Paris"})
     assert data(client.delete(f"/fields/{field_id}")) == 1
     assert data(client.get("/fields")) == []
-    assert members(client, list_id, email=email)[0]["fields"] == {}
+    assert fetch_members(client, list_id, email=email)[0]["fields"] == {}
     problem(client.delete(f"/fields/{field_id}"), 404, "field.not_found")
     problem(client.patch(f"/fields/{field_id}", json={"label": "x"}), 404, "field.not_found")
     new_field(client, "city", "number")
-    assert members(client, list_id, email=email)[0]["fields"] == {}
-    assert put(client, list_id, email, fields={"city": 75})["fields"] == {"city": 75}
+    assert fetch_members(client, list_id, email=email)[0]["fields"] == {}
+    assert put_member(client, list_id, email, fields={"city": 75})["fields"] == {"city": 75}
     # The values of the retired field stay stored until the person is erased.
     [(stored_fields,)] = stack.query("SELECT fields FROM subscriptions WHERE list_id = %s", list_id)
     assert isinstance(stored_fields, dict)
@@ -152,9 +154,9 @@ def test_members_keep_a_custom_field_choice_that_was_removed_later(
     field_id = new_field(client, "colour", "choice", choices=["Red", "Blue"])["id"]
     new_field(client, "size")
     email = new_address()
-    put(client, list_id, email, fields={"colour": "Red"})
+    put_member(client, list_id, email, fields={"colour": "Red"})
     data(client.patch(f"/fields/{field_id}", json={"choices": ["Blue"]}))
-    member = put(client, list_id, email, fields={"size": "XL"})
+    member = put_member(client, list_id, email, fields={"size": "XL"})
     assert member["fields"] == {"colour": "Red", "size": "XL"}
     reply = client.put(f"/lists/{list_id}/members/{email}", json={"fields": {"colour": "Red"}})
     problem(reply, 422, "field.value")
@@ -190,12 +192,12 @@ def create_text_field(client: httpx2.Client, list_id: int, values: list[Any]) ->
     """Create a text field and one member with each value, and return the path of the field."""
     field = new_field(client, "worth", "text")
     for value in values:
-        put(client, list_id, new_address(), fields={"worth": value})
+        put_member(client, list_id, new_address(), fields={"worth": value})
     return f"/fields/{field['id']}"
 
 
 def read_values(client: httpx2.Client, list_id: int) -> set[Any]:
-    return {each["fields"]["worth"] for each in members(client, list_id)}
+    return {each["fields"]["worth"] for each in fetch_members(client, list_id)}
 
 
 @pytest.mark.parametrize(
@@ -245,9 +247,9 @@ def test_import_undo_converts_old_values_to_the_current_field_type(
     client: httpx2.Client, list_id: int
 ) -> None:
     path = create_text_field(client, list_id, ["12"])
-    [email] = everybody(client, list_id)
-    file = sheet(["Email", "Worth"], [email, "13"])
-    result = imported(client, list_id, file, on_existing="update")
+    [email] = active_members(client, list_id)
+    file = build_csv(["Email", "Worth"], [email, "13"])
+    result = import_members_file(client, list_id, file, on_existing="update")
     data(client.patch(path, json={"type": "number"}))
     assert read_values(client, list_id) == {13}
     data(client.delete(f"/imports/{result['import_id']}/members", headers={"Prefer": "wait=30"}))

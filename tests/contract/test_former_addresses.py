@@ -10,24 +10,37 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
-from tests.support.imports.bulk import add, counts, errors, imported, of_addresses, sheet
+from tests.support.imports.bulk import (
+    add,
+    build_address_file,
+    build_csv,
+    fetch_rejected_rows,
+    import_members_file,
+    nonzero_counts,
+)
 from tests.support.lists.subscribers import (
-    count,
-    known_member,
-    members,
+    fetch_members,
     new_address,
     new_list,
+    read_subscriber_count,
+    require_member,
     trace_for,
 )
-from tests.support.people.changed_addresses import MOVED, ask, join, leave, roster
+from tests.support.people.changed_addresses import (
+    MOVED_SUBJECT,
+    change_own_address,
+    export_roster,
+    join,
+    leave,
+)
 from tests.support.people.erasure import erase
-from tests.support.people.visiting import PASSWORD, Visitor, a_visitor, user_id_of
+from tests.support.people.visiting import PASSWORD, Visitor, new_visitor, user_id_of
 
 
 def change_address(person: Visitor) -> str:
     """Change the e-mail address of a person's account, and return the new address."""
     new_email = new_address()
-    ask(person, new_email)
+    change_own_address(person, new_email)
     assert data(person.get("/users/me"))["email"] == new_email
     return new_email
 
@@ -35,7 +48,7 @@ def change_address(person: Visitor) -> str:
 @contextmanager
 def register_with_free_address(stack: Stack, email: str) -> Iterator[Visitor]:
     """Register another person with a former address, which no account uses any longer."""
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         visitor.fill_in("/register", email=email)
         link = visitor.mailed_path(email, "Finish creating your account")
         assert visitor.fill_in(link, name="Other", password=PASSWORD).status_code == 303
@@ -51,14 +64,14 @@ def test_complaint_about_a_former_address_opts_out_the_person(
 ) -> None:
     join(logged_in_visitor, list_id)
     new_email = change_address(logged_in_visitor)
-    assert roster(delivery_client, list_id) == [new_email]
-    result = imported(client, list_id, of_addresses(email), kind="complaints")
-    assert counts(result) == {"received": 1, "opted_out": 1}
-    assert roster(delivery_client, list_id) == []
-    assert count(client, list_id) == 0
+    assert export_roster(delivery_client, list_id) == [new_email]
+    result = import_members_file(client, list_id, build_address_file(email), kind="complaints")
+    assert nonzero_counts(result) == {"received": 1, "opted_out": 1}
+    assert export_roster(delivery_client, list_id) == []
+    assert read_subscriber_count(client, list_id) == 0
     for address in (email, new_email):
         data(add(client, list_id, address))
-    assert roster(delivery_client, list_id) == []
+    assert export_roster(delivery_client, list_id) == []
 
 
 def test_import_with_a_former_address_updates_the_existing_member(
@@ -72,18 +85,18 @@ def test_import_with_a_former_address_updates_the_existing_member(
     new_email = change_address(logged_in_visitor)
     opt_in_times = ["2020-02-02 10:00:00", "2020-02-03 10:00:00"]
     for opt_in_time in opt_in_times:
-        file = sheet(["Email", "Name", "OPTIN_TIME"], [email, "Ada", opt_in_time])
-        result = imported(client, list_id, file, on_existing="update")
+        file = build_csv(["Email", "Name", "OPTIN_TIME"], [email, "Ada", opt_in_time])
+        result = import_members_file(client, list_id, file, on_existing="update")
         update_count = {"updated": 1} if opt_in_time == opt_in_times[0] else {}
-        assert counts(result) == {"received": 1, "already": 1, **update_count}
-    [member] = members(client, list_id)
+        assert nonzero_counts(result) == {"received": 1, "already": 1, **update_count}
+    [member] = fetch_members(client, list_id)
     user_id = user_id_of(logged_in_visitor.stack, new_email)
     assert (member["user_id"], member["email"], member["name"]) == (user_id, email, "Ada")
     entries = data(client.get(f"/lists/{list_id}/members/{user_id}/consent"))["items"]
     assert {"2020-02-02", "2020-02-03"} <= {opt_in_time["at"][:10] for opt_in_time in entries}
-    assert roster(delivery_client, list_id) == [new_email]
+    assert export_roster(delivery_client, list_id) == [new_email]
     leave(logged_in_visitor, list_id)
-    assert roster(delivery_client, list_id) == []
+    assert export_roster(delivery_client, list_id) == []
 
 
 def test_import_treats_former_and_new_address_as_one_person(
@@ -95,16 +108,16 @@ def test_import_treats_former_and_new_address_as_one_person(
     user_id = user_id_of(logged_in_visitor.stack, new_email)
     assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
     rows = [email, "Ada"], [new_email, "Eve"], [other_email, "Other"]
-    result = imported(client, list_id, sheet(["Email", "Name"], *rows))
-    assert counts(result) == {"received": 3, "added": 2, "duplicate": 1}
-    assert {each["email"] for each in members(client, list_id)} == {email, other_email}
-    assert known_member(client, list_id, email)["name"] == "Ada"
-    [rejected_row] = errors(result["errors_url"])
+    result = import_members_file(client, list_id, build_csv(["Email", "Name"], *rows))
+    assert nonzero_counts(result) == {"received": 3, "added": 2, "duplicate": 1}
+    assert {each["email"] for each in fetch_members(client, list_id)} == {email, other_email}
+    assert require_member(client, list_id, email)["name"] == "Ada"
+    [rejected_row] = fetch_rejected_rows(result["errors_url"])
     assert (rejected_row["code"], rejected_row["Email"]) == ("row.duplicate", new_email)
-    file = sheet(["Email", "Status"], [email, ""], [new_email, "unsubscribed"])
-    result = imported(client, list_id, file)
-    assert counts(result) == {"received": 2, "opted_out": 1, "duplicate": 1}
-    assert [each["email"] for each in members(client, list_id)] == [other_email]
+    file = build_csv(["Email", "Status"], [email, ""], [new_email, "unsubscribed"])
+    result = import_members_file(client, list_id, file)
+    assert nonzero_counts(result) == {"received": 2, "opted_out": 1, "duplicate": 1}
+    assert [each["email"] for each in fetch_members(client, list_id)] == [other_email]
 
 
 def test_import_with_a_former_address_adds_the_person_who_changed_from_that_address(
@@ -115,14 +128,14 @@ def test_import_with_a_former_address_adds_the_person_who_changed_from_that_addr
     list_id: int,
 ) -> None:
     new_email = change_address(logged_in_visitor)
-    result = imported(client, list_id, of_addresses(email, new_email))
-    assert counts(result) == {"received": 2, "added": 1, "duplicate": 1}
-    [member] = members(client, list_id)
+    result = import_members_file(client, list_id, build_address_file(email, new_email))
+    assert nonzero_counts(result) == {"received": 2, "added": 1, "duplicate": 1}
+    [member] = fetch_members(client, list_id)
     assert (member["user_id"], member["email"]) == (
         user_id_of(logged_in_visitor.stack, new_email),
         email,
     )
-    assert roster(delivery_client, list_id) == [new_email]
+    assert export_roster(delivery_client, list_id) == [new_email]
 
 
 def test_opt_out_before_two_address_changes_also_covers_the_address_in_between(
@@ -139,7 +152,7 @@ def test_opt_out_before_two_address_changes_also_covers_the_address_in_between(
     for address in (email, second_email, third_email):
         assert data(add(client, list_id, address)) == 0
     assert client.put(f"/lists/{list_id}/members/{second_email}", json={}).status_code == 409
-    assert roster(delivery_client, list_id) == []
+    assert export_roster(delivery_client, list_id) == []
 
 
 def test_reused_former_address_refers_to_its_current_holder(
@@ -150,13 +163,15 @@ def test_reused_former_address_refers_to_its_current_holder(
     with register_with_free_address(logged_in_visitor.stack, email) as second_person:
         join(second_person, list_id)
     other_id = user_id_of(logged_in_visitor.stack, email)
-    result = imported(client, list_id, sheet(["Email", "Name"], [email, "B"]), on_existing="update")
-    assert counts(result) == {"received": 1, "already": 1, "updated": 1}
+    result = import_members_file(
+        client, list_id, build_csv(["Email", "Name"], [email, "B"]), on_existing="update"
+    )
+    assert nonzero_counts(result) == {"received": 1, "already": 1, "updated": 1}
     member = data(client.get(f"/lists/{list_id}/members/{email}"))
     assert (member["user_id"], member["name"]) == (other_id, "B")
-    result = imported(client, list_id, of_addresses(email), kind="complaints")
-    assert counts(result) == {"received": 1, "opted_out": 1}
-    [remaining_member] = members(client, list_id)
+    result = import_members_file(client, list_id, build_address_file(email), kind="complaints")
+    assert nonzero_counts(result) == {"received": 1, "opted_out": 1}
+    [remaining_member] = fetch_members(client, list_id)
     assert remaining_member["user_id"] != other_id
 
 
@@ -171,12 +186,12 @@ def test_opt_out_after_an_address_change_covers_both_addresses(
     new_email = change_address(logged_in_visitor)
     leave(logged_in_visitor, list_id)
     for address in (email, new_email):
-        result = imported(client, list_id, of_addresses(address))
-        assert counts(result) == {"received": 1, "opted_out": 1}
-    assert roster(delivery_client, list_id) == []
+        result = import_members_file(client, list_id, build_address_file(address))
+        assert nonzero_counts(result) == {"received": 1, "opted_out": 1}
+    assert export_roster(delivery_client, list_id) == []
     # Joining again lifts all opt-outs of the person on the list.
     join(logged_in_visitor, list_id)
-    assert roster(delivery_client, list_id) == [new_email]
+    assert export_roster(delivery_client, list_id) == [new_email]
     count_opt_outs = "SELECT count(*) FROM opt_outs WHERE list_id = %s"
     assert logged_in_visitor.stack.query(count_opt_outs, list_id) == [(0,)]
 
@@ -194,7 +209,7 @@ def test_opt_out_covers_former_and_new_address_even_after_erasure(
     erase(logged_in_visitor.stack.resources, new_email)
     for address in (email, new_email):
         data(add(client, list_id, address))
-    assert count(client, list_id) == 0
+    assert read_subscriber_count(client, list_id) == 0
 
 
 def test_new_holder_of_a_former_address_does_not_lift_the_opt_out_of_the_former_holder(
@@ -210,14 +225,14 @@ def test_new_holder_of_a_former_address_does_not_lift_the_opt_out_of_the_former_
     with register_with_free_address(logged_in_visitor.stack, email) as second_person:
         join(second_person, list_id)
         data(add(client, list_id, new_email))
-        assert roster(delivery_client, list_id) == [email]
+        assert export_roster(delivery_client, list_id) == [email]
         # From now on, the two people have separate opt-outs.
         leave(second_person, list_id)
     count_people = "SELECT count(DISTINCT user_id) FROM opt_outs WHERE list_id = %s"
     assert logged_in_visitor.stack.query(count_people, list_id) == [(2,)]
     join(logged_in_visitor, list_id)
     data(add(client, list_id, email))
-    assert roster(delivery_client, list_id) == [new_email]
+    assert export_roster(delivery_client, list_id) == [new_email]
 
 
 def test_membership_of_a_vacated_address_ends_when_the_address_change_is_undone(
@@ -225,7 +240,7 @@ def test_membership_of_a_vacated_address_ends_when_the_address_change_is_undone(
 ) -> None:
     list_ids = [new_list(client)["id"] for _ in range(2)]
     change_address(logged_in_visitor)
-    undo_path = logged_in_visitor.mailed_path(email, MOVED)
+    undo_path = logged_in_visitor.mailed_path(email, MOVED_SUBJECT)
     for list_id in list_ids:
         member = data(client.put(f"/lists/{list_id}/members/{email}", json={}))
     query: dict[str, Any] = {
@@ -233,11 +248,13 @@ def test_membership_of_a_vacated_address_ends_when_the_address_change_is_undone(
     }
     assert data(client.request("DELETE", f"/subscriptions/{list_ids[0]}", params=query)) == 1
     assert logged_in_visitor.fill_in(undo_path).status_code == 303
-    eventually(lambda: count(client, list_ids[1]) == 0, what="the end of the membership")
-    assert [roster(delivery_client, list_id) for list_id in list_ids] == [[], []]
+    eventually(
+        lambda: read_subscriber_count(client, list_ids[1]) == 0, what="the end of the membership"
+    )
+    assert [export_roster(delivery_client, list_id) for list_id in list_ids] == [[], []]
     for list_id in list_ids:
         data(add(client, list_id, email))
     # The opt-out remains on the first list. On the second list the person is a member.
-    assert [roster(delivery_client, list_id) for list_id in list_ids] == [[], [email]]
-    [remaining_member] = members(client, list_ids[1])
+    assert [export_roster(delivery_client, list_id) for list_id in list_ids] == [[], [email]]
+    [remaining_member] = fetch_members(client, list_ids[1])
     assert remaining_member["user_id"] == user_id_of(logged_in_visitor.stack, email)

@@ -10,7 +10,7 @@ from authlib.integrations.httpx_client import OAuth2Client
 
 from devstack.harness.stack import Stack
 from tests.support.clients import javascript_client
-from tests.support.commands.running import fails_with, pressroom, printed
+from tests.support.commands.running import pressroom, require_command_error, run_json_command
 from tests.support.credits.credits import grant
 from tests.support.http.replies import data, problem
 from tests.support.people.erasure import erase
@@ -43,7 +43,7 @@ def test_oauth_grant_lists_every_scope_that_the_person_agreed_to(
 def test_cli_registers_and_lists_and_revokes_oauth_clients(
     stack: Stack, logged_in_owner: Person
 ) -> None:
-    registration = printed(
+    registration = run_json_command(
         stack,
         "oauth-clients",
         "create",
@@ -61,11 +61,19 @@ def test_cli_registers_and_lists_and_revokes_oauth_clients(
     assert registration["scopes"] == ["credit.read"]
     program = Program(stack, registration["client_id"], registration["client_secret"])
     tokens = program.tokens(logged_in_owner)
-    clients_by_id = {each["client_id"]: each for each in printed(stack, "oauth-clients", "list")}
+    clients_by_id = {
+        each["client_id"]: each for each in run_json_command(stack, "oauth-clients", "list")
+    }
     assert clients_by_id[registration["client_id"]]["revoked_at"] is None
     assert registration["client_secret"] not in json.dumps(clients_by_id)
-    assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 1
-    assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 0
+    assert (
+        run_json_command(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"]
+        == 1
+    )
+    assert (
+        run_json_command(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"]
+        == 0
+    )
     assert not stack.is_accepted(tokens["access_token"])
     assert data(logged_in_owner.browser.get("/grants")) == []
 
@@ -74,7 +82,7 @@ def test_public_oauth_client_is_registered_without_a_secret(
     stack: Stack, logged_in_owner: Person
 ) -> None:
     arguments = ("create", "App", "--public", "--redirect-uri", "com.example.app:/cb")
-    registration = printed(stack, "oauth-clients", *arguments, "--scope", "attachment")
+    registration = run_json_command(stack, "oauth-clients", *arguments, "--scope", "attachment")
     assert (registration["public"], registration["client_secret"]) == (True, None)
     program = Program(stack, registration["client_id"], None, "com.example.app:/cb")
     consent_page = logged_in_owner.browser.get(program.request("attachment"))
@@ -103,7 +111,7 @@ def test_cli_rejects_an_invalid_oauth_client(
 
 
 def test_cli_reports_an_unknown_oauth_client(stack: Stack) -> None:
-    fails_with(stack, "oauth_client.not_found", "oauth-clients", "revoke", "nobody")
+    require_command_error(stack, "oauth_client.not_found", "oauth-clients", "revoke", "nobody")
 
 
 def test_erasure_revokes_and_deletes_oauth_grants_of_the_person(
@@ -182,8 +190,8 @@ def test_javascript_oauth_client_reads_the_balance_but_cannot_spend_credits(
         "redirectUri": program_of_each_kind.redirect_uri,
     }
     with subprocess.Popen(
-        [javascript_client.node(), "flow.mjs", json.dumps(settings)],
-        cwd=javascript_client.FOLDER,
+        [javascript_client.find_node(), "flow.mjs", json.dumps(settings)],
+        cwd=javascript_client.JAVASCRIPT_FOLDER,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -17,7 +17,7 @@ from tests.support.credits.credits import CONSUME, consume, grant
 from tests.support.http.replies import data, problem, send
 from tests.support.images.pictures import encoded, photo
 from tests.support.imports import bulk
-from tests.support.imports.bulk import addresses, finished
+from tests.support.imports.bulk import await_job, build_addresses
 from tests.support.lists.subscribers import new_list
 
 JSON_HEADERS = {"Content-Type": "application/json"}
@@ -95,7 +95,7 @@ def build_add_route(_: Stack, client: httpx2.Client) -> KeyedRoute:
         return {"json": {"members": [{"email": email} for email in emails]}}
 
     list_id = new_list(client)["id"]
-    emails = addresses(2)
+    emails = build_addresses(2)
     return KeyedRoute(
         f"/auxilia/subscriptions/{list_id}/members/add",
         add_request(*emails),
@@ -398,11 +398,11 @@ def test_credit_charge_blocked_by_another_returns_409_and_releases_its_idempoten
 def test_idempotent_replay_of_an_asynchronous_bulk_add_returns_the_current_job_state(
     client: httpx2.Client, list_id: int, idempotency_key: str
 ) -> None:
-    emails = addresses(2)
+    emails = build_addresses(2)
     job_id = data(
         bulk.add(client, list_id, *emails, key=idempotency_key, prefer="respond-async"), 202
     )
-    finished(client, job_id)
+    await_job(client, job_id)
     repeated_reply = bulk.add(client, list_id, *emails, key=idempotency_key, prefer="respond-async")
     assert data(repeated_reply) == 2
     assert is_replayed(repeated_reply)

@@ -15,16 +15,16 @@ from services.subscriptions.imports.chunks import PreparedChunk
 from storage.unit_of_work import UnitOfWork
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import (
-    addresses,
-    everybody,
-    finished,
-    imported,
-    objects,
-    of_addresses,
-    sheet,
+    active_members,
+    await_job,
+    build_address_file,
+    build_addresses,
+    build_csv,
+    import_members_file,
+    list_stored_keys,
     upload,
 )
-from tests.support.imports.importing import Importing
+from tests.support.imports.importing import ImportRunner
 from tests.support.lists.segments import new_field
 from tests.support.lists.subscribers import new_address, new_list
 
@@ -42,12 +42,12 @@ def company_field(client: httpx2.Client) -> dict[str, Any]:
 def test_import_maps_columns_to_fields_and_tags_and_join_date_and_names_ignored_ones(
     client: httpx2.Client, list_id: int
 ) -> None:
-    ada, ben = addresses(2)
+    ada, ben = build_addresses(2)
     rows = (
         [ada, "Ada", "Acme", "vip,news", "2019-05-06 07:08:09", "hi"],
         [ben, "", "", "", "", ""],
     )
-    result = imported(client, list_id, sheet(HEADER, *rows))
+    result = import_members_file(client, list_id, build_csv(HEADER, *rows))
     assert result["columns"] == [
         {"name": "Email", "becomes": "email", "examples": [ada, ben]},
         {"name": "Name", "becomes": "name", "examples": ["Ada"]},
@@ -58,7 +58,7 @@ def test_import_maps_columns_to_fields_and_tags_and_join_date_and_names_ignored_
     ]
     assert result["ignored_columns"] == ["Notes"]
     assert "preview" not in result
-    members_by_email = everybody(client, list_id)
+    members_by_email = active_members(client, list_id)
     assert members_by_email[ada]["fields"] == {"company": "Acme"}
     assert members_by_email[ada]["tags"] == ["news", "vip"]
     assert members_by_email[ada]["joined_at"] == JOIN_TIME
@@ -72,10 +72,10 @@ def test_import_mails_its_counts_to_the_owner_unless_disabled(
     client: httpx2.Client, list_id: int, stack: Stack, owner: Owner
 ) -> None:
     assert data(client.get("/users/me"))["import_mails"] is True
-    emails = addresses(3)
+    emails = build_addresses(3)
     data(client.patch("/deny-list", json={"add_addresses": emails[:1]}))
-    imported(client, list_id, of_addresses(*emails), name="people.csv")
-    imported(client, list_id, of_addresses(new_address()), dry_run="1")
+    import_members_file(client, list_id, build_address_file(*emails), name="people.csv")
+    import_members_file(client, list_id, build_address_file(new_address()), dry_run="1")
     eventually(lambda: stack.mails(owner.email), what="the mail")
     [mail] = stack.mails(owner.email)
     assert mail["subject"] == "Your import has finished"
@@ -83,8 +83,8 @@ def test_import_mails_its_counts_to_the_owner_unless_disabled(
     assert "Results for 3 rows: 2 added," in text
     assert "1 blocked by a deny list." in text
     assert data(client.patch("/users/me", json={"import_mails": False}))["import_mails"] is False
-    job = data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
-    assert finished(client, job["id"])["status"] == "succeeded"
+    job = data(upload(client, list_id, build_address_file(new_address()), prefer=None), 202)
+    assert await_job(client, job["id"])["status"] == "succeeded"
     mail_counts = stack.query(
         "SELECT count(*) FROM account_mails WHERE kind = 'import_ended' AND user_id = %s",
         owner.user_id,
@@ -94,14 +94,14 @@ def test_import_mails_its_counts_to_the_owner_unless_disabled(
 
 def test_import_rejects_a_malformed_column_mapping(client: httpx2.Client, list_id: int) -> None:
     for mapping in ["", "{", "[]", '"email"', '{"a": 1}', '{"a\\u0000": "email"}']:
-        reply = upload(client, list_id, of_addresses(new_address()), mapping=mapping)
+        reply = upload(client, list_id, build_address_file(new_address()), mapping=mapping)
         problem(reply, 400, "import.mapping")
 
 
 def test_import_with_a_mapping_of_an_unknown_column_fails(
     client: httpx2.Client, list_id: int
 ) -> None:
-    file = of_addresses(new_address())
+    file = build_address_file(new_address())
     error_code = "import.mapping_column"
     problem(upload(client, list_id, file, mapping='{"Post": "email"}'), 422, error_code)
     [record] = data(client.get("/imports"))["items"]
@@ -114,7 +114,7 @@ def test_import_with_a_mapping_of_an_unknown_column_fails(
 def test_import_rejects_unknown_option_values(
     client: httpx2.Client, list_id: int, query: dict[str, str]
 ) -> None:
-    reply = upload(client, list_id, of_addresses(new_address()), **query)
+    reply = upload(client, list_id, build_address_file(new_address()), **query)
     assert reply.status_code == 400
     assert data(client.get("/imports"))["items"] == []
 
@@ -123,15 +123,18 @@ def test_queued_import_is_cancelled_immediately_and_its_file_is_deleted(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    objects_before = objects(stack_without_workers)
+    objects_before = list_stored_keys(stack_without_workers)
     job = data(
-        upload(client_without_workers, list_id, of_addresses(*addresses(3)), prefer=None), 202
+        upload(
+            client_without_workers, list_id, build_address_file(*build_addresses(3)), prefer=None
+        ),
+        202,
     )
-    assert len(objects(stack_without_workers) - objects_before) == 1
+    assert len(list_stored_keys(stack_without_workers) - objects_before) == 1
     assert data(client_without_workers.delete(f"/jobs/{job['id']}")) == 1
     [record] = data(client_without_workers.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("cancelled", "job.cancelled")
-    assert objects(stack_without_workers) == objects_before
+    assert list_stored_keys(stack_without_workers) == objects_before
     problem(client_without_workers.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
 
 
@@ -141,10 +144,12 @@ def test_running_import_is_cancelled_between_chunks_and_keeps_finished_chunks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    objects_before = objects(stack_without_workers)
-    emails = addresses(35)
-    job = data(upload(client_without_workers, list_id, of_addresses(*emails), prefer=None), 202)
-    importing = Importing(stack_without_workers)
+    objects_before = list_stored_keys(stack_without_workers)
+    emails = build_addresses(35)
+    job = data(
+        upload(client_without_workers, list_id, build_address_file(*emails), prefer=None), 202
+    )
+    importing = ImportRunner(stack_without_workers)
     apply_chunk = applying.apply_chunk
     running_job: dict[str, Any] = {}
     lock = Lock()
@@ -169,8 +174,8 @@ def test_running_import_is_cancelled_between_chunks_and_keeps_finished_chunks(
     assert (running_job["progress"]["total"], running_job["result"]) == (35, None)
     record = data(client_without_workers.get("/imports"))["items"][0]
     assert (record["status"], record["received"], record["added"]) == ("cancelled", 35, 20)
-    assert set(everybody(client_without_workers, list_id)) == set(emails[:20])
-    assert objects(stack_without_workers) == objects_before
+    assert set(active_members(client_without_workers, list_id)) == set(emails[:20])
+    assert list_stored_keys(stack_without_workers) == objects_before
 
 
 def test_import_filename_is_stored_without_folders_and_at_most_255_characters() -> None:
@@ -184,7 +189,7 @@ DATE_HEADER = ["Email", "created_at"]
 
 
 def read_join_dates(client: httpx2.Client, list_id: int, emails: list[str]) -> list[str]:
-    members_by_email = everybody(client, list_id)
+    members_by_email = active_members(client, list_id)
     return [members_by_email[email]["joined_at"][:10] for email in emails]
 
 
@@ -192,9 +197,9 @@ def import_dates(
     client: httpx2.Client, list_id: int, dates: list[str], **params: str
 ) -> tuple[dict[str, Any], list[str]]:
     """Import a member with each join date, and return the result and the members' addresses."""
-    emails = addresses(len(dates))
+    emails = build_addresses(len(dates))
     rows = zip(emails, dates, strict=True)
-    return imported(client, list_id, sheet(DATE_HEADER, *rows), **params), emails
+    return import_members_file(client, list_id, build_csv(DATE_HEADER, *rows), **params), emails
 
 
 def test_date_at_the_end_of_a_long_import_file_decides_the_date_order_of_all_rows(
@@ -205,7 +210,7 @@ def test_date_at_the_end_of_a_long_import_file_decides_the_date_order_of_all_row
     result, emails = import_dates(client, list_id, dates)
     assert (result["added"], result["left_out"]) == (len(dates), 0)
     assert result["columns"][1]["written"] == "mdy"
-    members_by_email = everybody(client, list_id)
+    members_by_email = active_members(client, list_id)
     assert {members_by_email[email]["joined_at"][:10] for email in emails[:-1]} == {"2025-03-04"}
     assert members_by_email[emails[-1]]["joined_at"][:10] == "2024-12-31"
 
@@ -214,11 +219,11 @@ def test_date_at_the_end_of_a_long_import_file_decides_the_date_order_of_all_row
 def test_import_with_ambiguous_date_order_adds_nobody_and_asks_for_the_order(
     client: httpx2.Client, list_id: int, dates: list[str]
 ) -> None:
-    emails = addresses(2)
-    file = sheet(DATE_HEADER, *zip(emails, dates, strict=True))
+    emails = build_addresses(2)
+    file = build_csv(DATE_HEADER, *zip(emails, dates, strict=True))
     error = problem(upload(client, list_id, file), 422, "import.date_order_needed")
     assert "'created_at'" in error["detail"]
-    assert everybody(client, list_id) == {}
+    assert active_members(client, list_id) == {}
     problem(upload(client, list_id, file, date_order="ymd"), 400, "request.invalid")
     data(upload(client, list_id, file, date_order="mdy"))
     [record] = [each for each in data(client.get("/imports"))["items"] if each["date_order"]]
@@ -227,7 +232,7 @@ def test_import_with_ambiguous_date_order_adds_nobody_and_asks_for_the_order(
     assert record["left_out"] == (0 if dates[0] == "03/04/2025" else 1)
     if not record["left_out"]:
         assert read_join_dates(client, list_id, emails) == ["2025-03-04", "2025-05-06"]
-    assert len(everybody(client, list_id)) == 2
+    assert len(active_members(client, list_id)) == 2
 
 
 def test_requested_date_order_does_not_override_a_column_with_unambiguous_dates(
@@ -241,13 +246,13 @@ def test_requested_date_order_does_not_override_a_column_with_unambiguous_dates(
 def test_import_recognises_german_numbers_and_dates_and_booleans_in_new_fields(
     client: httpx2.Client, list_id: int
 ) -> None:
-    [email] = addresses(1)
+    [email] = build_addresses(1)
     header = ["Email", "Umsatz", "Geburtstag", "Stammkunde", "Liste"]
-    file = sheet(header, [email, "1.594,08", "03.04.1980", "ja", "1,2"])
-    result = imported(client, list_id, file, create_fields="1")
+    file = build_csv(header, [email, "1.594,08", "03.04.1980", "ja", "1,2"])
+    result = import_members_file(client, list_id, file, create_fields="1")
     created_types = [each.get("creates") for each in result["columns"]]
     assert created_types == [None, "number", "date", "boolean", "text"]
-    fields = everybody(client, list_id)[email]["fields"]
+    fields = active_members(client, list_id)[email]["fields"]
     assert fields == {
         "umsatz": 1594.08,
         "geburtstag": "1980-04-03",
@@ -257,11 +262,11 @@ def test_import_recognises_german_numbers_and_dates_and_booleans_in_new_fields(
 
 
 def test_import_mapping_sets_the_type_of_a_new_field(client: httpx2.Client, list_id: int) -> None:
-    [email] = addresses(1)
-    file = sheet(["Email", "Code", "Since"], [email, "12", "2020-01-02"])
+    [email] = build_addresses(1)
+    file = build_csv(["Email", "Code", "Since"], [email, "12", "2020-01-02"])
     mapping = '{"Code": "fields.code:text", "Since": "fields.since"}'
-    imported(client, list_id, file, create_fields="1", mapping=mapping)
-    assert everybody(client, list_id)[email]["fields"] == {"code": "12", "since": "2020-01-02"}
+    import_members_file(client, list_id, file, create_fields="1", mapping=mapping)
+    assert active_members(client, list_id)[email]["fields"] == {"code": "12", "since": "2020-01-02"}
     for type_, expected_text in [
         ("number", "already has the type text"),
         ("choice", "already has the type text"),
@@ -277,9 +282,11 @@ def test_import_mapping_sets_the_type_of_a_new_field(client: httpx2.Client, list
 def test_import_problems_are_grouped_by_column_and_rule_with_three_examples(
     client: httpx2.Client, list_id: int
 ) -> None:
-    emails = addresses(5)
+    emails = build_addresses(5)
     rows = [[email, "soon"] for email in emails]
-    result = imported(client, list_id, sheet(DATE_HEADER, *rows, ["ada@", ""]), dry_run="1")
+    result = import_members_file(
+        client, list_id, build_csv(DATE_HEADER, *rows, ["ada@", ""]), dry_run="1"
+    )
     assert result["problems"][0] == {
         "column": "created_at",
         "rule": "must be a date",

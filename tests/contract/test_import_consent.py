@@ -9,16 +9,16 @@ import pytest
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import (
+    active_members,
     add,
-    addresses,
-    counts,
-    errors,
-    everybody,
-    imported,
-    sheet,
+    build_addresses,
+    build_csv,
+    fetch_rejected_rows,
+    import_members_file,
+    nonzero_counts,
     upload,
 )
-from tests.support.lists.subscribers import member, new_list
+from tests.support.lists.subscribers import find_member, new_list
 
 
 class ImportedList:
@@ -34,10 +34,10 @@ class ImportedList:
         return text.replace("@", f"@{self._domain}").encode()
 
     def imported(self, text: str, **params: str) -> dict[str, Any]:
-        return imported(self._client, self.list_id, self.file(text), **params)
+        return import_members_file(self._client, self.list_id, self.file(text), **params)
 
     def members(self) -> set[str]:
-        return {email.partition("@")[0] for email in everybody(self._client, self.list_id)}
+        return {email.partition("@")[0] for email in active_members(self._client, self.list_id)}
 
     def opt_outs(self) -> dict[str, str]:
         rows = self._stack.query(
@@ -49,7 +49,7 @@ class ImportedList:
 
     def codes(self, result: dict[str, Any]) -> dict[str, str]:
         """Return the error code of each rejected row, as a dict from the person's name."""
-        values = [list(row.values()) for row in errors(result["errors_url"])]
+        values = [list(row.values()) for row in fetch_rejected_rows(result["errors_url"])]
         return {
             next(cell for cell in row if "@" in cell).partition("@")[0]: row[-2]
             for row in values
@@ -98,7 +98,7 @@ def test_import_rejects_rows_of_unknown_status_until_the_status_is_mapped(
 ) -> None:
     file = "EMAIL,STATUS,note\na@,1,x\nb@,2,x\nc@,3,x\nd@,2,x\n"
     preview = imported_list.imported(file, dry_run="1")
-    assert counts(preview) == {"received": 4, "invalid": 4}
+    assert nonzero_counts(preview) == {"received": 4, "invalid": 4}
     assert preview["unknown_status"] == 4
     unknown_values = [("2", 2), ("1", 1), ("3", 1)]
     assert preview["unknown_values"] == [
@@ -118,7 +118,7 @@ def test_import_rejects_rows_of_unknown_status_until_the_status_is_mapped(
     assert "'unsubscribed'" in problem(reply, 422, "import.status_values")["detail"]
     values = '{"1": "subscribed", "2": "unsubscribed"}'
     result = imported_list.imported(file, status_values=values)
-    assert counts(result) == {"received": 4, "added": 1, "opted_out": 2, "invalid": 1}
+    assert nonzero_counts(result) == {"received": 4, "added": 1, "opted_out": 2, "invalid": 1}
     assert result["unknown_status"] == 1
     assert imported_list.codes(result) == {"c": "row.status_unknown"}
     assert imported_list.members() == {"a"}
@@ -197,21 +197,26 @@ def test_import_asks_about_an_ambiguous_consent_column_and_counts_ignored_opt_ou
     mapping = '{"Opt-in/Opt-out": "subscribed"}'
     preview = imported_list.imported(file, mapping=mapping, dry_run="1")
     assert preview["columns"][1]["becomes"] == "subscribed"
-    assert counts(preview) == {"received": 2, "added": 1, "opted_out": 1}
+    assert nonzero_counts(preview) == {"received": 2, "added": 1, "opted_out": 1}
     file = "email,Unsubscribed\na@,yes\nb@,\nc@,2024-01-02\n"
     preview = imported_list.imported(file, mapping='{"Unsubscribed": "ignore"}', dry_run="1")
     assert preview["columns"][1]["becomes"] == "ignored"
     assert preview["columns"][1]["ignored_opt_outs"] == 2
-    assert counts(preview) == {"received": 3, "added": 3}
+    assert nonzero_counts(preview) == {"received": 3, "added": 3}
 
 
 def test_last_row_of_a_long_import_file_can_identify_the_status_column(
     client: httpx2.Client, list_id: int
 ) -> None:
     # The file is longer than the sample by which columns are first recognised.
-    emails = addresses(1_500)
+    emails = build_addresses(1_500)
     rows = [[email, ""] for email in emails[:-2]] + [[emails[-2], "2"], [emails[-1], "bounced"]]
-    result = imported(client, list_id, sheet(["Email", "Global status"], *rows))
-    assert counts(result) == {"received": 1_500, "added": 1_498, "opted_out": 1, "invalid": 1}
+    result = import_members_file(client, list_id, build_csv(["Email", "Global status"], *rows))
+    assert nonzero_counts(result) == {
+        "received": 1_500,
+        "added": 1_498,
+        "opted_out": 1,
+        "invalid": 1,
+    }
     assert result["columns"][1]["becomes"] == "status"
-    assert member(client, list_id, emails[-2]) is None
+    assert find_member(client, list_id, emails[-2]) is None

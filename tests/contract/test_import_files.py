@@ -24,24 +24,30 @@ from tests.support.http.raw_requests import RawRequest
 from tests.support.http.replies import data, problem
 from tests.support.images.pictures import encoded
 from tests.support.imports.bulk import (
-    OURS,
-    addresses,
-    counts,
-    errors,
-    everybody,
-    imported,
-    objects,
-    of_addresses,
-    sheet,
+    ADDED_COLUMNS,
+    active_members,
+    build_address_file,
+    build_addresses,
+    build_csv,
+    fetch_rejected_rows,
+    import_members_file,
+    list_stored_keys,
+    nonzero_counts,
     upload,
 )
-from tests.support.lists.subscribers import Reader, count, known_member, new_address, new_list
+from tests.support.lists.subscribers import (
+    Reader,
+    new_address,
+    new_list,
+    read_subscriber_count,
+    require_member,
+)
 
 PART = b'name="file"; filename="members.csv"'
 
 
 def test_import_accepts_a_raw_request_body_as_file(client: httpx2.Client, list_id: int) -> None:
-    emails = addresses(3)
+    emails = build_addresses(3)
     reply = client.post(
         f"/lists/{list_id}/imports",
         params={"filename": "people.tsv"},
@@ -49,7 +55,7 @@ def test_import_accepts_a_raw_request_body_as_file(client: httpx2.Client, list_i
         headers={"Prefer": "wait=30"},
     )
     result = data(reply)["result"]
-    assert counts(result) == {"received": 3, "added": 3}
+    assert nonzero_counts(result) == {"received": 3, "added": 3}
     record = data(client.get(f"/imports/{result['import_id']}"))
     assert (record["filename"], record["description"]["delimiter"]) == ("people.tsv", "\t")
 
@@ -57,7 +63,7 @@ def test_import_accepts_a_raw_request_body_as_file(client: httpx2.Client, list_i
 def test_import_decodes_an_encoded_filename_and_derives_the_delimiter(
     client: httpx2.Client, list_id: int
 ) -> None:
-    [email] = addresses(1)
+    [email] = build_addresses(1)
     rows = f"Email\tA,B\n{email}\tx,y\n".encode()
     body = make_multipart(b"name=file; filename*=utf-8''%C3%A9t%C3%A9.tsv", rows)
     headers = {"Prefer": "wait=30", **MULTIPART_HEADER}
@@ -84,10 +90,10 @@ def test_import_rejects_a_body_without_exactly_one_file_and_stores_nothing(
         (make_multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
         (b"--" + b"x" * 100_000, MULTIPART_HEADER, "body.malformed"),
     ]:
-        objects_before = objects(stack)
+        objects_before = list_stored_keys(stack)
         reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
         problem(reply, 400, error_code)
-        assert objects(stack) <= objects_before
+        assert list_stored_keys(stack) <= objects_before
         assert data(client.get("/imports"))["items"] == []
 
 
@@ -109,26 +115,29 @@ def test_import_of_an_unreadable_file_fails_and_adds_nobody(
     code: str,
     expected_text: str,
 ) -> None:
-    objects_before = objects(stack)
+    objects_before = list_stored_keys(stack)
     assert expected_text in problem(upload(client, list_id, content), 422, code)["message"]
-    assert count(client, list_id) == 0
+    assert read_subscriber_count(client, list_id) == 0
     [record] = data(client.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("failed", code)
-    eventually(lambda: objects(stack) <= objects_before)
+    eventually(lambda: list_stored_keys(stack) <= objects_before)
 
 
 def test_import_reassembles_a_file_that_was_stored_in_several_parts(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    objects_before = objects(stack)
-    emails = addresses(100)
+    objects_before = list_stored_keys(stack)
+    emails = build_addresses(100)
     # Long cells in an ignored column make a large file with few rows.
     rows = [[email, "x" * 90_000] for email in emails]
-    content = sheet(["Email", "Notes"], *rows)
+    content = build_csv(["Email", "Notes"], *rows)
     assert PART_BYTES < len(content) < 2 * PART_BYTES
-    assert counts(imported(client, list_id, content)) == {"received": 100, "added": 100}
-    assert set(everybody(client, list_id)) == set(emails)
-    eventually(lambda: objects(stack) <= objects_before)
+    assert nonzero_counts(import_members_file(client, list_id, content)) == {
+        "received": 100,
+        "added": 100,
+    }
+    assert set(active_members(client, list_id)) == set(emails)
+    eventually(lambda: list_stored_keys(stack) <= objects_before)
 
 
 class RecordingStore:
@@ -174,7 +183,7 @@ def test_import_upload_enforces_the_size_limit_to_the_byte(monkeypatch: pytest.M
 def test_interrupted_import_upload_leaves_no_stored_parts(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
-    objects_before = objects(stack)
+    objects_before = list_stored_keys(stack)
     head = (
         f"POST /lists/{list_id}/imports HTTP/1.1",
         f"Authorization: Bearer {owner.key}",
@@ -182,8 +191,8 @@ def test_interrupted_import_upload_leaves_no_stored_parts(
     )
     with RawRequest(stack, *head) as request:
         request.send(b"x" * (PART_BYTES + 1000))
-        eventually(lambda: objects(stack) - objects_before, what="the first part")
-    eventually(lambda: objects(stack) <= objects_before, what="the removal of the part")
+        eventually(lambda: list_stored_keys(stack) - objects_before, what="the first part")
+    eventually(lambda: list_stored_keys(stack) <= objects_before, what="the removal of the part")
     assert data(client.get("/imports"))["items"] == []
 
 
@@ -233,14 +242,14 @@ def result_with_rejected_rows(
     """The result of an import in which three rows were rejected."""
     reader.joins(list_id).leaves(list_id)
     text = FILE_WITH_REJECTED_ROWS.format(first=new_address(), left=reader.email)
-    return imported(client, list_id, text.encode())
+    return import_members_file(client, list_id, text.encode())
 
 
 def test_import_error_file_keeps_original_columns_and_names_the_line_of_each_row(
     reader: Reader, result_with_rejected_rows: dict[str, Any]
 ) -> None:
-    rejected_rows = errors(result_with_rejected_rows["errors_url"])
-    assert list(rejected_rows[0])[:6] == ["Mail", "Full name", "Notes", *OURS]
+    rejected_rows = fetch_rejected_rows(result_with_rejected_rows["errors_url"])
+    assert list(rejected_rows[0])[:6] == ["Mail", "Full name", "Notes", *ADDED_COLUMNS]
     assert [[each[name] for name in ("line", "code")] for each in rejected_rows] == [
         ["5", "email.invalid"],
         ["7", "member.opted_out"],
@@ -259,15 +268,20 @@ def test_import_error_file_can_be_corrected_and_imported_again(
     error_file = httpx2.get(result_with_rejected_rows["errors_url"]).content
     # Without a byte-order mark, Excel would decode the file as Windows-1252.
     assert (error_file.startswith(codecs.BOM_UTF8), error_file.count(codecs.BOM_UTF8)) == (True, 1)
-    second_result = imported(client, list_id, error_file, "errors.csv")
+    second_result = import_members_file(client, list_id, error_file, "errors.csv")
     # The address that the file contained twice belongs to a member by now.
-    assert counts(second_result) == {"received": 3, "already": 1, "opted_out": 1, "invalid": 1}
+    assert nonzero_counts(second_result) == {
+        "received": 3,
+        "already": 1,
+        "opted_out": 1,
+        "invalid": 1,
+    }
     corrected_email = new_address()
     error_file = httpx2.get(second_result["errors_url"]).content
     corrected_file = error_file.replace(b"nobody", corrected_email.encode())
-    third_result = imported(client, list_id, corrected_file, "errors.csv")
-    assert counts(third_result) == {"received": 3, "added": 1, "already": 1, "opted_out": 1}
-    assert known_member(client, list_id, corrected_email)["name"] == "=2+3"
+    third_result = import_members_file(client, list_id, corrected_file, "errors.csv")
+    assert nonzero_counts(third_result) == {"received": 3, "added": 1, "already": 1, "opted_out": 1}
+    assert require_member(client, list_id, corrected_email)["name"] == "=2+3"
     assert [each["name"] for each in third_result["columns"]][:3] == ["Mail", "Full name", "Notes"]
 
 
@@ -290,24 +304,24 @@ def test_import_error_file_link_is_renewed_by_each_request_of_the_job_or_import(
     job = data(client.get("/jobs"))["items"][0]
     for path in (f"/jobs/{job['id']}", f"/imports/{result_with_rejected_rows['import_id']}"):
         record = data(client.get(path))
-        assert errors((record.get("result") or record)["errors_url"])
+        assert fetch_rejected_rows((record.get("result") or record)["errors_url"])
 
 
 def test_import_and_export_files_are_deleted_seven_days_after_completion(
     stack: Stack, client: httpx2.Client, list_id: int, result_with_rejected_rows: dict[str, Any]
 ) -> None:
     export = data(client.post(f"/lists/{list_id}/exports", json={"kind": "members"}))["result"]
-    export_objects = objects(stack, "exports")
+    export_objects = list_stored_keys(stack, "exports")
     assert export_objects
     # The seven days start at the end of the export, because an export may wait long for a worker.
     stack.query("UPDATE exports SET created_at = now() - interval '20 days'")
     bulk_files.remove_old_files(stack.resources, now=clock.now() + timedelta(days=6, hours=23))
-    assert errors(result_with_rejected_rows["errors_url"])
+    assert fetch_rejected_rows(result_with_rejected_rows["errors_url"])
     assert httpx2.get(export["url"]).status_code == 200
     bulk_files.remove_old_files(stack.resources, now=clock.now() + timedelta(days=7, minutes=1))
     problem(httpx2.get(result_with_rejected_rows["errors_url"]), 404, "import.errors_gone")
     problem(httpx2.get(export["url"]), 404, "export.not_found")
-    assert objects(stack, "exports") == set()
+    assert list_stored_keys(stack, "exports") == set()
     # The data key is deleted too, so that a copy of the file elsewhere can't be decrypted.
     for table in ("imports", "exports"):
         wrapped_keys = stack.query(
@@ -323,7 +337,7 @@ def test_files_left_by_a_crash_are_deleted_but_files_of_queued_imports_are_kept(
     earlier_objects = list_stored_objects(stack_without_workers)
     with stack_without_workers.client(stack_without_workers.create_owner().key) as client:
         list_id = new_list(client)["id"]
-        data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
+        data(upload(client, list_id, build_address_file(new_address()), prefer=None), 202)
     import_objects = list_stored_objects(stack_without_workers) - earlier_objects
     for key in ("imports/stray/file/00000", "imports/stray/chunks/000000", "exports/stray/x"):
         stack_without_workers.resources.objects.put(key, b"x", "text/plain")
@@ -342,4 +356,4 @@ def test_files_left_by_a_crash_are_deleted_but_files_of_queued_imports_are_kept(
 
 
 def list_stored_objects(stack: Stack) -> set[str]:
-    return objects(stack) | objects(stack, "exports")
+    return list_stored_keys(stack) | list_stored_keys(stack, "exports")

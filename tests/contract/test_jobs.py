@@ -20,7 +20,7 @@ from services.access import sessions
 from storage.redis.notifications import build_job_topic
 from tests.support.http.replies import TIMESTAMP, data, objects_of, problem, send
 from tests.support.images.pictures import photo
-from tests.support.people.visiting import SESSION
+from tests.support.people.visiting import SESSION_COOKIE
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_job_event_stream_ends_when_its_credential_is_revoked_or_the_person_eras
     with stack_without_workers.resources.unit_of_work() as uow:
         cookie = sessions.begin_session(uow, user_id)
     key_headers = {"Authorization": f"Bearer {owner_without_workers.key}"}
-    headers = key_headers if "key" in ended_credential else {"Cookie": f"{SESSION}={cookie}"}
+    headers = key_headers if "key" in ended_credential else {"Cookie": f"{SESSION_COOKIE}={cookie}"}
     end_credential = {
         "key": "UPDATE api_keys SET revoked_at = now() WHERE user_id = %s",
         "session": "UPDATE user_sessions SET ended_at = now() WHERE user_id = %s",

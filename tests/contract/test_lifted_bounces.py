@@ -7,18 +7,18 @@ import pytest
 
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import add, imported, of_addresses
+from tests.support.imports.bulk import add, build_address_file, import_members_file
 from tests.support.lists.bounces import backdate_history, bounce_hard, build_mailing
-from tests.support.lists.segments import acted
+from tests.support.lists.segments import run_bulk_action
 from tests.support.lists.segments import undo as undo_bulk_action
 from tests.support.lists.subscribers import (
     Reader,
+    await_mails,
     confirm,
     get_member,
-    known_member,
-    mailed,
     new_address,
     new_list,
+    require_member,
     subscribe,
     trace_for,
 )
@@ -61,21 +61,21 @@ def add_by_request(client: httpx2.Client, list_id: int, member: Reader) -> int:
 
 
 def import_file(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    imported(client, list_id, of_addresses(member.email), on_existing="update")
+    import_members_file(client, list_id, build_address_file(member.email), on_existing="update")
     return list_id
 
 
 def run_bulk_actions_and_undo(client: httpx2.Client, list_id: int, member: Reader) -> int:
     every_member_filter = {"field": "email", "exists": True}
     for action in ("email_off", "remove"):
-        bulk_id = acted(client, list_id, action, filter=every_member_filter)["bulk_id"]
+        bulk_id = run_bulk_action(client, list_id, action, filter=every_member_filter)["bulk_id"]
         data(undo_bulk_action(client, bulk_id))
     return list_id
 
 
 def import_and_undo(client: httpx2.Client, list_id: int, member: Reader) -> int:
     remove_member(client, list_id, member)
-    result = imported(client, list_id, of_addresses(member.email))
+    result = import_members_file(client, list_id, build_address_file(member.email))
     assert result["added"] == 1
     data(client.delete(f"/imports/{result['import_id']}/members"))
     return add_by_request(client, list_id, member)
@@ -143,13 +143,13 @@ def test_transfer_keeps_the_bounce_on_the_target_list(
 def test_undo_of_a_bulk_action_does_not_turn_on_mail_that_has_bounced_meanwhile(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
-    bulk_id = acted(client, list_id, "email_off", filter={"field": "email", "exists": True})[
-        "bulk_id"
-    ]
+    bulk_id = run_bulk_action(
+        client, list_id, "email_off", filter={"field": "email", "exists": True}
+    )["bulk_id"]
     assert get_member(client, list_id, member)["email_off"]["reason"] == "owner"
     assert bounce_hard(stack, build_mailing(list_id, member.user_id)) == "applied"
     assert data(undo_bulk_action(client, bulk_id)) == 0
-    assert member.stands(list_id) == ("active", False)
+    assert member.read_status(list_id) == ("active", False)
     assert get_member(client, list_id, member)["email_off"]["reason"] == "bounced"
 
 
@@ -158,9 +158,9 @@ def test_undo_of_an_import_removes_or_restores_members_whose_mail_bounced(
 ) -> None:
     remove_member(client, list_id, member)
     new_email = new_address()
-    result = imported(client, list_id, of_addresses(member.email, new_email))
+    result = import_members_file(client, list_id, build_address_file(member.email, new_email))
     assert result["added"] == 2
-    new_user_id = known_member(client, list_id, new_email)["user_id"]
+    new_user_id = require_member(client, list_id, new_email)["user_id"]
     for user_id in (member.user_id, new_user_id):
         assert bounce_hard(stack, build_mailing(list_id, user_id)) == "applied"
     assert data(client.delete(f"/imports/{result['import_id']}/members")) == 2
@@ -186,15 +186,17 @@ def test_bounce_still_applies_after_the_erasure_of_the_member(
     )
     assert anonymous_bounces == [(None, None)]
     add_member(client, list_id, member)
-    member_record = known_member(client, list_id, member.email)
+    member_record = require_member(client, list_id, member.email)
     assert member_record["user_id"] != member.user_id
     assert (member_record["status"], member_record["email_enabled"]) == ("active", False)
     assert member_record["email_off"]["reason"] == "bounced"
     # The owner can lift the bounce for the new member with the same address.
     path = f"/subscriptions/{list_id}/members/{member_record['user_id']}/email"
     assert data(client.put(path, json={"enabled": True})) == 1
-    assert known_member(client, list_id, member.email)["email_off"] is None
-    assert known_member(client, import_file(client, list_id, member), member.email)["email_enabled"]
+    assert require_member(client, list_id, member.email)["email_off"] is None
+    assert require_member(client, import_file(client, list_id, member), member.email)[
+        "email_enabled"
+    ]
 
 
 def test_owner_lifts_bounces_of_a_member_once_in_30_days(
@@ -206,19 +208,19 @@ def test_owner_lifts_bounces_of_a_member_once_in_30_days(
     assert get_member(client, list_id, member)["email_off"] is None
     # A bounce from before the owner turned mail on is ignored if it is reported only now.
     assert bounce_hard(stack, earlier_mailing) == "stale"
-    assert member.stands(list_id) == ("active", True)
+    assert member.read_status(list_id) == ("active", True)
     # If no bounce turned the mail off, the owner may turn it on at any time.
     assert data(set_mail_by_owner(client, list_id, member, enabled=False)) == 1
     assert get_member(client, list_id, member)["email_off"]["reason"] == "owner"
     assert data(set_mail_by_owner(client, list_id, member, enabled=True)) == 1
     bounce_hard(stack, build_mailing(list_id, member.user_id, mailing_id=3))
     problem(set_mail_by_owner(client, list_id, member, enabled=True), 409, "subscription.bounced")
-    assert member.stands(list_id) == ("active", False)
+    assert member.read_status(list_id) == ("active", False)
     stack.query(
         "UPDATE bounces SET lifted_at = lifted_at - interval '30 days' WHERE list_id = %s", list_id
     )
     assert data(set_mail_by_owner(client, list_id, member, enabled=True)) == 1
-    assert member.stands(list_id) == ("active", True)
+    assert member.read_status(list_id) == ("active", True)
 
 
 @pytest.mark.parametrize("way", ["login", "trace id", "confirmation", "own sign-up"])
@@ -233,7 +235,7 @@ def test_person_lifts_a_bounce_at_any_time(
 ) -> None:
     for _ in range(2):
         bounce_hard(stack, build_mailing(list_id, member.user_id))
-        assert member.stands(list_id) == ("active", False)
+        assert member.read_status(list_id) == ("active", False)
         match way:
             case "login":
                 member.wants_mail(list_id, True)
@@ -247,9 +249,9 @@ def test_person_lifts_a_bounce_at_any_time(
             case _:
                 remove_member(client, list_id, member)
                 data(subscribe(stranger, list_id, member.email))
-                assert confirm(stranger, mailed(stack, member.email)[0]).status_code == 303
-        assert member.stands(list_id) == ("active", True)
-        assert member.standing(list_id)["email_off"] is None
+                assert confirm(stranger, await_mails(stack, member.email)[0]).status_code == 303
+        assert member.read_status(list_id) == ("active", True)
+        assert member.read_membership(list_id)["email_off"] is None
         stack.query("DELETE FROM bounces WHERE list_id = %s AND lifted_at IS NOT NULL", list_id)
         if way == "confirmation":
             break
@@ -261,10 +263,10 @@ def test_sign_up_of_an_address_that_bounced_must_be_confirmed(
     bounce_hard(stack, build_mailing(list_id, member.user_id))
     erase(stack.resources, member.email)
     data(subscribe(stranger, list_id, member.email))
-    member_record = known_member(client, list_id, member.email)
+    member_record = require_member(client, list_id, member.email)
     assert (member_record["status"], member_record["email_enabled"]) == ("pending", False)
-    assert confirm(stranger, mailed(stack, member.email)[0]).status_code == 303
-    member_record = known_member(client, list_id, member.email)
+    assert confirm(stranger, await_mails(stack, member.email)[0]).status_code == 303
+    member_record = require_member(client, list_id, member.email)
     assert (member_record["status"], member_record["email_enabled"]) == ("active", True)
 
 

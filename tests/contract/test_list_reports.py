@@ -9,12 +9,12 @@ import httpx2
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import list_reports, lists
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
 from tests.support.people.erasure import erase
-from tests.support.people.visiting import hidden
+from tests.support.people.visiting import read_hidden_fields
 from tests.support.stack.maintenance import run_maintenance
 
 TITLE = "The Morning Letter"
@@ -30,7 +30,7 @@ def report_by_trace_id(stranger: httpx2.Client, subscriber: Subscriber) -> httpx
 
 def read_report_counts(stack: Stack, list_id: int) -> dict[str, object]:
     """Return the report counts of a list, as the operator sees them."""
-    counts_of_lists = printed(stack, "lists", "reports", "--limit", "1000")
+    counts_of_lists = run_json_command(stack, "lists", "reports", "--limit", "1000")
     [list_counts] = [each for each in counts_of_lists if each["list_id"] == list_id]
     return dict(list_counts)
 
@@ -55,12 +55,12 @@ def test_abuse_report_is_recorded_only_once_per_person_and_unsubscribes_them(
         reply = stranger.post(path)
         assert read_heading(follow_redirect(stranger, reply)) == THANKS_HEADING
     assert reporter_rows(stack, pending.list_id) == [(pending.user_id,)]
-    assert pending.stands()[0] == "unsubscribed"
+    assert pending.read_status()[0] == "unsubscribed"
     # The mailed confirmation link no longer works, and a new sign-up leaves the person pending.
     [confirm_path] = re.findall(r"/confirm\?token=\S+", mails[0]["text"])
     assert stranger.post(confirm_path).status_code == 409
     stranger.post(f"/subscriptions/{pending.list_id}", json={"email": pending.email})
-    assert pending.stands()[0] == "pending"
+    assert pending.read_status()[0] == "pending"
 
 
 def test_unsubscribe_page_links_to_the_abuse_report_form(
@@ -71,7 +71,7 @@ def test_unsubscribe_page_links_to_the_abuse_report_form(
     page = report_by_trace_id(stranger, subscriber)
     assert read_heading(page) == THANKS_HEADING
     assert subscriber.email not in page.text
-    assert subscriber.stands()[0] == "unsubscribed"
+    assert subscriber.read_status()[0] == "unsubscribed"
 
 
 def test_abuse_report_by_a_member_requires_the_mailed_link(
@@ -83,7 +83,7 @@ def test_abuse_report_by_a_member_requires_the_mailed_link(
             stranger.post("/report", params=query),
         ):
             assert reply.status_code == status
-    assert subscriber.stands()[0] == "active"
+    assert subscriber.read_status()[0] == "active"
 
 
 def test_operator_sees_total_and_recent_abuse_reports_of_each_list(
@@ -128,7 +128,7 @@ def test_abuse_report_from_the_sign_up_page_counts_only_once_per_network(
     assert re.match(r"(\w+)=", report_form.headers.pop("set-cookie"))[1].endswith("_form")  # type: ignore[index]
     assert read_heading(report_form) == "Report this page"
     [csrf_token, other_csrf_token] = (
-        hidden(each)["csrf_token"] for each in (report_form, other_page)
+        read_hidden_fields(each)["csrf_token"] for each in (report_form, other_page)
     )
     # Another website can't make its visitors report a list, even with the CSRF token of a form that
     # was loaded in the same network.

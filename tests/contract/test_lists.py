@@ -11,7 +11,7 @@ from core import clock
 from devstack.harness.stack import Owner, Stack
 from tests.support.commands.running import pressroom
 from tests.support.http.replies import TIMESTAMP, data, fields_at_fault, problem
-from tests.support.imports.bulk import add, addresses, imported, of_addresses
+from tests.support.imports.bulk import add, build_address_file, build_addresses, import_members_file
 from tests.support.lists.subscribers import (
     Reader,
     new_address,
@@ -20,7 +20,7 @@ from tests.support.lists.subscribers import (
     subscribe,
     trace_for,
 )
-from tests.support.people.visiting import a_visitor
+from tests.support.people.visiting import new_visitor
 from tests.support.stack.maintenance import run_maintenance
 
 UINT64_MAX = 2**64 - 1
@@ -197,10 +197,10 @@ def test_archived_list_can_still_be_unsubscribed_from(
         f"/subscriptions/{list_id}/delete", params={"trace_id": trace_id}
     )
     assert data(one_click_reply) == 1
-    assert reader.stands(list_id) == ("active", False)
+    assert reader.read_status(list_id) == ("active", False)
     reply = stranger.delete(f"/subscriptions/{mailing_list['slug']}", params={"trace_id": trace_id})
     assert data(reply) == 1
-    assert reader.stands(list_id) == ("unsubscribed", False)
+    assert reader.read_status(list_id) == ("unsubscribed", False)
     assert data(reader.client.get("/subscriptions")) == []
 
 
@@ -262,9 +262,9 @@ def test_list_statistics_count_every_join_and_leave_by_source(
             params={"dst_list_id": other_list_id},
         )
     )
-    result = imported(client, list_id, of_addresses(*addresses(5)))
+    result = import_members_file(client, list_id, build_address_file(*build_addresses(5)))
     data(client.delete(f"/imports/{result['import_id']}/members"))
-    assert data(add(client, list_id, *addresses(3))) == 3
+    assert data(add(client, list_id, *build_addresses(3))) == 3
     data(client.put(f"/lists/{list_id}/members/{new_address()}", json={"type": "gold"}))
     for _ in range(2):
         assert count_changes(client, list_id, by="source") == {
@@ -355,7 +355,7 @@ def test_list_statistics_show_how_many_confirmation_requests_were_confirmed(
     confirmed_email, *_ = emails = [new_address() for _ in range(3)]
     for email in emails:
         data(subscribe(client, list_id, email))
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         title = data(client.get(f"/lists/{list_id}"))["title"]
         path = visitor.mailed_path(confirmed_email, f"Confirm your subscription to “{title}”")
         assert visitor.fill_in(path).status_code in {200, 303}

@@ -18,11 +18,11 @@ from tests.support.http.pages import read_text
 from tests.support.http.replies import data, problem
 from tests.support.people.visiting import (
     PASSWORD,
-    SESSION,
+    SESSION_COOKIE,
     Visitor,
-    a_visitor,
     new_account,
     new_address,
+    new_visitor,
     user_id_of,
 )
 
@@ -43,7 +43,7 @@ def test_login_starts_a_session_of_the_account_owner(
 
 
 def test_session_cookie_is_http_only_and_same_site(visitor: Visitor, email: str) -> None:
-    cookie = set_cookies(visitor.log_in(email))[SESSION]
+    cookie = set_cookies(visitor.log_in(email))[SESSION_COOKIE]
     for attribute in ("HttpOnly", "SameSite=lax", "Path=/", "Max-Age=2592000"):
         assert attribute in cookie
     # The Secure attribute is missing only because the test stack uses HTTP on the loopback.
@@ -81,7 +81,7 @@ def test_failed_login_looks_the_same_for_wrong_password_and_unknown_account(
         (email, "x" * 5000),
     ):
         reply = visitor.log_in(address, password)
-        assert SESSION not in set_cookies(reply)
+        assert SESSION_COOKIE not in set_cookies(reply)
         varying_values = r'name="(email|csrf_token)"[^>]*value="[^"]*"|data-options="[^"]*"'
         text = re.sub(varying_values, "", reply.text)
         responses.append((reply.status_code, text))
@@ -94,20 +94,20 @@ def test_every_login_issues_a_new_session_cookie_and_revokes_the_previous_one(
     visitor: Visitor, stack: Stack, email: str
 ) -> None:
     planted_cookie = "A" * 43
-    visitor.client.cookies.set(SESSION, planted_cookie)
+    visitor.client.cookies.set(SESSION_COOKIE, planted_cookie)
     visitor.log_in(email)
-    issued_cookie = visitor.client.cookies.get(SESSION, domain="127.0.0.1")
+    issued_cookie = visitor.client.cookies.get(SESSION_COOKIE, domain="127.0.0.1")
     assert issued_cookie != planted_cookie
     # A login in a browser that already has a session ends the earlier session.
-    with a_visitor(stack) as second_browser:
+    with new_visitor(stack) as second_browser:
         second_browser.log_in(email)
         previous_cookie = second_browser.cookie
         form = {"email": email, "password": PASSWORD}
         origin = {"Origin": stack.api_url}
         assert second_browser.client.post("/login", data=form, headers=origin).status_code == 303
         assert second_browser.cookie != previous_cookie
-        with a_visitor(stack) as thief:
-            thief.client.cookies.set(SESSION, previous_cookie)
+        with new_visitor(stack) as thief:
+            thief.client.cookies.set(SESSION_COOKIE, previous_cookie)
             problem(thief.get("/users/me"), 401, "auth.invalid_credentials")
 
 
@@ -117,9 +117,9 @@ def test_logout_revokes_the_session(stack: Stack, visitor: Visitor, email: str) 
     csrf_token = visitor.csrf_token()
     reply = visitor.client.post("/logout", data={"csrf_token": csrf_token})
     assert reply.status_code == 303
-    assert SESSION not in visitor.client.cookies
-    with a_visitor(stack) as thief:
-        thief.client.cookies.set(SESSION, cookie)
+    assert SESSION_COOKIE not in visitor.client.cookies
+    with new_visitor(stack) as thief:
+        thief.client.cookies.set(SESSION_COOKIE, cookie)
         problem(thief.get("/users/me"), 401, "auth.invalid_credentials")
 
 
@@ -131,8 +131,8 @@ def test_login_form_from_another_site_is_rejected(
     for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
         reply = visitor.client.post("/login", data=form, headers=headers)
         assert reply.status_code == 403
-        assert SESSION not in set_cookies(reply)
-    with a_visitor(stack) as other_browser:
+        assert SESSION_COOKIE not in set_cookies(reply)
+    with new_visitor(stack) as other_browser:
         other_browser.get("/login")
         stolen_cookie = other_browser.client.cookies["pressroom_form"]
     # The CSRF token of one browser is invalid in another.
@@ -262,7 +262,7 @@ def test_password_hash_with_outdated_parameters_is_renewed_at_login(
     [(stored_hash,)] = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
     parameters = str(passwords.hash_password(PASSWORD)).rpartition("$")[0].rpartition("$")[0]
     assert str(stored_hash).startswith(f"{parameters}$")
-    with a_visitor(stack) as second_browser:
+    with new_visitor(stack) as second_browser:
         assert second_browser.log_in(email).status_code == 303
 
 
@@ -313,7 +313,7 @@ def test_write_request_with_session_but_without_valid_csrf_proof_is_rejected(
         {"X-CSRF-Token": "{cookie}"},
         {"X-CSRF-Token": "{others}"},
         {"X-CSRF-Token": "{token}x"},
-        {"Cookie": f"{SESSION}={{cookie}}; csrf_token={{token}}"},
+        {"Cookie": f"{SESSION_COOKIE}={{cookie}}; csrf_token={{token}}"},
     ]:
         keyring = stack.resources.keyring
         placeholders = {
@@ -363,7 +363,7 @@ def test_csrf_token_is_accepted_in_a_form_field(logged_in_visitor: Visitor) -> N
 @pytest.mark.parametrize("value", ["", "x", "A" * 42, "A" * 43, "A" * 44, "é" * 43, "A" * 4000])
 def test_malformed_or_unknown_session_cookie_is_rejected(stack: Stack, value: str) -> None:
     with plain_client(base_url=stack.api_url) as client:
-        cookie = f"{SESSION}={value}".encode("latin-1")
+        cookie = f"{SESSION_COOKIE}={value}".encode("latin-1")
         code = "auth.invalid_credentials" if value else "auth.credentials_missing"
         problem(client.get(ME_PATH, headers=[(b"Cookie", cookie)]), 401, code)
 
@@ -457,5 +457,5 @@ def test_forged_trace_id_is_rejected_despite_a_valid_session(logged_in_visitor: 
 def test_malformed_session_cookie_is_rejected_without_a_database_query(
     disconnected_api: httpx2.Client,
 ) -> None:
-    cookies = {"Cookie": f"{SESSION}=short"}
+    cookies = {"Cookie": f"{SESSION_COOKIE}=short"}
     problem(disconnected_api.get(ME_PATH, headers=cookies), 401, "auth.invalid_credentials")

@@ -90,12 +90,12 @@ def test_unsubscribe_button_can_be_undone(stranger: httpx2.Client, subscriber: S
     ]
     assert read_heading(unsubscribed_page) == "You have unsubscribed"
     assert button_actions(unsubscribed_page) == ["undo"]
-    assert subscriber.stands() == ("unsubscribed", True)
-    assert [row for row in subscriber.kept()["opt_outs"] if "list" in row and "page" in row]
+    assert subscriber.read_status() == ("unsubscribed", True)
+    assert [row for row in subscriber.list_rows()["opt_outs"] if "list" in row and "page" in row]
     subscribed_page = press(stranger, subscriber, "undo")
     assert read_heading(subscribed_page) == "You are subscribed"
-    assert subscriber.stands() == ("active", True)
-    assert subscriber.kept()["opt_outs"] == []
+    assert subscriber.read_status() == ("active", True)
+    assert subscriber.list_rows()["opt_outs"] == []
 
 
 def test_stopped_mail_can_be_resumed_on_the_unsubscribe_page(
@@ -104,9 +104,9 @@ def test_stopped_mail_can_be_resumed_on_the_unsubscribe_page(
     page = press(stranger, subscriber, "stop_mail")
     assert read_heading(page) == "Your e-mails are turned off"
     assert button_actions(page) == ["resume_mail", "leave"]
-    assert subscriber.stands() == ("active", False)
+    assert subscriber.read_status() == ("active", False)
     assert read_heading(press(stranger, subscriber, "resume_mail")) == "You are subscribed"
-    assert subscriber.stands() == ("active", True)
+    assert subscriber.read_status() == ("active", True)
 
 
 def test_undone_unsubscription_keeps_mail_off_that_was_off_before(
@@ -115,8 +115,8 @@ def test_undone_unsubscription_keeps_mail_off_that_was_off_before(
     press(stranger, subscriber, "stop_mail")
     press(stranger, subscriber, "leave")
     assert read_heading(press(stranger, subscriber, "undo")) == "Your e-mails are turned off"
-    assert subscriber.stands() == ("active", False)
-    [opt_out] = subscriber.kept()["opt_outs"]
+    assert subscriber.read_status() == ("active", False)
+    [opt_out] = subscriber.list_rows()["opt_outs"]
     assert "email" in opt_out
 
 
@@ -128,7 +128,7 @@ def test_undone_unsubscription_keeps_a_pending_subscription_pending(
     assert button_actions(page) == ["leave"]
     assert read_heading(press(stranger, pending_subscriber, "leave")) == "You have unsubscribed"
     assert read_heading(press(stranger, pending_subscriber, "undo")) == "Not confirmed yet"
-    assert pending_subscriber.stands() == ("pending", True)
+    assert pending_subscriber.read_status() == ("pending", True)
 
 
 def test_removed_member_can_opt_out_on_the_unsubscribe_page_and_undo_that(
@@ -142,7 +142,7 @@ def test_removed_member_can_opt_out_on_the_unsubscribe_page_and_undo_that(
     assert button_actions(page) == ["leave"]
     assert read_heading(press(stranger, subscriber, "leave")) == "You have unsubscribed"
     assert read_heading(press(stranger, subscriber, "undo")) == "You are not subscribed"
-    assert subscriber.stands() == ("removed", True)
+    assert subscriber.read_status() == ("removed", True)
 
 
 def test_archived_list_can_be_left_but_not_rejoined_on_the_unsubscribe_page(
@@ -155,7 +155,7 @@ def test_archived_list_can_be_left_but_not_rejoined_on_the_unsubscribe_page(
         "/unsubscribe", params={"trace_id": subscriber.trace_id}, data={"action": "undo"}
     )
     assert read_heading(reply, 404) == "List not found"
-    assert subscriber.stands() == ("unsubscribed", True)
+    assert subscriber.read_status() == ("unsubscribed", True)
 
 
 def test_unsubscribe_page_buttons_are_idempotent(
@@ -163,9 +163,9 @@ def test_unsubscribe_page_buttons_are_idempotent(
 ) -> None:
     for action in ("stop_mail", "leave", "undo", "resume_mail"):
         press(stranger, subscriber, action)
-        rows_after_first_press = subscriber.kept()
+        rows_after_first_press = subscriber.list_rows()
         press(stranger, subscriber, action)
-        assert subscriber.kept() == rows_after_first_press
+        assert subscriber.list_rows() == rows_after_first_press
 
 
 def test_unsubscribe_page_accepts_the_trace_id_in_the_form(
@@ -173,7 +173,7 @@ def test_unsubscribe_page_accepts_the_trace_id_in_the_form(
 ) -> None:
     reply = stranger.post("/unsubscribe", data={"trace_id": subscriber.trace_id, "action": "leave"})
     assert reply.status_code == 303
-    assert subscriber.stands() == ("unsubscribed", True)
+    assert subscriber.read_status() == ("unsubscribed", True)
 
 
 def test_mailed_pages_escape_html_and_templates_in_list_titles(
@@ -202,7 +202,7 @@ def test_only_post_requests_change_a_subscription_on_mailed_pages(
     eventually(
         lambda: pending_subscriber.stack.mails(to=pending_subscriber.email), what="the confirmation"
     )
-    rows_before = pending_subscriber.kept()
+    rows_before = pending_subscriber.list_rows()
     for query in ({}, {"action": "leave"}, {"action": "stop_mail"}, ONE_CLICK):
         for headers in ({}, {"X-HTTP-Method-Override": "POST"}, {"Purpose": "prefetch"}):
             stranger.request(
@@ -213,7 +213,7 @@ def test_only_post_requests_change_a_subscription_on_mailed_pages(
                 headers=headers,
             )
             stranger.request(method, "/confirm", params={"token": token}, headers=headers)
-    assert pending_subscriber.kept() == rows_before
+    assert pending_subscriber.list_rows() == rows_before
 
 
 ONE_CLICK_PARTS = {name: (None, value) for name, value in ONE_CLICK.items()}
@@ -254,7 +254,7 @@ def test_one_click_unsubscribe_tolerates_any_encoding_and_surrounding_whitespace
         headers = {"Content-Type": media_type} if media_type else {}
         reply = stranger.post(url, content=body, headers=headers)
         assert reply.status_code == 200, (media_type, body, reply.text)
-        assert subscriber.stands() == ("active", False), (media_type, body)
+        assert subscriber.read_status() == ("active", False), (media_type, body)
 
 
 @pytest.mark.parametrize("content", [{"data": ONE_CLICK}, {"files": ONE_CLICK_PARTS}])
@@ -265,12 +265,12 @@ def test_one_click_unsubscribe_stops_mail_without_redirect_and_is_idempotent(
     assert reply.status_code == 200
     assert reply.headers["content-type"].startswith("text/plain")
     require_headers(reply)
-    assert subscriber.stands() == ("active", False)
-    [opt_out] = subscriber.kept()["opt_outs"]
+    assert subscriber.read_status() == ("active", False)
+    [opt_out] = subscriber.list_rows()["opt_outs"]
     assert {"email", "one-click"} <= set(opt_out)
-    rows_before = subscriber.kept()
+    rows_before = subscriber.list_rows()
     assert stranger.post(subscriber.unsubscribe_url, **content).status_code == 200
-    assert subscriber.kept() == rows_before
+    assert subscriber.list_rows() == rows_before
 
 
 def test_one_click_unsubscribe_ignores_cookies_and_credentials(
@@ -289,10 +289,10 @@ def test_one_click_unsubscribe_ignores_cookies_and_credentials(
 def test_one_click_unsubscribe_with_a_forged_trace_id_is_rejected(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    rows_before = subscriber.kept()
+    rows_before = subscriber.list_rows()
     assert stranger.post(subscriber.unsubscribe_url[:-1], data=ONE_CLICK).status_code == 403
     assert stranger.post("/unsubscribe", files=ONE_CLICK_PARTS).status_code == 400
-    assert subscriber.kept() == rows_before
+    assert subscriber.list_rows() == rows_before
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_one_click_unsubscribe_with_a_forged_trace_id_is_rejected(
 def test_unsubscribe_request_with_an_unknown_action_changes_nothing(
     stranger: httpx2.Client, subscriber: Subscriber, body: dict[str, str]
 ) -> None:
-    rows_before = subscriber.kept()
+    rows_before = subscriber.list_rows()
     reply = stranger.post(subscriber.unsubscribe_url, data=body)
     assert read_heading(reply, 422) == "That didn’t work"
     plain_body = "&".join(f"{name}={value}" for name, value in body.items())
@@ -309,13 +309,13 @@ def test_unsubscribe_request_with_an_unknown_action_changes_nothing(
         subscriber.unsubscribe_url, content=plain_body, headers={"Content-Type": "text/plain"}
     )
     assert read_heading(reply, 415 if plain_body else 422) == "That didn’t work"
-    assert subscriber.kept() == rows_before
+    assert subscriber.list_rows() == rows_before
 
 
 def test_forged_trace_ids_get_the_same_error_page_that_reveals_nothing(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    rows_before = subscriber.kept()
+    rows_before = subscriber.list_rows()
     error_pages = set()
     version = subscriber.trace_id[:1]
     rest = subscriber.trace_id[1:]
@@ -339,7 +339,7 @@ def test_forged_trace_ids_get_the_same_error_page_that_reveals_nothing(
             error_pages.add(reply.text)
     [error_page] = error_pages
     assert TITLE not in error_page
-    assert subscriber.kept() == rows_before
+    assert subscriber.list_rows() == rows_before
 
 
 def test_missing_trace_id_or_unknown_list_gets_an_error_page(
@@ -391,7 +391,7 @@ def test_mailed_confirmation_link_activates_the_subscription_and_is_idempotent(
     reply = stranger.post(url)
     assert reply.status_code == 303
     require_headers(reply)
-    assert pending_subscriber.stands() == ("active", True)
+    assert pending_subscriber.read_status() == ("active", True)
     assert read_history(pending_subscriber, "confirmed")[0][:3] == (
         "user",
         pending_subscriber.user_id,
@@ -401,10 +401,10 @@ def test_mailed_confirmation_link_activates_the_subscription_and_is_idempotent(
     assert read_heading(final_page) == "You’re subscribed"
     assert "<button" not in final_page.text
     # A confirmation link that is used again still shows that the reader is subscribed.
-    rows_before = pending_subscriber.kept()
+    rows_before = pending_subscriber.list_rows()
     assert stranger.post(url).status_code == 303
     assert read_heading(stranger.get(url)) == "You’re subscribed"
-    assert pending_subscriber.kept() == rows_before
+    assert pending_subscriber.list_rows() == rows_before
 
 
 def test_used_confirmation_link_does_not_confirm_again_after_unsubscribing(
@@ -413,17 +413,17 @@ def test_used_confirmation_link_does_not_confirm_again_after_unsubscribing(
     url = pending_subscriber.confirm_url()
     stranger.post(url)
     press(stranger, pending_subscriber, "leave")
-    rows_before = pending_subscriber.kept()
+    rows_before = pending_subscriber.list_rows()
     assert read_heading(stranger.get(url), 409) == "There is nothing to confirm"
     assert read_heading(stranger.post(url), 409) == "There is nothing to confirm"
-    assert pending_subscriber.kept() == rows_before
+    assert pending_subscriber.list_rows() == rows_before
     # Anyone can request another confirmation mail for an address.
     stranger.post(
         f"/subscriptions/{pending_subscriber.list_id}", json={"email": pending_subscriber.email}
     )
     assert read_heading(stranger.get(url), 403) == "This link has already been used"
     assert read_heading(stranger.post(url), 403) == "This link has already been used"
-    assert pending_subscriber.stands() == ("pending", True)
+    assert pending_subscriber.read_status() == ("pending", True)
     assert (
         read_heading(stranger.get(pending_subscriber.confirm_url())) == "Confirm your subscription"
     )
@@ -437,7 +437,7 @@ def test_expired_or_forged_or_missing_confirmation_token_gets_an_error_page(
         f"UPDATE {MailedLink.__tablename__} SET expires_at = now() WHERE user_id = %s",
         pending_subscriber.user_id,
     )
-    rows_before = pending_subscriber.kept()
+    rows_before = pending_subscriber.list_rows()
     for invalid_url in (
         url,
         "/confirm?token=junk",
@@ -452,7 +452,7 @@ def test_expired_or_forged_or_missing_confirmation_token_gets_an_error_page(
         assert read_heading(stranger.post(invalid_url), 400) == "This link is incomplete"
     reply_to_two_tokens = stranger.post("/confirm?token=one", data={"token": "other"})
     assert read_heading(reply_to_two_tokens, 400) == "This link doesn’t work"
-    assert pending_subscriber.kept() == rows_before
+    assert pending_subscriber.list_rows() == rows_before
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe", "/confirm", "/report"])

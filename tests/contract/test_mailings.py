@@ -7,7 +7,7 @@ import httpx2
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
-from tests.support.lists.subscribers import known_member, new_address, new_list
+from tests.support.lists.subscribers import new_address, new_list, require_member
 from tests.support.senders.mailings import new_mailing
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import bounce, deliver, delivery_for, report
@@ -21,7 +21,7 @@ def test_mailing_counts_the_members_that_senders_reported(
     export_request = {"kind": "delivery", "label": "September letter"}
     job = data(delivery_client.post(f"/lists/{list_id}/exports", json=export_request))
     delivery_ids = [
-        delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"], job["id"])
+        delivery_for(stack, list_id, require_member(client, list_id, email)["user_id"], job["id"])
         for email in emails
     ]
     deliver(

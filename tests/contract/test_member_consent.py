@@ -8,15 +8,15 @@ import httpx2
 from devstack.harness.stack import Stack
 from services.subscriptions.consent.wordings import MAX_WORDINGS
 from services.subscriptions.sign_up_origins import UTM_NAMES
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.http.replies import TIMESTAMP, data, problem
-from tests.support.imports.bulk import add, imported, of_addresses
+from tests.support.imports.bulk import add, build_address_file, import_members_file
 from tests.support.lists.people_on_lists import Subscriber
 from tests.support.lists.subscribers import (
     Reader,
-    known_member,
     new_address,
     new_list,
+    require_member,
     trace_for,
 )
 from tests.support.people.erasure import erase
@@ -47,7 +47,7 @@ def subscribe(client: httpx2.Client, list_id: int, email: str, **headers: str) -
 
 
 def find_member_id(client: httpx2.Client, list_id: int, email: str) -> int:
-    return int(known_member(client, list_id, email)["user_id"])
+    return int(require_member(client, list_id, email)["user_id"])
 
 
 def select_fields(entry: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -169,14 +169,14 @@ def test_consent_counts_other_unconfirmed_sign_ups_from_the_same_network(
     }
     [entry] = read_consent(client, list_ids[1], find_member_id(client, list_ids[1], emails[0]))
     assert entry["others_of_network"] == 0
-    assert printed(stack, "lists", "show", str(list_ids[0]))["most_of_network"] == 4
+    assert run_json_command(stack, "lists", "show", str(list_ids[0]))["most_of_network"] == 4
 
 
 def test_imported_members_share_one_consent_record_that_is_the_owners_claim(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     emails = [new_address() for _ in range(3)]
-    import_id = imported(client, list_id, of_addresses(*emails))["import_id"]
+    import_id = import_members_file(client, list_id, build_address_file(*emails))["import_id"]
     count_entries = "SELECT count(*) FROM consent_entries WHERE list_id = %s"
     assert stack.query(count_entries, list_id) == [(0,)]
     for email in emails:
@@ -253,7 +253,7 @@ def test_consent_is_not_duplicated_by_repeated_transfers(
 ) -> None:
     email = new_address()
     other_list_id = new_list(client)["id"]
-    import_id = imported(client, list_id, of_addresses(email))["import_id"]
+    import_id = import_members_file(client, list_id, build_address_file(email))["import_id"]
     user_id = find_member_id(client, list_id, email)
     for _ in range(2):
         transfer(client, list_id, user_id, other_list_id)
@@ -389,7 +389,7 @@ def test_erasure_deletes_every_consent_record_of_the_person(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     import_list_id = new_list(client)["id"]
-    imported(client, import_list_id, of_addresses(reader.email))
+    import_members_file(client, import_list_id, build_address_file(reader.email))
     reader.joins(list_id)
     count_entries = "SELECT count(*) FROM consent_entries WHERE user_id = %s"
     assert stack.query(count_entries, reader.user_id) == [(1,)]

@@ -10,14 +10,14 @@ from devstack.harness.stack import Owner, Stack
 from models import Plan
 from tests.support.feed.causes import events
 from tests.support.http.replies import data, problem
-from tests.support.lists.segments import new_field, put
+from tests.support.lists.segments import new_field, put_member
 from tests.support.lists.subscribers import (
     Reader,
-    count,
-    known_member,
-    member,
+    find_member,
     new_address,
     new_list,
+    read_subscriber_count,
+    require_member,
     subscribe,
 )
 from tests.support.people.erasure import erase
@@ -32,7 +32,7 @@ def test_member_is_found_by_id_and_any_spelling_of_the_address_in_every_status(
 ) -> None:
     reader.joins(list_id)
     member_by_id = data(client.get(build_member_path(list_id, reader.user_id)))
-    assert member_by_id == known_member(client, list_id, reader.email)
+    assert member_by_id == require_member(client, list_id, reader.email)
     assert member_by_id["user"] == {"id": reader.user_id, "name": reader.name}
     for spelling in (reader.email, reader.email.upper(), reader.email.replace("@", "%40")):
         assert data(client.get(build_member_path(list_id, spelling))) == member_by_id
@@ -51,7 +51,7 @@ def test_logs_never_contain_the_address_of_a_member_path(
 ) -> None:
     email = new_address()
     problem(client.get(build_member_path(list_id, email)), 404, "member.not_found")
-    put(client, list_id, email)
+    put_member(client, list_id, email)
     client.get(build_member_path(list_id, f"{email}/nowhere"))
     client.get(build_member_path(list_id, email.replace("@", "%40")), params={"limit": "x"})
     logs = "".join(process.log.read_text() for process in stack.processes)
@@ -71,7 +71,7 @@ def test_member_put_creates_a_member_and_a_second_put_changes_the_member(
         "fields": {"city": "Paris"},
         "tags": ["VIP"],
     }
-    created_member = put(client, list_id, email, **values)
+    created_member = put_member(client, list_id, email, **values)
     assert {name: created_member[name] for name in values} == values
     assert (
         created_member["status"],
@@ -82,10 +82,10 @@ def test_member_put_creates_a_member_and_a_second_put_changes_the_member(
         created_member["created_at"],
         None,
     )
-    assert put(client, list_id, email.upper(), **values) == created_member
-    assert known_member(client, list_id, email) == created_member
-    assert count(client, list_id) == 1
-    changed_member = put(client, list_id, email, name=None, fields={"city": "Rome"})
+    assert put_member(client, list_id, email.upper(), **values) == created_member
+    assert require_member(client, list_id, email) == created_member
+    assert read_subscriber_count(client, list_id) == 1
+    changed_member = put_member(client, list_id, email, name=None, fields={"city": "Rome"})
     assert (changed_member["name"], changed_member["type"], changed_member["tags"]) == (
         None,
         "gold",
@@ -108,13 +108,13 @@ def test_member_put_keeps_a_pending_member_pending(
 ) -> None:
     list_id = new_list(client, confirm_required=True)["id"]
     subscribe(stranger, list_id, reader.email)
-    changed_member = put(client, list_id, reader.email, name="Ada", tags=["VIP"])
+    changed_member = put_member(client, list_id, reader.email, name="Ada", tags=["VIP"])
     assert (changed_member["status"], changed_member["name"], changed_member["tags"]) == (
         "pending",
         "Ada",
         ["VIP"],
     )
-    assert reader.stands(list_id)[0] == "pending"
+    assert reader.read_status(list_id)[0] == "pending"
 
 
 def test_member_put_restores_a_removed_member_with_the_old_field_values(
@@ -122,16 +122,16 @@ def test_member_put_restores_a_removed_member_with_the_old_field_values(
 ) -> None:
     new_field(client, "city")
     email = new_address()
-    created_member = put(client, list_id, email, fields={"city": "Paris"}, tags=["VIP"])
+    created_member = put_member(client, list_id, email, fields={"city": "Paris"}, tags=["VIP"])
     data(client.delete(f"/subscriptions/{list_id}/members/{created_member['user_id']}"))
-    assert count(client, list_id) == 0
-    restored_member = put(client, list_id, email, tags=["returned"])
+    assert read_subscriber_count(client, list_id) == 0
+    restored_member = put_member(client, list_id, email, tags=["returned"])
     assert (restored_member["status"], restored_member["fields"], restored_member["tags"]) == (
         "active",
         {"city": "Paris"},
         ["returned"],
     )
-    assert count(client, list_id) == 1
+    assert read_subscriber_count(client, list_id) == 1
 
 
 @pytest.mark.parametrize("later_state", ["left", "removed", "pending", "erased"])
@@ -140,7 +140,7 @@ def test_member_put_for_an_opted_out_person_is_rejected_and_changes_nothing(
 ) -> None:
     list_id = new_list(client)["id"]
     reader.joins(list_id)
-    put(client, list_id, reader.email, name="Ada", tags=["VIP"])
+    put_member(client, list_id, reader.email, name="Ada", tags=["VIP"])
     reader.leaves(list_id)
     if later_state == "removed":
         data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
@@ -165,10 +165,10 @@ def test_member_put_keeps_mail_off_that_the_person_switched_off(
 ) -> None:
     reader.joins(list_id)
     reader.wants_mail(list_id, enabled=False)
-    changed_member = put(client, list_id, reader.email, name="Ada")
+    changed_member = put_member(client, list_id, reader.email, name="Ada")
     assert (changed_member["status"], changed_member["email_enabled"]) == ("active", False)
     data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
-    restored_member = put(client, list_id, reader.email)
+    restored_member = put_member(client, list_id, reader.email)
     assert (restored_member["status"], restored_member["email_enabled"]) == ("active", False)
 
 
@@ -179,9 +179,9 @@ def test_creating_a_member_requires_the_paid_plan_but_changing_a_member_does_not
     stack.query("UPDATE users SET plan = %s WHERE id = %s", Plan.FREE, owner.user_id)
     email = new_address()
     problem(client.put(build_member_path(list_id, email), json={}), 403, "plan.required")
-    assert member(client, list_id, email) is None
+    assert find_member(client, list_id, email) is None
     assert stack.query("SELECT 1 FROM users WHERE email = %s", email) == []
-    assert put(client, list_id, reader.email, name="Ada")["name"] == "Ada"
+    assert put_member(client, list_id, reader.email, name="Ada")["name"] == "Ada"
     data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
     problem(client.put(build_member_path(list_id, reader.email), json={}), 403, "plan.required")
 
@@ -191,10 +191,10 @@ def test_concurrent_member_puts_create_only_one_member(
 ) -> None:
     email = new_address()
     with ThreadPoolExecutor(6) as pool:
-        calls = [pool.submit(put, client, list_id, email, name="Ada") for _ in range(6)]
+        calls = [pool.submit(put_member, client, list_id, email, name="Ada") for _ in range(6)]
         replies = [call.result() for call in calls]
     assert replies == [replies[0]] * 6
-    assert count(client, list_id) == 1
+    assert read_subscriber_count(client, list_id) == 1
     count_events = "SELECT count(*) FROM subscription_events WHERE list_id = %s"
     assert stack.query(count_events, list_id) == [(1,)]
 
@@ -205,7 +205,7 @@ def test_member_is_found_only_by_the_address_that_the_list_knows(
     reader.joins(list_id)
     account_address = new_address()
     foreign_address = new_address()
-    put(other_owner, new_list(other_owner)["id"], foreign_address)
+    put_member(other_owner, new_list(other_owner)["id"], foreign_address)
     stack.query("UPDATE users SET email = %s WHERE id = %s", account_address, reader.user_id)
     for unknown_address in (account_address, foreign_address, new_address()):
         for reply in (
@@ -214,7 +214,7 @@ def test_member_is_found_only_by_the_address_that_the_list_knows(
         ):
             problem(reply, 404, "member.not_found")
     assert data(client.get(build_member_path(list_id, reader.email)))["user_id"] == reader.user_id
-    assert put(client, list_id, reader.email, name="Ada")["user_id"] == reader.user_id
+    assert put_member(client, list_id, reader.email, name="Ada")["user_id"] == reader.user_id
 
 
 def test_event_feed_names_the_changed_member_attributes_but_not_their_values(
@@ -222,8 +222,8 @@ def test_event_feed_names_the_changed_member_attributes_but_not_their_values(
 ) -> None:
     new_field(client, "ailment")
     email = new_address()
-    put(client, list_id, email)
-    put(client, list_id, email, name="Ada", fields={"ailment": "gout"}, tags=["patient"])
+    put_member(client, list_id, email)
+    put_member(client, list_id, email, name="Ada", fields={"ailment": "gout"}, tags=["patient"])
     types = ["subscription.created", "subscription.changed"]
     created_event, changed_event = events(client, 2, type=types, list_id=list_id)
     assert (created_event["type"], created_event["data"]["action"]) == (
@@ -240,14 +240,14 @@ def test_member_fields_and_tags_are_visible_only_to_the_owner(
 ) -> None:
     new_field(client, "note", public=True)
     reader.joins(list_id)
-    put(client, list_id, reader.email, fields={"note": "loud"}, tags=["difficult"])
+    put_member(client, list_id, reader.email, fields={"note": "loud"}, tags=["difficult"])
     hidden_values = dict.fromkeys(("fields", "tags", "joined_at", "import_id"))
     own_subscriptions = data(reader.client.get("/subscriptions"))
     looked_up_subscription = data(
         reader.client.get("/subscriptions/opponent", params={"list_id": list_id})
     )
     for subscription in (
-        reader.standing(list_id),
+        reader.read_membership(list_id),
         own_subscriptions[0],
         looked_up_subscription["sub"],
     ):
@@ -260,8 +260,8 @@ def test_member_of_several_lists_has_separate_fields_and_tags_on_each_list(
     new_field(client, "city")
     other_list_id = new_list(client)["id"]
     email = new_address()
-    first_member = put(client, list_id, email, fields={"city": "Paris"}, tags=["VIP"])
-    put(client, other_list_id, email, fields={"city": "Rome"}, tags=["press"])
+    first_member = put_member(client, list_id, email, fields={"city": "Paris"}, tags=["VIP"])
+    put_member(client, other_list_id, email, fields={"city": "Rome"}, tags=["press"])
     path = f"/subscriptions/{list_id}/members/{first_member['user_id']}/subs"
     values_by_list = {
         each["list_id"]: (each["fields"], each["tags"]) for each in data(client.get(path))
@@ -277,8 +277,10 @@ def test_erasure_clears_fields_and_tags_and_history_details_of_the_member(
 ) -> None:
     new_field(client, "ailment")
     email = new_address()
-    created_member = put(client, list_id, email, fields={"ailment": "gout"}, tags=["patient"])
-    put(client, list_id, email, fields={"ailment": "gout again"})
+    created_member = put_member(
+        client, list_id, email, fields={"ailment": "gout"}, tags=["patient"]
+    )
+    put_member(client, list_id, email, fields={"ailment": "gout again"})
     erase(stack.resources, email)
     erased_member = data(client.get(build_member_path(list_id, created_member["user_id"])))
     assert (erased_member["status"], erased_member["fields"], erased_member["tags"]) == (
@@ -301,7 +303,7 @@ def test_erasure_of_an_owner_deletes_their_fields_and_tags(stack: Stack) -> None
     with stack.client(erased_owner.key) as client:
         list_id = new_list(client)["id"]
         new_field(client, "city")
-        put(client, list_id, new_address(), tags=["VIP"])
+        put_member(client, list_id, new_address(), tags=["VIP"])
         data(client.delete(f"/lists/{list_id}"))
     erase(stack.resources, erased_owner.email)
     assert stack.query("SELECT 1 FROM tags WHERE list_id = %s", list_id) == []
@@ -314,11 +316,13 @@ def test_transfer_copies_fields_and_tags_to_the_target_list(
     new_field(client, "city")
     target_id = new_list(client)["id"]
     email = new_address()
-    put(client, target_id, new_address(), tags=["vip"])
-    source_member = put(client, list_id, email, fields={"city": "Paris"}, tags=["VIP", "press"])
+    put_member(client, target_id, new_address(), tags=["vip"])
+    source_member = put_member(
+        client, list_id, email, fields={"city": "Paris"}, tags=["VIP", "press"]
+    )
     transfer_path = f"/subscriptions/{list_id}/members/{source_member['user_id']}/transfer"
     assert data(client.post(transfer_path, params={"dst_list_id": target_id})) == 1
-    target_member = known_member(client, target_id, email)
+    target_member = require_member(client, target_id, email)
     assert (target_member["fields"], target_member["tags"]) == ({"city": "Paris"}, ["press", "vip"])
 
 
@@ -330,16 +334,16 @@ def test_transfer_keeps_target_values_unless_the_target_had_removed_the_member(
         new_field(client, key)
     target_id = new_list(client)["id"]
     email = new_address()
-    target_member = put(
+    target_member = put_member(
         client, target_id, email, fields={"city": "Rome", "pet": "cat"}, tags=["press"]
     )
-    put(client, list_id, email, fields={"city": "Paris", "size": "XL"}, tags=["VIP"])
+    put_member(client, list_id, email, fields={"city": "Paris", "size": "XL"}, tags=["VIP"])
     member_path = f"/members/{target_member['user_id']}"
     if is_removed:
         data(client.delete(f"/subscriptions/{target_id}{member_path}"))
     transfer_path = f"/subscriptions/{list_id}{member_path}/transfer"
     assert data(client.post(transfer_path, params={"dst_list_id": target_id})) == 1
-    merged_member = known_member(client, target_id, email)
+    merged_member = require_member(client, target_id, email)
     city = "Paris" if is_removed else "Rome"
     assert merged_member["fields"] == {"city": city, "size": "XL", "pet": "cat"}
     assert (merged_member["status"], merged_member["tags"]) == ("active", ["press", "VIP"])

@@ -10,11 +10,11 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.lists.subscribers import (
     Reader,
-    count,
-    fill,
-    known_member,
+    insert_members,
     new_address,
     new_list,
+    read_subscriber_count,
+    require_member,
     subscribe,
     trace_for,
 )
@@ -38,10 +38,10 @@ def test_owner_switches_mail_of_a_member_and_the_person_can_switch_mail_on_again
 ) -> None:
     for enabled, changed_count in ((True, 0), (False, 1), (False, 0), (True, 1)):
         assert data(client.put(f"{member_path}/email", json={"enabled": enabled})) == changed_count
-        assert reader.stands(list_id) == ("active", enabled)
+        assert reader.read_status(list_id) == ("active", enabled)
     assert data(client.put(f"{member_path}/email", json={"enabled": False})) == 1
     reader.wants_mail(list_id, enabled=True)
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)
 
 
 @pytest.mark.parametrize("opt_out", ["no mail", "left", "both"])
@@ -52,11 +52,11 @@ def test_owner_cannot_switch_on_mail_for_an_opted_out_person(
         reader.wants_mail(list_id, enabled=False)
     if opt_out != "no mail":
         reader.leaves(list_id)
-    standing_before = reader.standing(list_id)
+    standing_before = reader.read_membership(list_id)
     for _ in range(2):
         reply = client.put(f"{member_path}/email", json={"enabled": True})
         problem(reply, 409, "subscription.opted_out")
-    assert reader.standing(list_id) == standing_before
+    assert reader.read_membership(list_id) == standing_before
     assert data(client.put(f"{member_path}/email", json={"enabled": False})) == int(
         opt_out == "left"
     )
@@ -65,7 +65,7 @@ def test_owner_cannot_switch_on_mail_for_an_opted_out_person(
 def test_member_patch_changes_only_the_given_attributes(
     client: httpx2.Client, reader: Reader, list_id: int, record_path: str
 ) -> None:
-    member_before = known_member(client, list_id, reader.email)
+    member_before = require_member(client, list_id, reader.email)
     new_values = {"name": "Ann", "type": "gold", "paid_expiry": "2030-01-02T03:04:05.678901+02:00"}
     changed_member = data(client.patch(record_path, json=new_values))
     assert changed_member["updated_at"] > member_before["updated_at"]
@@ -76,7 +76,7 @@ def test_member_patch_changes_only_the_given_attributes(
         "paid_expiry": "2030-01-02T01:04:05.678901Z",
         "updated_at": changed_member["updated_at"],
     }
-    assert known_member(client, list_id, reader.email) == changed_member
+    assert require_member(client, list_id, reader.email) == changed_member
     cleared_member = data(client.patch(record_path, json={"name": None, "paid_expiry": None}))
     assert (cleared_member["name"], cleared_member["type"], cleared_member["paid_expiry"]) == (
         None,
@@ -95,7 +95,7 @@ def test_member_name_on_one_list_does_not_change_other_lists_or_the_account(
     assert (
         data(client.patch(record_path, json={"name": "Somebody Else"}))["name"] == "Somebody Else"
     )
-    assert known_member(other_owner, other_list_id, reader.email)["name"] == reader.name
+    assert require_member(other_owner, other_list_id, reader.email)["name"] == reader.name
     assert data(reader.client.get("/users/me"))["name"] == reader.name
 
 
@@ -123,7 +123,7 @@ def test_earliest_and_latest_paid_expiry_are_stored_and_returned(
     client: httpx2.Client, reader: Reader, list_id: int, record_path: str, moment: str
 ) -> None:
     member = data(client.patch(record_path, json={"paid_expiry": moment}))
-    assert known_member(client, list_id, reader.email) == member
+    assert require_member(client, list_id, reader.email) == member
     assert member["paid_expiry"][:4] in ("1969", "9999")
 
 
@@ -289,13 +289,13 @@ def test_cursor_pages_return_each_member_once_while_members_are_added_and_remove
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     addresses = [f"m{number:03}.{new_address()}" for number in range(120)]
-    fill(stack, list_id, addresses)
+    insert_members(stack, list_id, addresses)
     listed_addresses: list[str] = []
     query: dict[str, Any] = {"limit": 25}
     while len(listed_addresses) < len(addresses):
         page = data(client.get(f"/lists/{list_id}/subscriptions", params=query))
         listed_addresses += [each["email"] for each in page["items"]]
-        fill(stack, list_id, [new_address() for _ in range(7)])
+        insert_members(stack, list_id, [new_address() for _ in range(7)])
         removed_id = page["items"][3]["user_id"]
         assert data(client.delete(f"/subscriptions/{list_id}/members/{removed_id}")) == 1
         query["cursor"] = page["pagination"]["next_cursor"]
@@ -309,7 +309,7 @@ def test_subscriber_count_is_correct_immediately_after_every_change(
     path = f"/subscriptions/{list_id}/members/{reader.user_id}"
 
     def counts_of_both_lists() -> tuple[int, int]:
-        return count(client, list_id), count(client, other_list_id)
+        return read_subscriber_count(client, list_id), read_subscriber_count(client, other_list_id)
 
     assert counts_of_both_lists() == (0, 0)
     reader.joins(list_id)

@@ -17,7 +17,7 @@ from devstack.harness.stack import Stack
 from models import SubscriptionStatus
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
-from tests.support.lists.subscribers import members, new_address, new_list, subscribe
+from tests.support.lists.subscribers import fetch_members, new_address, new_list, subscribe
 
 Member = dict[str, Any]
 STATUSES = ("active", "pending", "unsubscribed", "removed")
@@ -155,8 +155,8 @@ def test_member_search_matches_any_spelling_of_an_internationalized_domain(
         f" {local_part}@bücher.example.com ",
         f"{local_part}@XN--BCHER-KVA.example.com",
     ):
-        assert len(members(client, list_id, email=email_filter)) == 1
-    assert len(members(client, list_id, email=f"{local_part}@bu\u0308ch*")) == 1
+        assert len(fetch_members(client, list_id, email=email_filter)) == 1
+    assert len(fetch_members(client, list_id, email=f"{local_part}@bu\u0308ch*")) == 1
 
 
 Json = dict[str, Any]
@@ -186,7 +186,7 @@ def member_ids(client: httpx2.Client, list_id: int) -> dict[str, int]:
     for name in ("Ada", "Ben", "Cy"):
         data(add(client, list_id, {"email": new_address(), "name": name}))
     data(client.post("/fields", json={"key": "city", "label": "City", "type": "text"}))
-    ids = {item["name"]: item["user_id"] for item in members(client, list_id)}
+    ids = {item["name"]: item["user_id"] for item in fetch_members(client, list_id)}
     changes = {"fields": {"city": "Köln"}, "add_tags": ["VIP"]}
     data(client.patch(f"/lists/{list_id}/members/{ids['Ada']}", json=changes))
     data(client.delete(f"/subscriptions/{list_id}/members/{ids['Cy']}"))

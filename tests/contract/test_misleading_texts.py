@@ -7,10 +7,10 @@ from typing import Any
 import httpx2
 
 from devstack.harness.stack import Owner, Stack
-from tests.support.commands.running import fails_with, printed
+from tests.support.commands.running import require_command_error, run_json_command
 from tests.support.http.replies import data, fields_at_fault, problem
-from tests.support.imports.bulk import imported, sheet
-from tests.support.lists.segments import VIP, new_segment, put
+from tests.support.imports.bulk import build_csv, import_members_file
+from tests.support.lists.segments import VIP, new_segment, put_member
 from tests.support.lists.subscribers import new_address, new_slug
 from tests.support.people.consoles import at_operators_console, forms_of, heading
 
@@ -71,7 +71,7 @@ def test_harmless_public_texts_are_accepted(client: httpx2.Client, list_id: int)
 
 def test_cli_list_creation_rejects_titles_with_links(stack: Stack, owner: Owner) -> None:
     options = ("--title", "Win at evil.com", "--slug", new_slug())
-    fails_with(stack, "text.leads_away", "lists", "create", owner.email, *options)
+    require_command_error(stack, "text.leads_away", "lists", "create", owner.email, *options)
 
 
 def test_field_texts_that_ask_for_secrets_are_rejected(client: httpx2.Client) -> None:
@@ -105,8 +105,8 @@ def test_harmless_field_labels_are_accepted(client: httpx2.Client) -> None:
 def test_import_replaces_a_misleading_column_name_with_a_neutral_field_label(
     client: httpx2.Client, list_id: int
 ) -> None:
-    rows = sheet(["email", "Your password"], [new_address(), "x"])
-    assert imported(client, list_id, rows, create_fields="true")["added"] == 1
+    rows = build_csv(["email", "Your password"], [new_address(), "x"])
+    assert import_members_file(client, list_id, rows, create_fields="true")["added"] == 1
     labels = {each["key"]: each["label"] for each in data(client.get("/fields"))}
     assert labels["your_password"] == "Column 2"
 
@@ -123,7 +123,7 @@ def test_operator_reviews_suspicious_texts_and_sees_them_again_after_a_change(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     def list_suspicious_words() -> dict[str, list[str]]:
-        suspicious_items = printed(stack, "lists", "suspicious", "--limit", "1000")
+        suspicious_items = run_json_command(stack, "lists", "suspicious", "--limit", "1000")
         return {each["texts"][0]: each["words"] for each in suspicious_items}
 
     random_mark = "".join(random.choices(string.ascii_lowercase, k=12))
@@ -154,7 +154,8 @@ def test_operator_reviews_suspicious_texts_and_sees_them_again_after_a_change(
     assert "bank" in list_suspicious_words()[title]
     assert client.patch(f"/lists/{list_id}", json={"title": "News", **CLEARED_TEXTS}).is_success
     assert str(list_id) not in {
-        str(each["id"]) for each in printed(stack, "lists", "suspicious", "--limit", "1000")
+        str(each["id"])
+        for each in run_json_command(stack, "lists", "suspicious", "--limit", "1000")
     }
 
 
@@ -212,6 +213,6 @@ def test_segment_and_tag_names_reject_invisible_and_direction_changing_character
         segment = {"name": name, "filter": VIP}
         problem(client.post(f"/lists/{list_id}/segments", json=segment), 422, "segment.name")
         email = new_address()
-        put(client, list_id, email)
+        put_member(client, list_id, email)
         tag_reply = client.patch(f"/lists/{list_id}/members/{email}", json={"tags": [name]})
         problem(tag_reply, 422, "body.invalid")

@@ -7,9 +7,14 @@ from typing import Any
 import httpx2
 
 from devstack.harness.stack import Owner, Stack
-from tests.support.commands.running import ended_process, fails_with, pressroom, printed
+from tests.support.commands.running import (
+    pressroom,
+    require_command_error,
+    run_command_process,
+    run_json_command,
+)
 from tests.support.http.replies import TIMESTAMP, data, send
-from tests.support.people.visiting import OTHER_PASSWORD, PASSWORD, a_visitor
+from tests.support.people.visiting import OTHER_PASSWORD, PASSWORD, new_visitor
 from tests.support.stack.maintenance import run_maintenance
 from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS
 
@@ -17,29 +22,29 @@ from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS
 def test_cli_sets_a_password_from_stdin_and_logs_the_user_out(stack: Stack) -> None:
     email = "by.stdin@example.com"
     create_user = ("users", "create", email, "--name", "Ada", "--plan", "paid", "--password-stdin")
-    printed(stack, *create_user, stdin=f"{PASSWORD}\n")
-    user = printed(stack, "users", "show", email)
+    run_json_command(stack, *create_user, stdin=f"{PASSWORD}\n")
+    user = run_json_command(stack, "users", "show", email)
     assert (user["plan"], user["has_password"], user["lists"]) == ("paid", True, [])
-    assert printed(stack, "users", "show", str(user["id"])) == user
+    assert run_json_command(stack, "users", "show", str(user["id"])) == user
     part_of_email = email.partition("@")[0].upper()
-    [listed_user] = printed(stack, "users", "list", "--email", part_of_email)
+    [listed_user] = run_json_command(stack, "users", "list", "--email", part_of_email)
     assert listed_user["id"] == user["id"]
-    assert printed(stack, "users", "list", "--email", part_of_email, "--owners") == []
-    printed(stack, "lists", "create", email, "--title", "News", "--slug", "by-stdin")
-    [owner] = printed(stack, "users", "list", "--email", part_of_email, "--owners")
+    assert run_json_command(stack, "users", "list", "--email", part_of_email, "--owners") == []
+    run_json_command(stack, "lists", "create", email, "--title", "News", "--slug", "by-stdin")
+    [owner] = run_json_command(stack, "users", "list", "--email", part_of_email, "--owners")
     assert owner["id"] == user["id"]
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         assert visitor.log_in(email, PASSWORD).status_code == 303
         change_password = ("users", "password", email, "--password-stdin")
-        printed(stack, *change_password, stdin=OTHER_PASSWORD)
-        assert not visitor.is_in()
+        run_json_command(stack, *change_password, stdin=OTHER_PASSWORD)
+        assert not visitor.is_logged_in()
         visitor.mailed(email, "Your password was changed")
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         assert visitor.log_in(email, PASSWORD).status_code != 303
         assert visitor.log_in(email, OTHER_PASSWORD).status_code == 303
     [password_event] = [
         each
-        for each in printed(stack, "events", "account", email)
+        for each in run_json_command(stack, "events", "account", email)
         if each["type"] == "password.changed"
     ]
     assert password_event["credential_kind"] == "command"
@@ -57,7 +62,7 @@ def test_cli_rejects_a_too_short_password_and_an_unknown_user(stack: Stack, owne
     process = pressroom(stack, *change_password, stdin="short")
     assert (process.returncode, process.stdout) == (1, "")
     assert "password.length" in process.stderr
-    fails_with(stack, "user.not_found", "users", "show", "nobody@example.com")
+    require_command_error(stack, "user.not_found", "users", "show", "nobody@example.com")
 
 
 def test_cli_lists_and_shows_and_archives_mailing_lists(
@@ -66,30 +71,30 @@ def test_cli_lists_and_shows_and_archives_mailing_lists(
     slugs = [f"listed-{owner.user_id}-{number}" for number in range(2)]
     for slug in slugs:
         data(client.post("/lists", json={"title": "A letter", "slug": slug}))
-    lists_before = printed(stack, "lists", "list", "--owner", owner.email)
+    lists_before = run_json_command(stack, "lists", "list", "--owner", owner.email)
     assert [each["slug"] for each in lists_before] == slugs[::-1]
     assert {each["active"] for each in lists_before} == {0}
-    list_details = printed(stack, "lists", "show", slugs[0])
+    list_details = run_json_command(stack, "lists", "show", slugs[0])
     assert (list_details["owner"], list_details["archived_at"]) == (owner.email, None)
     archive_result = {"id": list_details["id"], "slug": slugs[0], "archived": 1}
-    assert printed(stack, "lists", "archive", slugs[0]) == archive_result
-    assert printed(stack, "lists", "archive", slugs[0])["archived"] == 0
-    assert printed(stack, "lists", "show", slugs[0])["archived_at"]
-    active_lists = printed(stack, "lists", "list", "--owner", owner.email)
+    assert run_json_command(stack, "lists", "archive", slugs[0]) == archive_result
+    assert run_json_command(stack, "lists", "archive", slugs[0])["archived"] == 0
+    assert run_json_command(stack, "lists", "show", slugs[0])["archived_at"]
+    active_lists = run_json_command(stack, "lists", "list", "--owner", owner.email)
     assert [each["slug"] for each in active_lists] == slugs[1:]
-    archived_lists = printed(stack, "lists", "list", "--owner", owner.email, "--archived")
+    archived_lists = run_json_command(stack, "lists", "list", "--owner", owner.email, "--archived")
     assert [each["slug"] for each in archived_lists] == slugs[:1]
 
 
 def test_cli_shows_the_same_balance_and_ledger_as_the_api(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    printed(stack, "credits", "grant", owner.email, "12.5")
-    printed(stack, "credits", "adjust", owner.email, "-0.5")
-    balance = printed(stack, "credits", "balance", owner.email)
+    run_json_command(stack, "credits", "grant", owner.email, "12.5")
+    run_json_command(stack, "credits", "adjust", owner.email, "-0.5")
+    balance = run_json_command(stack, "credits", "balance", owner.email)
     assert balance == data(client.get("/auxilia/credits/balance"))
     assert balance["balance_credit"] == 12
-    entries = printed(stack, "credits", "ledger", owner.email)
+    entries = run_json_command(stack, "credits", "ledger", owner.email)
     assert entries == data(client.get("/auxilia/credits/ledger"))["items"]
     assert [each["delta_credit"] for each in entries] == [-0.5, 12.5]
 
@@ -100,20 +105,20 @@ def test_cli_cancels_a_queued_job_and_marks_its_attachment_failed(
     data(send(client_without_workers, prefer="respond-async"), 202)
     [job] = data(client_without_workers.get("/jobs"))["items"]
     cancel_job = ("jobs", "cancel", str(job["id"]))
-    assert printed(stack_without_workers, *cancel_job) == {"id": job["id"], "cancelled": 1}
+    assert run_json_command(stack_without_workers, *cancel_job) == {"id": job["id"], "cancelled": 1}
     [record] = data(client_without_workers.get("/attachments"))["items"]
     assert (record["status"], record["error"]["code"]) == (3, "job.cancelled")
-    assert printed(stack_without_workers, *cancel_job) == {"id": job["id"], "cancelled": 0}
+    assert run_json_command(stack_without_workers, *cancel_job) == {"id": job["id"], "cancelled": 0}
     process = pressroom(stack_without_workers, "jobs", "watch", str(job["id"]))
     assert process.returncode == 1
     assert "job.cancelled" in process.stdout
-    fails_with(stack_without_workers, "job.not_found", "jobs", "cancel", "999999999")
+    require_command_error(stack_without_workers, "job.not_found", "jobs", "cancel", "999999999")
 
 
 def test_cli_watches_a_job_until_its_end(stack: Stack, client: httpx2.Client) -> None:
     data(send(client, prefer="respond-async"), 200, 202)
     [job] = data(client.get("/jobs"))["items"]
-    finished_job = printed(stack, "jobs", "watch", str(job["id"]))
+    finished_job = run_json_command(stack, "jobs", "watch", str(job["id"]))
     assert (finished_job["status"], finished_job["error"]) == ("succeeded", None)
     assert finished_job["result"]["hash_id"]
 
@@ -125,7 +130,7 @@ def test_cli_shows_the_event_feed_newest_first(
         data(send(client))
     feed_events = data(client.get("/events", params={"type": "attachment.ready"}))["items"]
     feed_command = ("events", "feed", owner.email, "--type", "attachment.ready")
-    printed_events: Any = printed(stack, *feed_command, "--limit", "2")
+    printed_events: Any = run_json_command(stack, *feed_command, "--limit", "2")
     assert printed_events == feed_events[::-1][:2]
     assert len(feed_events) == 3
     table = pressroom(stack, *feed_command)
@@ -135,7 +140,7 @@ def test_cli_shows_the_event_feed_newest_first(
 def test_cli_lists_every_maintenance_task_of_the_workers_with_its_last_run(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.purge")
     # Use a separate process, because the test process has already registered the workers' tasks.
-    process = ended_process(stack.environment, "maintenance", "--json")
+    process = run_command_process(stack.environment, "maintenance", "--json")
     assert process.returncode == 0, process.stderr
     tasks = {each["name"]: each for each in json.loads(process.stdout)}
     assert {name: each["every_seconds"] for name, each in tasks.items()} == MAINTENANCE_SECONDS
@@ -169,23 +174,25 @@ def test_cli_maintenance_table_fits_into_80_columns(stack: Stack) -> None:
 
 def test_cli_runs_a_maintenance_task_before_its_due_time(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.sweep_uploads")
-    task_before = {each["name"]: each for each in printed(stack, "maintenance")}[
+    task_before = {each["name"]: each for each in run_json_command(stack, "maintenance")}[
         "maintenance.sweep_uploads"
     ]
-    task_after = printed(stack, "maintenance", "maintenance.sweep_uploads")
+    task_after = run_json_command(stack, "maintenance", "maintenance.sweep_uploads")
     assert task_after["last_started_at"] > task_before["last_finished_at"]
     assert task_after["last_result"] == {"done": 0}
     assert task_after["due_at"] > task_before["due_at"]
 
 
 def test_cli_rejects_a_running_or_unknown_maintenance_task(stack: Stack) -> None:
-    fails_with(stack, "maintenance.not_found", "maintenance", "maintenance.tidy")
+    require_command_error(stack, "maintenance.not_found", "maintenance", "maintenance.tidy")
     run_maintenance(stack, "maintenance.sweep_files")
     set_lease = (
         "UPDATE maintenance SET lease_expires_at = {} WHERE name = 'maintenance.sweep_files'"
     )
     stack.query(set_lease.format("now() + interval '1 minute'"))
     try:
-        fails_with(stack, "maintenance.running", "maintenance", "maintenance.sweep_files")
+        require_command_error(
+            stack, "maintenance.running", "maintenance", "maintenance.sweep_files"
+        )
     finally:
         stack.query(set_lease.format("NULL"))

@@ -15,7 +15,7 @@ from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.lists.subscribers import new_address, new_list
 from tests.support.people.consoles import at_console
-from tests.support.people.visiting import SESSION, hidden
+from tests.support.people.visiting import SESSION_COOKIE, read_hidden_fields
 
 PAGES_URL = "http://pages.example"
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
@@ -93,7 +93,7 @@ def test_pages_host_offers_no_login_and_no_api_and_ignores_credentials(
 ) -> None:
     key_headers = {"Authorization": client_without_workers.headers["Authorization"]}
     with at_console(stack_without_workers) as owner:
-        session_headers = {"Cookie": f"{SESSION}={owner.visitor.cookie}"}
+        session_headers = {"Cookie": f"{SESSION_COOKIE}={owner.visitor.cookie}"}
     list_id = new_list(client_without_workers)["id"]
     for path in ("/", "/login", "/register", "/console", "/account", "/docs", "/openapi.json"):
         assert pages_host_client.get(path).status_code == 404, path
@@ -144,12 +144,12 @@ def test_reader_forms_and_one_click_unsubscribe_work_on_the_pages_host(
         subscriber = subscribe(stack_without_workers, list_id)
         query = {"trace_id": subscriber.trace_id}
         assert host_client.post("/unsubscribe", params=query, data=ONE_CLICK).status_code == 200
-        assert subscriber.stands() == ("active", False)
+        assert subscriber.read_status() == ("active", False)
         subscriber = subscribe(stack_without_workers, list_id)
         query = {"trace_id": subscriber.trace_id}
         reply = host_client.post(f"/subscriptions/{list_id}/delete", params=query, data=ONE_CLICK)
         assert reply.status_code == 200, reply.text
-        assert subscriber.stands() == ("active", False)
+        assert subscriber.read_status() == ("active", False)
 
 
 def test_abuse_report_form_on_the_pages_host_requires_its_browser_cookie(
@@ -161,10 +161,15 @@ def test_abuse_report_form_on_the_pages_host_requires_its_browser_cookie(
         "SELECT slug FROM lists WHERE id = %s", subscriber_without_workers.list_id
     )
     path = f"/s/{slug}/report"
-    form = hidden(pages_host_client.get(path))
+    form = read_hidden_fields(pages_host_client.get(path))
     pages_host_client.cookies.clear()
     assert pages_host_client.post(path, data=form).status_code == 403
-    assert pages_host_client.post(path, data=hidden(pages_host_client.get(path))).status_code == 303
+    assert (
+        pages_host_client.post(
+            path, data=read_hidden_fields(pages_host_client.get(path))
+        ).status_code
+        == 303
+    )
 
 
 def test_preferences_session_remains_on_the_pages_host(
@@ -172,10 +177,12 @@ def test_preferences_session_remains_on_the_pages_host(
 ) -> None:
     token = subscriber_without_workers.mailed_token(Purpose.OPEN_PREFERENCES)
     link = f"/preferences/open?token={token}"
-    reply = pages_host_client.post(link, data=hidden(pages_host_client.get(link)))
+    reply = pages_host_client.post(link, data=read_hidden_fields(pages_host_client.get(link)))
     assert (reply.status_code, reply.headers["location"]) == (303, f"{PAGES_URL}/preferences")
     cookie = reply.headers["set-cookie"].split(";")[0]
-    page = pages_host_client.get("/preferences", headers={"Cookie": f"{SESSION}=x; {cookie}"})
+    page = pages_host_client.get(
+        "/preferences", headers={"Cookie": f"{SESSION_COOKIE}=x; {cookie}"}
+    )
     assert read_heading(page) == "Your subscriptions"
     assert f"{PAGES_URL}/preferences/answers" in page.text
 

@@ -12,9 +12,9 @@ from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from tests.support.credits import credits, topups
 from tests.support.http.openapi import openapi_document
 from tests.support.http.replies import data, problem, send, walk_pages
-from tests.support.imports.bulk import add, imported, of_addresses
+from tests.support.imports.bulk import add, build_address_file, import_members_file
 from tests.support.lists.segments import filter_of_bytes, new_field
-from tests.support.lists.subscribers import known_member, new_address, new_list
+from tests.support.lists.subscribers import new_address, new_list, require_member
 from tests.support.people.oauth import log_in, register
 from tests.support.senders.mailings import new_mailing
 
@@ -65,11 +65,11 @@ def full_account(stack: Stack) -> FullAccount:
     person = log_in(stack, owner)
     for number, address in enumerate(addresses):
         send(client)
-        imported(client, list_id, of_addresses(address))
-        imported(client, list_ids[number], of_addresses(addresses[0]))
+        import_members_file(client, list_id, build_address_file(address))
+        import_members_file(client, list_ids[number], build_address_file(addresses[0]))
         data(client.post(f"/subscriptions/{list_ids[number]}/no-challenge"))
         register(stack, name=f"program {number}").tokens(person, "credit.read")
-        topups.ordered(client)
+        topups.create_order(client)
         credits.grant(stack, owner.user_id, "1")
         data(client.post("/apikeys", json={"name": f"key {number}"}))
         data(client.patch(f"/lists/{list_id}/members/{address}", json={"add_tags": [f"t{number}"]}))
@@ -77,7 +77,7 @@ def full_account(stack: Stack) -> FullAccount:
         data(client.post(f"/lists/{list_id}/segments", json=segment))
         new_mailing(stack, list_id, rows=number)
     person.browser.close()
-    user_id = known_member(client, list_id, addresses[0])["user_id"]
+    user_id = require_member(client, list_id, addresses[0])["user_id"]
     for tier in ("silver", "gold", "free"):
         data(client.patch(f"/lists/{list_id}/members/{user_id}", json={"type": tier}))
     for source, target in ((list_id, list_ids[0]), (list_ids[0], list_id)):

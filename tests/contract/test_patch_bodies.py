@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.http.openapi import Document, openapi_document
 from tests.support.http.replies import data, send
-from tests.support.imports.bulk import imported, of_addresses
+from tests.support.imports.bulk import build_address_file, import_members_file
 from tests.support.lists.subscribers import new_address, new_list
 
 Json = dict[str, Any]
@@ -57,7 +57,7 @@ def _create_list(client: httpx2.Client) -> str:
 def _create_member(client: httpx2.Client) -> str:
     list_id = new_list(client)["id"]
     address = new_address()
-    imported(client, list_id, of_addresses(address))
+    import_members_file(client, list_id, build_address_file(address))
     path = f"/lists/{list_id}/members/{address}"
     data(client.patch(path, json={"type": "gold", "name": "Ada", "tags": ["VIP"]}))
     return path

@@ -21,11 +21,11 @@ from tests.support.lists.preferences import (
     receive_token,
     request_link,
 )
-from tests.support.lists.segments import new_field, put
-from tests.support.lists.subscribers import known_member
-from tests.support.people.changed_addresses import ask as move
+from tests.support.lists.segments import new_field, put_member
+from tests.support.lists.subscribers import require_member
+from tests.support.people.changed_addresses import change_own_address as move
 from tests.support.people.changed_addresses import join
-from tests.support.people.visiting import Visitor, hidden, new_address, user_id_of
+from tests.support.people.visiting import Visitor, new_address, read_hidden_fields, user_id_of
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import deliver, delivery_for, report
 
@@ -44,7 +44,7 @@ def request_by_address(client: httpx2.Client, list_id: int, email: str) -> httpx
 
 
 def read_csrf(page: httpx2.Response) -> str:
-    return hidden(page)["csrf_token"]
+    return read_hidden_fields(page)["csrf_token"]
 
 
 def submit_action(
@@ -155,7 +155,7 @@ def test_trace_id_does_not_open_preferences_or_other_lists(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     other_list_id = new_list(client, "Another letter")
-    put(client, other_list_id, subscriber.email)
+    put_member(client, other_list_id, subscriber.email)
     query = {"trace_id": subscriber.trace_id}
     for path in ("", "/data", "/data.json", "/erase", f"/answers?list={subscriber.list_id}"):
         reply = stranger.get(f"/preferences{path}", params={**query, "list": subscriber.list_id})
@@ -169,7 +169,7 @@ def test_trace_id_does_not_open_preferences_or_other_lists(
     assert read_heading(link_reply, 403) == "This link doesn’t work"
     page = stranger.get("/unsubscribe", params=query)
     assert "Another letter" not in page.text
-    assert known_member(client, other_list_id, subscriber.email)["status"] == "active"
+    assert require_member(client, other_list_id, subscriber.email)["status"] == "active"
 
 
 def test_preferences_link_is_usable_only_once_and_opening_its_page_changes_nothing(
@@ -286,7 +286,7 @@ def test_preferences_of_one_list_have_its_colour_and_of_several_lists_the_defaul
         assert accent in page.text
         # Like all pages of a list, these pages name Pressroom only in the footer.
         assert "<header>" not in page.text
-    put(client, new_list(client, "Another letter", colour="#6b21a8"), subscriber.email)
+    put_member(client, new_list(client, "Another letter", colour="#6b21a8"), subscriber.email)
     for page in map(browser.get, paths):
         assert page.status_code == 200
         assert accent not in page.text
@@ -297,13 +297,13 @@ def test_preferences_form_without_valid_csrf_token_changes_nothing(
     browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     open_preferences(browser, subscriber)
-    rows_before = subscriber.kept()
+    rows_before = subscriber.list_rows()
     fields = {"list": str(subscriber.list_id), "action": "leave"}
     for token_field in ({}, {"csrf_token": "x" * 43}):
         for path in ("", "/erase", "/end", f"/answers?list={subscriber.list_id}"):
             reply = browser.post(f"/preferences{path}", data={**fields, **token_field})
             assert reply.status_code == 403
-    assert subscriber.kept() == rows_before
+    assert subscriber.list_rows() == rows_before
     assert read_heading(browser.get("/preferences")) == "Your subscriptions"
 
 
@@ -311,10 +311,10 @@ def test_preferences_show_and_change_only_lists_of_one_owner(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     second_list_id = new_list(client, "The Evening <Letter>")
-    put(client, second_list_id, subscriber.email)
+    put_member(client, second_list_id, subscriber.email)
     with stack.client(stack.create_owner().key) as other_owner:
         foreign_list_id = new_list(other_owner, "Of somebody else")
-        put(other_owner, foreign_list_id, subscriber.email)
+        put_member(other_owner, foreign_list_id, subscriber.email)
         page = open_preferences(browser, subscriber)
         assert html.escape("The Evening <Letter>") in page.text
         assert "Of somebody else" not in page.text
@@ -325,16 +325,16 @@ def test_preferences_show_and_change_only_lists_of_one_owner(
             ("undo", ("active", True)),
         ):
             assert submit_action(browser, page, second_list_id, action).status_code == 303
-            member = known_member(client, second_list_id, subscriber.email)
+            member = require_member(client, second_list_id, subscriber.email)
             assert (member["status"], member["email_enabled"]) == standing
         unrelated_list_id = new_list(client)
         for list_id in (foreign_list_id, unrelated_list_id):
             for action in ("leave", "undo", "resume_mail"):
                 assert read_heading(submit_action(browser, page, list_id, action), 404)
-        assert known_member(other_owner, foreign_list_id, subscriber.email)["status"] == "active"
+        assert require_member(other_owner, foreign_list_id, subscriber.email)["status"] == "active"
     for action in ("", "erase"):
         assert read_heading(submit_action(browser, page, subscriber.list_id, action), 422)
-    assert subscriber.stands() == ("active", True)
+    assert subscriber.read_status() == ("active", True)
 
 
 def test_reader_can_change_only_their_name_and_public_fields(
@@ -343,7 +343,7 @@ def test_reader_can_change_only_their_name_and_public_fields(
     for key, kind in (("city", "text"), ("visits", "number"), ("news", "boolean")):
         new_field(client, key, kind, public=True)
     new_field(client, "note")
-    put(
+    put_member(
         client, subscriber.list_id, subscriber.email, name="A", fields={"note": "kept", "visits": 1}
     )
     open_preferences(browser, subscriber)
@@ -359,7 +359,7 @@ def test_reader_can_change_only_their_name_and_public_fields(
     assert 'value="Rome"' in invalid_reply.text
     answers["fields.visits"] = ""
     assert browser.post(path, data={**answers, "csrf_token": read_csrf(page)}).status_code == 303
-    member = known_member(client, subscriber.list_id, subscriber.email)
+    member = require_member(client, subscriber.list_id, subscriber.email)
     assert member["name"] == "Ada"
     assert member["fields"] == {"city": "Rome", "news": False, "note": "kept"}
     long_name_reply = browser.post(path, data={"name": "x" * 201, "csrf_token": read_csrf(page)})
@@ -369,7 +369,7 @@ def test_reader_can_change_only_their_name_and_public_fields(
         path, data={"fields.note": "x", "csrf_token": read_csrf(page)}
     )
     assert private_field_reply.status_code == 422
-    assert known_member(client, subscriber.list_id, subscriber.email)["fields"]["note"] == "kept"
+    assert require_member(client, subscriber.list_id, subscriber.email)["fields"]["note"] == "kept"
 
 
 def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
@@ -377,9 +377,11 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
 ) -> None:
     new_field(client, "note", label="Height & more")
     body = {"name": "Ada", "fields": {"note": "tall <b>"}, "tags": ["VIP"]}
-    put(client, subscriber.list_id, subscriber.email, **body)
+    put_member(client, subscriber.list_id, subscriber.email, **body)
     with stack.client(stack.create_owner().key) as other_owner:
-        put(other_owner, new_list(other_owner, "Of somebody else"), subscriber.email, name="Secret")
+        put_member(
+            other_owner, new_list(other_owner, "Of somebody else"), subscriber.email, name="Secret"
+        )
     open_preferences(browser, subscriber)
     page = browser.get("/preferences/data")
     assert read_heading(page) == "Your data"
@@ -420,7 +422,7 @@ def test_reader_downloads_the_reports_of_senders_about_their_mail(
 ) -> None:
     with stack.client(stack.create_owner().key) as other_owner:
         foreign_list_id = new_list(other_owner, "Of somebody else")
-        put(other_owner, foreign_list_id, subscriber.email)
+        put_member(other_owner, foreign_list_id, subscriber.email)
         for owner, list_id in ((client, subscriber.list_id), (other_owner, foreign_list_id)):
             delivery_id = delivery_for(stack, int(list_id), subscriber.user_id)
             deliver(stack, owner, new_sender(owner), report("delivered", delivery_id=delivery_id))
@@ -436,7 +438,7 @@ def test_reader_is_erased_after_confirmation_in_the_preferences(
     open_preferences(browser, subscriber)
     page = browser.get("/preferences/erase")
     assert read_heading(page) == "Delete my data"
-    assert subscriber.stands() == ("active", True)
+    assert subscriber.read_status() == ("active", True)
     erasure_reply = browser.post("/preferences/erase", data={"csrf_token": read_csrf(page)})
     # The response deletes the session cookie.
     assert "max-age=0" in erasure_reply.headers.pop("set-cookie").lower()
@@ -455,7 +457,7 @@ def test_preferences_link_cannot_erase_a_person_with_an_account(
 ) -> None:
     list_id = new_list(client)
     person = stack.create_owner()
-    put(client, list_id, person.email)
+    put_member(client, list_id, person.email)
     stack.query("UPDATE users SET password_hash = 'x' WHERE id = %s RETURNING id", person.user_id)
     reader = Subscriber(stack, list_id, person.user_id, person.email)
     page = open_preferences(browser, reader)
@@ -464,7 +466,7 @@ def test_preferences_link_cannot_erase_a_person_with_an_account(
     assert "<button" not in erasure_page.text
     reply = browser.post("/preferences/erase", data={"csrf_token": read_csrf(page)})
     assert reply.status_code == 403
-    assert reader.stands() == ("active", True)
+    assert reader.read_status() == ("active", True)
 
 
 def test_erasure_page_warns_readers_who_are_on_lists_of_other_owners(
@@ -474,7 +476,7 @@ def test_erasure_page_warns_readers_who_are_on_lists_of_other_owners(
     warning = "You are also on lists of other owners"
     assert warning not in browser.get("/preferences/erase").text
     with stack.client(stack.create_owner().key) as other_owner:
-        put(other_owner, new_list(other_owner), subscriber.email)
+        put_member(other_owner, new_list(other_owner), subscriber.email)
     assert warning in browser.get("/preferences/erase").text
 
 

@@ -13,20 +13,40 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access.quotas import count_row_bytes
-from tests.support.composer.composing import METADATA, ask, fresh
+from tests.support.composer.composing import METADATA, make_unique_post, request_composer
 from tests.support.http.replies import data, problem, send
-from tests.support.http.webhook_receiver import hooked, new_endpoint
+from tests.support.http.webhook_receiver import new_endpoint, running_receiver
 from tests.support.images.pictures import noise, photo
-from tests.support.imports.bulk import OURS, add, errors, everybody, export, sheet, upload
-from tests.support.lists.segments import VIP, acted, bulk_action, filter_of_bytes, new_segment
-from tests.support.lists.subscribers import a_reader, known_member, mailed, new_address, new_list
+from tests.support.imports.bulk import (
+    ADDED_COLUMNS,
+    active_members,
+    add,
+    build_csv,
+    export,
+    fetch_rejected_rows,
+    upload,
+)
+from tests.support.lists.segments import (
+    VIP,
+    bulk_action,
+    filter_of_bytes,
+    new_segment,
+    run_bulk_action,
+)
+from tests.support.lists.subscribers import (
+    await_mails,
+    new_address,
+    new_list,
+    new_reader,
+    require_member,
+)
 from tests.support.people.quotas import (
+    MAX_MEMBERS,
     MB,
-    MOST_MEMBERS,
     begin_jobs,
     end_jobs,
     leave_room_for_members,
-    store,
+    set_stored_bytes,
     stored_bytes,
 )
 from tests.support.stack.maintenance import run_maintenance
@@ -85,7 +105,7 @@ def test_free_plan_has_the_documented_quotas(free_client: httpx2.Client) -> None
 
 def test_paid_plan_limits_only_members(client: httpx2.Client) -> None:
     plan_quotas = read_quotas(client)
-    assert plan_quotas.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
+    assert plan_quotas.pop("members") == {"used": 0, "limit": MAX_MEMBERS}
     assert set(plan_quotas) == set(FREE_QUOTAS) - {"members"}
     assert {plan_quota["limit"] for plan_quota in plan_quotas.values()} == {None}
 
@@ -150,7 +170,7 @@ def test_image_whose_renditions_exceed_the_storage_quota_is_rejected(
     attachment = data(send(free_client, content, "p.jpg"))
     assert attachment["size"] < len(content)
     data(free_client.delete(f"/attachments/{attachment['hash_id']}"))
-    store(stack, free_owner.user_id, 500 * MB - len(content))
+    set_stored_bytes(stack, free_owner.user_id, 500 * MB - len(content))
     require_exceeded(
         send(free_client, content, "p.jpg", renditions="1"), "storage_mb", used=500, limit=500
     )
@@ -163,7 +183,7 @@ def test_image_that_grows_beyond_the_storage_quota_during_conversion_is_rejected
 ) -> None:
     noisy_image = noise()
     assert data(send(free_client, noisy_image, "p.jpg"))["size"] > len(noisy_image)
-    store(stack, free_owner.user_id, 500 * MB - len(noisy_image))
+    set_stored_bytes(stack, free_owner.user_id, 500 * MB - len(noisy_image))
     require_exceeded(send(free_client, noisy_image, "p.jpg"), "storage_mb", used=500, limit=500)
     assert stored_bytes(stack, free_owner.user_id) == 500 * MB - len(noisy_image)
 
@@ -182,10 +202,10 @@ def test_storage_quota_counts_export_files(
     size = read_export_size(stack, owner)
     assert stored_bytes(stack, owner.user_id) == size + ROW_BYTES
     set_plan(stack, owner, Plan.FREE)
-    store(stack, owner.user_id, 500 * MB)
+    set_stored_bytes(stack, owner.user_id, 500 * MB)
     require_exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
     # The size of an export file is known only after the export.
-    store(stack, owner.user_id, 500 * MB - 1)
+    set_stored_bytes(stack, owner.user_id, 500 * MB - 1)
     require_exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
     assert stored_bytes(stack, owner.user_id) == 500 * MB - 1
 
@@ -196,7 +216,7 @@ def test_storage_quota_counts_database_rows_until_they_are_deleted(
     def read_stored_bytes() -> int:
         return stored_bytes(stack, owner.user_id)
 
-    with hooked() as receiver:
+    with running_receiver() as receiver:
         segment = new_segment(client, list_id, filter_of_bytes(9_000))
         assert read_stored_bytes() >= ROW_BYTES + 9_000
         path = f"/lists/{list_id}/segments/{segment['id']}"
@@ -205,7 +225,7 @@ def test_storage_quota_counts_database_rows_until_they_are_deleted(
         assert read_stored_bytes() == ROW_BYTES + filter_bytes
         assert data(client.delete(path)) == 1
         assert read_stored_bytes() == 0
-        acted(client, list_id, "email_off", filter=GOLD_FILTER)
+        run_bulk_action(client, list_id, "email_off", filter=GOLD_FILTER)
         assert read_stored_bytes() == ROW_BYTES + filter_bytes
         data(export(client, list_id, "members"))
         endpoint = new_endpoint(client, receiver.url)
@@ -233,14 +253,14 @@ def test_storage_quota_counts_database_rows_until_they_are_deleted(
 def test_owner_without_storage_creates_no_rows_but_readers_can_still_join(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
-    with hooked() as receiver:
+    with running_receiver() as receiver:
         segment = new_segment(client, list_id, filter_of_bytes(9_000))
         endpoint = new_endpoint(client, receiver.url)
-        with a_reader(stack) as reader:
+        with new_reader(stack) as reader:
             reader.joins(list_id)
         eventually(lambda: len(receiver.hooks) == 1, what="the first event")
         set_plan(stack, owner, Plan.FREE)
-        store(stack, owner.user_id, 500 * MB)
+        set_stored_bytes(stack, owner.user_id, 500 * MB)
         segments_path = f"/lists/{list_id}/segments"
         endpoint_path = f"/webhook-endpoints/{endpoint['id']}"
         segment_path = f"{segments_path}/{segment['id']}"
@@ -254,9 +274,9 @@ def test_owner_without_storage_creates_no_rows_but_readers_can_still_join(
         ):
             require_exceeded(reply, "storage_mb", used=500, limit=500)
         assert stored_bytes(stack, owner.user_id) == 500 * MB
-        with a_reader(stack) as reader:
+        with new_reader(stack) as reader:
             reader.joins(list_id)
-            assert reader.stands(list_id) == ("active", True)
+            assert reader.read_status(list_id) == ("active", True)
         eventually(lambda: len(receiver.hooks) == 2, what="the reader's event")
         select_answers = f"SELECT 1 FROM webhook_deliveries WHERE endpoint_id = {endpoint['id']}"
         select_answers += " AND status = 'delivered' AND answer IS NOT NULL"
@@ -297,21 +317,23 @@ def test_job_retry_beyond_the_quota_of_unfinished_jobs_is_rejected(
 def test_composer_calls_and_photo_searches_beyond_the_daily_quota_are_rejected(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
-    post = fresh()
+    post = make_unique_post()
     for used in (1, 2):
-        assert ask(free_client, METADATA, post).status_code == 200
+        assert request_composer(free_client, METADATA, post).status_code == 200
         assert read_quotas(free_client)["composer_per_day"] == {"used": used, "limit": 50}
     of_owner = "WHERE user_id = %s"
     stack.query(f"UPDATE composer_uses SET calls = 49 {of_owner}", free_owner.user_id)
-    assert ask(free_client, METADATA, post).status_code == 200
+    assert request_composer(free_client, METADATA, post).status_code == 200
     for _ in range(2):
-        require_exceeded(ask(free_client, METADATA, post), "composer_per_day", used=50, limit=50)
+        require_exceeded(
+            request_composer(free_client, METADATA, post), "composer_per_day", used=50, limit=50
+        )
     photo_reply = free_client.get("/composer/stockphoto/photos/search", params={"query": "bread"})
     require_exceeded(photo_reply, "composer_per_day", used=50, limit=50)
     # The daily quota starts at zero on the next day.
     stack.query(f"UPDATE composer_uses SET day = day - 1 {of_owner}", free_owner.user_id)
     assert read_quotas(free_client)["composer_per_day"] == {"used": 0, "limit": 50}
-    assert ask(free_client, METADATA, post).status_code == 200
+    assert request_composer(free_client, METADATA, post).status_code == 200
     assert read_quotas(free_client)["composer_per_day"] == {"used": 1, "limit": 50}
 
 
@@ -328,14 +350,14 @@ def test_import_beyond_the_member_quota_fails_but_records_every_opt_out(
     opted_out_email = new_address()
     rows = [[each, "subscribed"] for each in new_emails]
     rows[1:1] = [[member, "unsubscribed"]]
-    file = sheet(["Email", "Status"], *rows, [opted_out_email, "unsubscribed"])
+    file = build_csv(["Email", "Status"], *rows, [opted_out_email, "unsubscribed"])
     require_exceeded(
-        upload(client, list_id, file), "members", used=MOST_MEMBERS - 1, limit=MOST_MEMBERS
+        upload(client, list_id, file), "members", used=MAX_MEMBERS - 1, limit=MAX_MEMBERS
     )
     security_events = data(client.get("/users/me/security-events"))["items"]
     assert sum(each["type"] == "quota.refused" for each in security_events) == 1
-    assert set(everybody(client, list_id)) == set(new_emails[:3])
-    assert known_member(client, list_id, member)["status"] == "unsubscribed"
+    assert set(active_members(client, list_id)) == set(new_emails[:3])
+    assert require_member(client, list_id, member)["status"] == "unsubscribed"
     # The opt-out in the last row of the file is also recorded.
     assert data(add(client, list_id, opted_out_email)) == 0
 
@@ -344,14 +366,16 @@ def test_import_beyond_the_member_quota_fails_but_records_every_opt_out(
     count_names = ("received", "added", "over_quota", "opted_out")
     assert [import_record[name] for name in count_names] == [7, 3, 2, 2]
     rejected_rows = [
-        row for row in errors(import_record["errors_url"]) if row["code"] == "quota.exceeded"
+        row
+        for row in fetch_rejected_rows(import_record["errors_url"])
+        if row["code"] == "quota.exceeded"
     ]
     assert [row["Email"] for row in rejected_rows] == new_emails[3:]
-    assert set(OURS) <= set(rejected_rows[0])
+    assert set(ADDED_COLUMNS) <= set(rejected_rows[0])
 
     assert data(client.delete(f"/imports/{import_record['id']}/members")) == 3
-    assert everybody(client, list_id) == {}
-    assert known_member(client, list_id, member)["status"] == "unsubscribed"
+    assert active_members(client, list_id) == {}
+    assert require_member(client, list_id, member)["status"] == "unsubscribed"
 
 
 def test_bulk_add_fills_the_member_quota_and_rejects_the_rest(
@@ -361,8 +385,8 @@ def test_bulk_add_fills_the_member_quota_and_rejects_the_rest(
     leave_room_for_members(stack, list_id, room=2)
     new_emails = [new_address() for _ in range(3)]
     reply = add(client, list_id, *new_emails)
-    require_exceeded(reply, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
-    assert set(everybody(client, list_id)) == set(new_emails[:2])
+    require_exceeded(reply, "members", used=MAX_MEMBERS, limit=MAX_MEMBERS)
+    assert set(active_members(client, list_id)) == set(new_emails[:2])
     # Adding members who are already active needs no quota.
     assert data(add(client, list_id, *new_emails[:2])) == 0
 
@@ -378,8 +402,8 @@ def test_concurrent_member_additions_never_exceed_the_member_quota(
     rejected_replies = [reply for reply in replies if reply.status_code != 200]
     assert len(rejected_replies) == 3
     for reply in rejected_replies:
-        require_exceeded(reply, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
-    assert len(everybody(client, other_list_id)) == 2
+        require_exceeded(reply, "members", used=MAX_MEMBERS, limit=MAX_MEMBERS)
+    assert len(active_members(client, other_list_id)) == 2
 
 
 def test_pending_members_and_members_of_archived_lists_do_not_count_towards_the_quota(
@@ -390,7 +414,7 @@ def test_pending_members_and_members_of_archived_lists_do_not_count_towards_the_
     leave_room_for_members(stack, full_id, room=1)
     with stack.client() as stranger:
         assert data(stranger.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
-    assert read_quotas(client)["members"]["used"] == MOST_MEMBERS - 1
+    assert read_quotas(client)["members"]["used"] == MAX_MEMBERS - 1
     data(client.delete(f"/lists/{full_id}"))
     assert read_quotas(client)["members"]["used"] == 0
 
@@ -403,8 +427,8 @@ def test_reader_can_join_beyond_the_member_quota_and_the_owner_is_mailed_once_a_
     join_and_fold_counts(stack, list_id)
     assert list_quota_mails(stack, owner) == []
     join_and_fold_counts(stack, list_id)
-    assert read_quotas(client)["members"] == {"used": MOST_MEMBERS + 1, "limit": MOST_MEMBERS}
-    [mail] = mailed(stack, owner.email)
+    assert read_quotas(client)["members"] == {"used": MAX_MEMBERS + 1, "limit": MAX_MEMBERS}
+    [mail] = await_mails(stack, owner.email)
     assert mail["subject"] == "Your lists have more members than your plan allows"
     join_and_fold_counts(stack, list_id)
     assert len(list_quota_mails(stack, owner)) == 1
@@ -416,14 +440,14 @@ def test_reader_can_join_beyond_the_member_quota_and_the_owner_is_mailed_once_a_
     join_and_fold_counts(stack, list_id)
     assert len(list_quota_mails(stack, owner)) == 2
     require_exceeded(
-        add(client, list_id, new_address()), "members", used=MOST_MEMBERS + 3, limit=MOST_MEMBERS
+        add(client, list_id, new_address()), "members", used=MAX_MEMBERS + 3, limit=MAX_MEMBERS
     )
 
 
 def join_and_fold_counts(stack: Stack, list_id: int) -> None:
-    with a_reader(stack) as reader:
+    with new_reader(stack) as reader:
         reader.joins(list_id)
-        assert reader.stands(list_id) == ("active", True)
+        assert reader.read_status(list_id) == ("active", True)
     run_maintenance(stack, "maintenance.fold_counts")
 
 

@@ -18,7 +18,7 @@ from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem, send
 from tests.support.images.pictures import photo
-from tests.support.imports.bulk import imported, of_addresses
+from tests.support.imports.bulk import build_address_file, import_members_file
 from tests.support.lists.segments import ALL_MEMBERS_FILTER
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import (
@@ -27,7 +27,7 @@ from tests.support.people.consoles import (
     at_operators_console,
     forms_of,
     heading,
-    shown,
+    read_page,
 )
 from tests.support.people.oauth import Person, fields_of, register
 from tests.support.people.visiting import PASSWORD, Visitor, age_logins, user_id_of
@@ -296,7 +296,9 @@ def protected_account(stack: Stack) -> Iterator[ProtectedAccount]:
             "mailgun_id": data(program.post("/senders", json=MAILGUN_BODY))["id"],
             "job_id": job["id"],
             "export_id": job["result"]["export_id"],
-            "import_id": imported(program, list_id, of_addresses("a@example.com"))["import_id"],
+            "import_id": import_members_file(program, list_id, build_address_file("a@example.com"))[
+                "import_id"
+            ],
         }
         yield ProtectedAccount(stack, owner, values, register(stack).request("credit.read"))
 
@@ -313,7 +315,9 @@ def test_session_with_old_login_is_rejected_by_every_route_that_requires_a_recen
         reply = protected_account.visit(route, csrf_token)
         if route == BULK_ACTION_ROUTE:
             # The response is the form itself, so that the selection of members isn't lost.
-            assert "This request requires a login within the last 15 minutes" in shown(reply, 403)
+            assert "This request requires a login within the last 15 minutes" in read_page(
+                reply, 403
+            )
         else:
             assert reply.status_code == 303, route
             assert "/login?again=yes&next=" in reply.headers["location"], route
@@ -363,7 +367,7 @@ def test_bulk_action_form_asks_for_a_recent_login_and_keeps_the_chosen_action(st
         age_logins(stack, owner.owner.email, 15)
         path = f"/console/lists/{list_id}/bulk-actions/new"
         reply = owner.send(path, action="remove")
-        assert "This request requires a login within the last 15 minutes" in shown(reply, 403)
+        assert "This request requires a login within the last 15 minutes" in read_page(reply, 403)
         assert forms_of(reply)[0][1]["action"] == "remove"
         assert heading(owner.do(path, action="email_off")) == "Turn mail off"
 

@@ -17,12 +17,12 @@ from tests.support.people.consoles import heading
 from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
-    SESSION,
+    SESSION_COOKIE,
     Visitor,
-    a_visitor,
-    hidden,
     new_account,
     new_address,
+    new_visitor,
+    read_hidden_fields,
     user_id_of,
 )
 
@@ -64,7 +64,7 @@ def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
     me = data(visitor.get("/users/me"))
     assert (me["email"], me["name"], me["plan"]) == (email, "Vita", "free")
     assert visitor.get(link).status_code == 403
-    with a_visitor(stack) as other_visitor:
+    with new_visitor(stack) as other_visitor:
         assert other_visitor.log_in(email).status_code == 303
 
 
@@ -109,7 +109,7 @@ def test_registration_form_cannot_preset_a_password_for_another_person(
     visitor.fill_in("/register", **form)
     link = visitor.mailed_path(email, FINISH_SUBJECT)
     assert visitor.log_in(email, "attackers own").status_code == 403
-    with a_visitor(stack) as person:
+    with new_visitor(stack) as person:
         person.fill_in(link, password=PASSWORD)
     assert visitor.log_in(email, "attackers own").status_code == 403
     assert list_people(stack, email) == [("Vi", True)]
@@ -120,16 +120,16 @@ def test_registration_link_creates_only_one_account_and_revokes_earlier_links(
 ) -> None:
     email = new_address()
     link = request_registration_link(visitor, email)
-    with a_visitor(stack) as other_visitor:
+    with new_visitor(stack) as other_visitor:
         other_visitor.fill_in("/register", email=email)
         second_link = other_visitor.mailed_path(email, FINISH_SUBJECT, number=2)
-        form = hidden(other_visitor.get(second_link))
+        form = read_hidden_fields(other_visitor.get(second_link))
         visitor.fill_in(link, password=PASSWORD)
         # After the registration, no earlier link can change the password.
         for path in (link, second_link):
             reply = other_visitor.client.post(path, data={**form, "password": OTHER_PASSWORD})
             assert reply.status_code == 403
-            assert SESSION not in other_visitor.client.cookies
+            assert SESSION_COOKIE not in other_visitor.client.cookies
         assert other_visitor.log_in(email, OTHER_PASSWORD).status_code == 403
 
 
@@ -235,19 +235,19 @@ def test_password_reset_revokes_all_sessions_and_links_and_logs_the_person_in(
     stack: Stack, visitor: Visitor
 ) -> None:
     email = new_account(stack)
-    with a_visitor(stack) as other_visitor:
+    with new_visitor(stack) as other_visitor:
         other_visitor.log_in(email)
         links = []
         for mail_number in (1, 2):
             assert visitor.fill_in("/password/forgotten", email=email).status_code == 303
             links.append(visitor.mailed_path(email, RESET_SUBJECT, number=mail_number))
         assert links[0] != links[1]
-        assert other_visitor.is_in()
+        assert other_visitor.is_logged_in()
         # A mailed link lets the person in, even if logins are paused after failed attempts.
         stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
         assert visitor.fill_in(links[1], password=OTHER_PASSWORD).status_code == 303
-        assert visitor.is_in()
-        assert not other_visitor.is_in()
+        assert visitor.is_logged_in()
+        assert not other_visitor.is_logged_in()
         assert other_visitor.log_in(email).status_code == 403
         assert other_visitor.log_in(email, OTHER_PASSWORD).status_code == 303
     assert "/password/forgotten" in visitor.mailed(email, CHANGED_SUBJECT)
@@ -265,8 +265,8 @@ def test_only_one_of_several_concurrent_password_resets_with_one_link_succeeds(
     passwords = [f"{OTHER_PASSWORD} {number}" for number in range(4)]
     with ExitStack() as stack_of_browsers, ThreadPoolExecutor(len(passwords)) as pool:
         # Every thread uses a separate browser that has opened the form.
-        browsers = [stack_of_browsers.enter_context(a_visitor(stack)) for _ in passwords]
-        forms = [hidden(each_browser.get(link)) for each_browser in browsers]
+        browsers = [stack_of_browsers.enter_context(new_visitor(stack)) for _ in passwords]
+        forms = [read_hidden_fields(each_browser.get(link)) for each_browser in browsers]
 
         def send(number: int) -> int:
             fields = {**forms[number], "password": passwords[number]}
@@ -274,7 +274,7 @@ def test_only_one_of_several_concurrent_password_resets_with_one_link_succeeds(
 
         statuses = list(pool.map(send, range(len(passwords))))
         assert sorted(statuses) == [303, 403, 403, 403]
-        assert [each_browser.is_in() for each_browser in browsers] == [
+        assert [each_browser.is_logged_in() for each_browser in browsers] == [
             status == 303 for status in statuses
         ]
     assert visitor.log_in(email, passwords[statuses.index(303)]).status_code == 303
@@ -308,7 +308,7 @@ CONFIRM_SUBJECT = "Confirm your new address"
 @pytest.fixture
 def other_browser(stack: Stack, email: str) -> Iterator[Visitor]:
     """A second browser in which the person with the address `email` is logged in."""
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         visitor.enter(email, browser="Firefox on Linux")
         yield visitor
 
@@ -317,7 +317,7 @@ def other_browser(stack: Stack, email: str) -> Iterator[Visitor]:
     "path", ["/account", "/account/password", "/account/email", "/account/email/confirm?token=x"]
 )
 def test_account_pages_require_a_login(stack: Stack, path: str) -> None:
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         reply = visitor.get(path)
         assert reply.status_code == 303
         assert reply.headers["location"].startswith(f"{stack.api_url}/login?next=%2Faccount")
@@ -341,21 +341,21 @@ def test_account_page_shows_sessions_and_revokes_one_or_all_others(
     session_value = session_id if which == "one" else "others"
     form = {"csrf_token": logged_in_visitor.csrf_token(), "session": session_value}
     assert logged_in_visitor.client.post("/account/sessions", data=form).status_code == 303
-    assert not other_browser.is_in()
-    assert logged_in_visitor.is_in()
+    assert not other_browser.is_logged_in()
+    assert logged_in_visitor.is_logged_in()
     assert "Firefox on Linux" not in logged_in_visitor.get("/account").text
 
 
 def test_person_cannot_end_sessions_of_another_person(
     stack: Stack, logged_in_visitor: Visitor
 ) -> None:
-    with a_visitor(stack) as other_visitor:
+    with new_visitor(stack) as other_visitor:
         other_visitor.enter(new_account(stack))
         [(session_id,)] = stack.query("SELECT max(id) FROM user_sessions")
         for session_value in (str(session_id), "0", "", "x", "9" * 30, "-1"):
             form = {"csrf_token": logged_in_visitor.csrf_token(), "session": session_value}
             assert logged_in_visitor.client.post("/account/sessions", data=form).status_code == 404
-        assert other_visitor.is_in()
+        assert other_visitor.is_logged_in()
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_account_forms_from_other_sites_are_rejected(
     stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, path: str
 ) -> None:
     form = {"session": "others", "current": PASSWORD, "password": OTHER_PASSWORD}
-    foreign_token = hidden(other_browser.get("/account"))["csrf_token"]
+    foreign_token = read_hidden_fields(other_browser.get("/account"))["csrf_token"]
     for token_field in ({}, {"csrf_token": ""}, {"csrf_token": foreign_token}):
         for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
             reply = logged_in_visitor.client.post(
@@ -373,15 +373,15 @@ def test_account_forms_from_other_sites_are_rejected(
             )
             assert reply.status_code == 403
     # The CSRF token of the login form belongs to another cookie.
-    with a_visitor(stack) as visitor:
-        login_form_token = hidden(visitor.get("/login"))["csrf_token"]
+    with new_visitor(stack) as visitor:
+        login_form_token = read_hidden_fields(visitor.get("/login"))["csrf_token"]
         logged_in_visitor.client.cookies.set(
             "pressroom_form", visitor.client.cookies["pressroom_form"]
         )
     reply = logged_in_visitor.client.post(path, data={**form, "csrf_token": login_form_token})
     assert reply.status_code == 403
-    assert logged_in_visitor.is_in()
-    assert other_browser.is_in()
+    assert logged_in_visitor.is_logged_in()
+    assert other_browser.is_logged_in()
 
 
 def test_password_change_requires_the_current_password_and_is_throttled(
@@ -399,7 +399,7 @@ def test_password_change_requires_the_current_password_and_is_throttled(
         assert reply.status_code == 422
         assert 'role="alert"' in reply.text
     assert stack.query("SELECT password_hash FROM users WHERE email = %s", email) == hash_before
-    assert other_browser.is_in()
+    assert other_browser.is_logged_in()
     # Attempts are throttled, so that a stolen session can't be used to guess the password.
     stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
     reply = logged_in_visitor.fill_in(
@@ -427,7 +427,7 @@ def test_address_change_is_confirmed_by_mail_and_revokes_other_sessions_and_old_
     assert logged_in_visitor.get(link).status_code == 403
     assert logged_in_visitor.mailed(email, "The address of your account was changed")
     # The change revokes other sessions, and the links that were mailed to the old address.
-    assert not other_browser.is_in()
+    assert not other_browser.is_logged_in()
     assert visitor.get(reset_link).status_code == 403
     assert visitor.log_in(email).status_code == 403
     assert visitor.log_in(new_email).status_code == 303

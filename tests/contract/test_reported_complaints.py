@@ -18,10 +18,10 @@ from tests.support.http.replies import data
 from tests.support.imports.bulk import add
 from tests.support.lists.subscribers import (
     Reader,
-    known_member,
-    mailed,
+    await_mails,
     new_address,
     new_list,
+    require_member,
     subscribe,
 )
 from tests.support.people.erasure import erase
@@ -39,7 +39,7 @@ from tests.support.senders.posting import (
 
 
 def has_left(client: httpx2.Client, list_id: int, email: str) -> bool:
-    return bool(known_member(client, list_id, email)["status"] == "unsubscribed")
+    return bool(require_member(client, list_id, email)["status"] == "unsubscribed")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_complaint_or_unsubscription_opts_out_until_the_person_rejoins(
         sender,
         report(kind, delivery_id=delivery_for(stack, list_id, reader.user_id)),
     )
-    eventually(lambda: reader.stands(list_id)[0] == "unsubscribed", what="the opt-out")
+    eventually(lambda: reader.read_status(list_id)[0] == "unsubscribed", what="the opt-out")
     assert stack.query("SELECT source FROM opt_outs WHERE list_id = %s", list_id) == [(source,)]
     path = f"/lists/{list_id}/members/{reader.user_id}/history"
 
@@ -77,9 +77,9 @@ def test_complaint_or_unsubscription_opts_out_until_the_person_rejoins(
         >= 400
     )
     data(add(client, list_id, reader.email))
-    assert reader.stands(list_id)[0] == "unsubscribed"
+    assert reader.read_status(list_id)[0] == "unsubscribed"
     reader.joins(list_id)
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)
 
 
 @pytest.mark.parametrize("kind", ["complained", "unsubscribed"])
@@ -88,7 +88,7 @@ def test_complaint_about_a_mailing_from_before_a_transfer_holds_on_all_later_lis
 ) -> None:
     email = new_address()
     data(add(client, list_id, email))
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     second_id = new_list(client)["id"]
     third_id = new_list(client)["id"]
     for source_id, target_id in ((list_id, second_id), (second_id, third_id)):
@@ -113,7 +113,7 @@ def test_opt_out_needs_no_job_unless_the_list_is_locked(
     for email in emails:
         data(add(client, list_id, email))
     free_user_id, locked_user_id = (
-        int(known_member(client, list_id, email)["user_id"]) for email in emails
+        int(require_member(client, list_id, email)["user_id"]) for email in emails
     )
     count_jobs = """
         SELECT count(*) FROM jobs AS j JOIN opt_outs AS o ON o.id = j.subject_id
@@ -137,7 +137,7 @@ def test_opt_out_takes_effect_while_a_bulk_action_locks_the_list(
 ) -> None:
     emails = [new_address() for _ in range(2)]
     data(add(client, list_id, *emails))
-    user_ids = [known_member(client, list_id, email)["user_id"] for email in emails]
+    user_ids = [require_member(client, list_id, email)["user_id"] for email in emails]
     complaint_id, bounce_id = (delivery_for(stack, list_id, user_id) for user_id in user_ids)
     with stack.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
@@ -215,7 +215,7 @@ def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_m
     other_list_id = int(new_list(client)["id"])
     email = new_address()
     data(add(client, list_id, email))
-    delivery_id = delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"])
+    delivery_id = delivery_for(stack, list_id, require_member(client, list_id, email)["user_id"])
     erase(stack.resources, email)
     complaint = report("complained", delivery_id=delivery_id, email=email.upper())
     sender_of_other_list = new_sender(client, list_ids=[other_list_id])
@@ -230,7 +230,7 @@ def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_m
     # A report on a mail to another person doesn't affect the member with the same address.
     late_complaint = report("complained", delivery_id=delivery_id.upper(), email=email)
     foreign_delivery = delivery_for(
-        stack, other_list_id, known_member(client, other_list_id, email)["user_id"] + 1
+        stack, other_list_id, require_member(client, other_list_id, email)["user_id"] + 1
     )
     deliver(
         stack, client, sender_of_both_lists, {**late_complaint, "delivery_id": foreign_delivery}
@@ -245,9 +245,9 @@ def test_complaint_about_a_confirmation_mail_ends_the_sign_up(
     list_id = int(new_list(client, confirm_required=True)["id"])
     email = new_address()
     data(subscribe(stranger, list_id, email))
-    [mail] = mailed(stack, email)
+    [mail] = await_mails(stack, email)
     delivery_id = dict(mail["headers"])["X-Pressroom-Delivery"]
     deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
     eventually(
-        lambda: known_member(client, list_id, email)["status"] == "unsubscribed", what="the end"
+        lambda: require_member(client, list_id, email)["status"] == "unsubscribed", what="the end"
     )

@@ -14,8 +14,8 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
-from tests.support.lists.subscribers import Reader, known_member, new_address, new_list, trace_for
-from tests.support.people.changed_addresses import brought, change_address
+from tests.support.lists.subscribers import Reader, new_address, new_list, require_member, trace_for
+from tests.support.people.changed_addresses import add_person, change_address
 from tests.support.people.erasure import erase
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import (
@@ -53,7 +53,7 @@ def test_reports_about_a_mailing_count_each_member_once(
 ) -> None:
     emails = [new_address() for _ in range(4)]
     data(add(client, list_id, *emails))
-    user_ids = [known_member(client, list_id, email)["user_id"] for email in emails]
+    user_ids = [require_member(client, list_id, email)["user_id"] for email in emails]
     mailing_id = export_roster(stack, delivery_client, list_id)
     delivery_ids = [delivery_for(stack, list_id, user_id, mailing_id) for user_id in user_ids]
     reports = [
@@ -84,9 +84,9 @@ def test_reports_about_a_mailing_count_each_member_once(
     record = data(client.get(f"/senders/{sender['id']}"))
     assert record["state"] == "working"
     assert record["outcomes_24h"] == {"applied": 4, "duplicate": 2, "off": 1}
-    member = known_member(client, list_id, emails[2])
+    member = require_member(client, list_id, emails[2])
     assert (member["email_enabled"], member["email_off"]["reason"]) == (False, "bounced")
-    assert known_member(client, list_id, emails[3])["email_enabled"] is True
+    assert require_member(client, list_id, emails[3])["email_enabled"] is True
 
 
 def test_report_older_than_the_latest_action_of_the_person_is_stale(
@@ -102,7 +102,7 @@ def test_report_older_than_the_latest_action_of_the_person_is_stale(
     ]
     deliver(stack, client, sender, *reports)
     assert outcomes(client, sender) == ["stale"] * 3
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)
 
 
 def test_only_an_open_by_a_person_ends_soft_bounces(
@@ -110,7 +110,7 @@ def test_only_an_open_by_a_person_ends_soft_bounces(
 ) -> None:
     email = new_address()
     data(add(client, list_id, email))
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     first_delivery, second_delivery = (
         delivery_for(stack, list_id, user_id, mailing_id) for mailing_id in (1, 2)
     )
@@ -132,7 +132,7 @@ def test_report_on_a_former_address_concerns_the_person_who_had_the_address(
 ) -> None:
     former_email = new_address()
     current_email = new_address()
-    user_id = brought(client, list_id, former_email)
+    user_id = add_person(client, list_id, former_email)
     change_address(stack.resources, former_email, current_email)
     deliver(stack, client, sender, report("delivered", email=former_email))
     assert [each["user_id"] for each in reports_of(client, sender)] == [user_id]
@@ -152,7 +152,7 @@ def test_late_reports_change_no_figures_but_still_opt_out(
     deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
     assert outcomes(client, sender) == ["late", "late", "applied"]
     assert not stack.query("SELECT 1 FROM mailing_marks WHERE user_id = %s", reader.user_id)
-    eventually(lambda: reader.stands(list_id)[0] == "unsubscribed", what="the opt-out")
+    eventually(lambda: reader.read_status(list_id)[0] == "unsubscribed", what="the opt-out")
 
 
 def test_report_about_a_list_that_the_sender_does_not_cover_is_unmatched(
@@ -161,7 +161,7 @@ def test_report_about_a_list_that_the_sender_does_not_cover_is_unmatched(
     foreign_list_id = new_list(other_owner)["id"]
     email = new_address()
     data(add(other_owner, foreign_list_id, email))
-    user_id = known_member(other_owner, foreign_list_id, email)["user_id"]
+    user_id = require_member(other_owner, foreign_list_id, email)["user_id"]
     own_sender = new_sender(client)
     limited_sender = new_sender(client, list_ids=[list_id])
     second_list_id = new_list(client)["id"]
@@ -207,7 +207,7 @@ def test_sender_for_any_list_matches_only_by_delivery_id(
     foreign_list_id = new_list(other_owner)["id"]
     email = new_address()
     data(add(other_owner, foreign_list_id, email))
-    user_id = known_member(other_owner, foreign_list_id, email)["user_id"]
+    user_id = require_member(other_owner, foreign_list_id, email)["user_id"]
     with stack.client(stack.create_key(owner.user_id, "sender", "delivery")) as key_client:  # type: ignore[arg-type]
         sender = new_sender(key_client, any_list=True)
     deliver(
@@ -241,7 +241,7 @@ def test_report_about_an_erased_person_is_unmatched(
 ) -> None:
     email = new_address()
     data(add(client, list_id, email))
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     delivery_id = delivery_for(stack, list_id, user_id)
     erase(stack.resources, email)
     deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
@@ -293,7 +293,9 @@ def test_locked_person_delays_no_reports_of_another_sender(
         deliver(stack, client, other_sender, report("delivered", email=new_address()))
         assert outcomes(client, other_sender) == ["unmatched"]
         assert outcomes(client, sender) == []
-    eventually(lambda: reader.stands(list_id)[0] == "unsubscribed", what="the opt-out", within=30)
+    eventually(
+        lambda: reader.read_status(list_id)[0] == "unsubscribed", what="the opt-out", within=30
+    )
     settle(stack, sender)
     assert outcomes(client, sender) == ["applied"]
 
@@ -322,7 +324,7 @@ def test_trial_shows_the_effects_and_changes_nothing(
         ("applied", reader.user_id, "hard"),
         ("unmatched", None, None),
     ]
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)
     assert reports_of(client, sender) == []
     for table in ("opt_outs", "bounces"):
         assert not stack.query(f"SELECT 1 FROM {table} WHERE list_id = %s", list_id)
@@ -340,7 +342,7 @@ def test_no_report_resubscribes_a_person(
     delivery_id = delivery_for(stack, list_id, reader.user_id)
     kinds = ("delivered", "opened", "clicked", "complained", "unsubscribed")
     deliver(stack, client, sender, *(report(kind, delivery_id=delivery_id) for kind in kinds))
-    assert reader.stands(list_id)[0] == "unsubscribed"
+    assert reader.read_status(list_id)[0] == "unsubscribed"
 
 
 def test_invalid_reports_store_nothing(

@@ -12,7 +12,7 @@ from devstack.harness.stack import Stack
 from services.access import sessions
 from services.accounts.factors import totp
 from storage.encryption import KeyWrapper
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.http.replies import data, problem
 from tests.support.people.authenticator import (
     APP,
@@ -21,21 +21,21 @@ from tests.support.people.authenticator import (
     Device,
     add_app,
     add_passkey,
-    begin,
+    begin_login,
     codes_of,
-    let_half_a_minute_pass,
     log_in_by_passkey,
+    make_code_valid_again,
     options_of,
     send_code,
 )
 from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
-    SESSION,
+    SESSION_COOKIE,
     Visitor,
     age_logins,
-    hidden,
     new_account,
+    read_hidden_fields,
     user_id_of,
 )
 
@@ -57,10 +57,10 @@ def test_login_requires_the_code_of_the_authenticator_app(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
-    let_half_a_minute_pass(logged_in_visitor, email)
-    code_page = begin(visitor, email, next="/account/events")
-    assert SESSION not in visitor.client.cookies
-    assert not visitor.is_in()
+    make_code_valid_again(logged_in_visitor, email)
+    code_page = begin_login(visitor, email, next="/account/events")
+    assert SESSION_COOKIE not in visitor.client.cookies
+    assert not visitor.is_logged_in()
     assert send_code(visitor, code_page, "000000").status_code == 403
     assert (
         read_location(send_code(visitor, code_page, app.code()))
@@ -84,7 +84,7 @@ def test_authenticator_app_is_added_only_with_a_valid_code(logged_in_visitor: Vi
     setup_page = logged_in_visitor.get(APP)
     assert "<svg" in setup_page.text
     wrong_code_page = logged_in_visitor.client.post(
-        APP, data={**hidden(setup_page), "code": "000000"}
+        APP, data={**read_hidden_fields(setup_page), "code": "000000"}
     )
     assert wrong_code_page.status_code == 422
     assert (
@@ -92,9 +92,9 @@ def test_authenticator_app_is_added_only_with_a_valid_code(logged_in_visitor: Vi
         in wrong_code_page.text
     )
     # The page shows the same secret again, because the app already stores it.
-    assert hidden(wrong_code_page)["secret"] == hidden(setup_page)["secret"]
+    assert read_hidden_fields(wrong_code_page)["secret"] == read_hidden_fields(setup_page)["secret"]
     form_with_other_secret = {
-        **hidden(setup_page),
+        **read_hidden_fields(setup_page),
         "secret": totp.create_secret(),
         "code": "000000",
     }
@@ -108,7 +108,7 @@ def test_encryption_key_rotation_rewraps_authenticator_secrets(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
-    let_half_a_minute_pass(logged_in_visitor, email)
+    make_code_valid_again(logged_in_visitor, email)
     new_key = Key("rotated", b"r" * 32)
     old_keys = stack.settings().encryption_keyring
     rotated_wrapper = KeyWrapper(Keyring([new_key, *old_keys]))
@@ -133,16 +133,18 @@ def test_recovery_code_replaces_the_authenticator_app_only_once(
     assert len(set(app.recovery_codes)) == 10
     visitor = make_visitor()
     typed_code = f" {app.recovery_codes[0].upper().replace('-', ' ')} "
-    read_location(send_code(visitor, begin(visitor, email), typed_code))
-    assert visitor.is_in()
+    read_location(send_code(visitor, begin_login(visitor, email), typed_code))
+    assert visitor.is_logged_in()
     assert "A recovery code was used" in visitor.mailed(email, CHANGE_SUBJECT, number=2)
     assert "You have 9 codes left" in visitor.get(FACTORS).text
     second_visitor = make_visitor()
     assert (
-        send_code(second_visitor, begin(second_visitor, email), app.recovery_codes[0]).status_code
+        send_code(
+            second_visitor, begin_login(second_visitor, email), app.recovery_codes[0]
+        ).status_code
         == 403
     )
-    assert not second_visitor.is_in()
+    assert not second_visitor.is_logged_in()
 
 
 def test_new_recovery_codes_revoke_the_old_ones(
@@ -152,7 +154,7 @@ def test_new_recovery_codes_revoke_the_old_ones(
     form = {"csrf_token": logged_in_visitor.csrf_token()}
     new_codes = codes_of(logged_in_visitor.client.post(f"{FACTORS}/codes", data=form))
     assert len(new_codes) == 10
-    code_page = begin(visitor, email)
+    code_page = begin_login(visitor, email)
     assert send_code(visitor, code_page, app.recovery_codes[0]).status_code == 403
     read_location(send_code(visitor, code_page, new_codes[0]))
 
@@ -223,7 +225,7 @@ def test_removing_the_last_second_factor_deletes_the_recovery_codes(
         assert stack.query(count_codes, user_id) == [(remaining_codes,)]
     assert log_in_by_passkey(visitor, device).status_code == 403
     assert visitor.log_in(email).status_code == 303
-    assert visitor.is_in()
+    assert visitor.is_logged_in()
     form = {"csrf_token": logged_in_visitor.csrf_token(), "remove": "app"}
     assert logged_in_visitor.client.post(FACTORS, data=form).status_code == 404
 
@@ -276,7 +278,7 @@ def test_repeated_login_asks_for_the_second_factor_and_counts_as_recent(
 def test_operator_must_set_up_a_second_factor_before_any_other_action(
     stack: Stack, visitor: Visitor, email: str
 ) -> None:
-    assert printed(stack, "users", "operator", email, "on")["is_operator"] is True
+    assert run_json_command(stack, "users", "operator", email, "on")["is_operator"] is True
     visitor.log_in(email)
     for path in ("/account", "/console/developers/keys", "/account/password"):
         assert read_location(visitor.get(path)) == stack.api_url + FACTORS
@@ -284,14 +286,14 @@ def test_operator_must_set_up_a_second_factor_before_any_other_action(
     origin = {"Origin": stack.api_url}
     api_reply = visitor.client.post("/apikeys", json={"name": "k"}, headers=origin)
     problem(api_reply, 403, "auth.second_factor")
-    csrf_token = hidden(visitor.get(FACTORS))["csrf_token"]
+    csrf_token = read_hidden_fields(visitor.get(FACTORS))["csrf_token"]
     console_reply = visitor.client.post(
         "/console/developers/keys/new", data={"csrf_token": csrf_token, "name": "k"}
     )
     assert read_location(console_reply) == stack.api_url + FACTORS
     assert "Your account requires a second factor" in visitor.get(FACTORS).text
     add_app(visitor)
-    assert visitor.is_in()
+    assert visitor.is_logged_in()
     assert visitor.get("/account").status_code == 200
 
 
@@ -321,12 +323,12 @@ def test_password_reset_requires_the_second_factor(
         error_page = visitor.fill_in(link, password=OTHER_PASSWORD, code=code)
         assert error_page.status_code == 403
         assert "Choose a new password" in error_page.text
-    assert logged_in_visitor.is_in()
+    assert logged_in_visitor.is_logged_in()
     assert visitor.fill_in(link, password="short", code=app.recovery_codes[0]).status_code == 422
     reply = visitor.fill_in(link, password=OTHER_PASSWORD, code=app.recovery_codes[0])
     assert read_location(reply).endswith("/account")
-    assert visitor.is_in()
-    assert not logged_in_visitor.is_in()
+    assert visitor.is_logged_in()
+    assert not logged_in_visitor.is_logged_in()
 
 
 def test_password_reset_accepts_a_passkey_and_removes_the_ticked_passkeys(
@@ -339,13 +341,13 @@ def test_password_reset_accepts_a_passkey_and_removes_the_ticked_passkeys(
     [(lost_passkey_id,)] = stack.query("SELECT id FROM passkeys WHERE name = 'Lost'")
     assert reset_page.text.count('name="end_passkey.') == reset_page.text.count(" checked") == 2
     form = {
-        **hidden(reset_page),
+        **read_hidden_fields(reset_page),
         "password": OTHER_PASSWORD,
         f"end_passkey.{lost_passkey_id}": "on",
     }
     form["passkey"] = json.dumps(device.sign(options_of(reset_page)))
     read_location(visitor.client.post("/password/new", data=form))
-    assert visitor.is_in()
+    assert visitor.is_logged_in()
     select_names = "SELECT name FROM passkeys WHERE user_id = %s"
     assert stack.query(select_names, user_id_of(stack, email)) == [("Mine",)]
 
@@ -358,7 +360,7 @@ def test_password_reset_removes_every_passkey_that_its_page_did_not_show(
     reset_page = visitor.get(reset_link(visitor, email))
     add_passkey(logged_in_visitor, Device(stack.api_url))
     form = {
-        **hidden(reset_page),
+        **read_hidden_fields(reset_page),
         "password": OTHER_PASSWORD,
         "code": codes[0],
         "shown_passkeys": "",
@@ -410,10 +412,10 @@ def test_undone_address_change_removes_second_factors_added_after_the_change(
     assert stack.query("SELECT 1 FROM totp_secrets WHERE user_id = %s", user_id) == []
     assert stack.query("SELECT name FROM passkeys WHERE user_id = %s", user_id) == [("Before",)]
     password_page = visitor.get(password_path)
-    form = {**hidden(password_page), "password": OTHER_PASSWORD}
+    form = {**read_hidden_fields(password_page), "password": OTHER_PASSWORD}
     form["passkey"] = json.dumps(device.sign(options_of(password_page)))
     read_location(visitor.client.post(password_path, data=form))
-    assert visitor.is_in()
+    assert visitor.is_logged_in()
 
 
 def test_operator_removes_all_second_factors_and_the_person_is_notified_by_mail(
@@ -421,12 +423,12 @@ def test_operator_removes_all_second_factors_and_the_person_is_notified_by_mail(
 ) -> None:
     app = add_app(logged_in_visitor)
     add_passkey(logged_in_visitor, device)
-    code_page = begin(visitor, email)
-    printed(stack, "users", "reset-factors", email)
+    code_page = begin_login(visitor, email)
+    run_json_command(stack, "users", "reset-factors", email)
     assert "The operator of this service removed" in visitor.mailed(email, CHANGE_SUBJECT, number=3)
     # A login that began before must start again, and needs only the password.
     reply = send_code(visitor, code_page, app.recovery_codes[0])
     assert "/login" in read_location(reply)
-    assert not visitor.is_in()
+    assert not visitor.is_logged_in()
     assert visitor.log_in(email).status_code == 303
-    assert visitor.is_in()
+    assert visitor.is_logged_in()

@@ -19,9 +19,9 @@ from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
     Visitor,
-    a_visitor,
     new_account,
     new_address,
+    new_visitor,
     user_id_of,
 )
 
@@ -32,7 +32,7 @@ FIREFOX = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
 @pytest.fixture
 def firefox_visitor(stack: Stack) -> Iterator[Visitor]:
     """A logged-out visitor whose browser identifies itself as Firefox on Linux."""
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         visitor.client.headers["User-Agent"] = FIREFOX
         yield visitor
 
@@ -87,7 +87,7 @@ def test_every_account_change_is_a_security_event(
     firefox_visitor.fill_in("/account/email", current=OTHER_PASSWORD, email=new_email)
     firefox_visitor.fill_in(firefox_visitor.mailed_path(new_email, "Confirm your new address"))
     undo_path = firefox_visitor.mailed_path(email, "The address of your account was changed")
-    with a_visitor(stack) as other_browser:
+    with new_visitor(stack) as other_browser:
         reset_url = other_browser.fill_in(undo_path).headers["location"]
         other_browser.fill_in(reset_url.removeprefix(stack.api_url), password=PASSWORD)
         assert list_types(other_browser.client) == [

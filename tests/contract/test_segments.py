@@ -15,22 +15,22 @@ from tests.support.lists.segments import (
     VIP,
     bulk_action,
     filter_of_bytes,
+    import_some_members,
     new_field,
     new_segment,
-    put,
+    put_member,
     set_member,
-    some_members,
     tag_id,
+    tag_members,
     tag_names,
-    tagged,
 )
-from tests.support.lists.subscribers import Reader, members, new_address, new_list
+from tests.support.lists.subscribers import Reader, fetch_members, new_address, new_list
 
 
 def test_segment_is_created_and_counted_and_changed_and_deleted(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    some_members(client, list_id, 3, vips=2)
+    import_some_members(client, list_id, 3, vips=2)
     # The filters below name no status, so only active members count.
     reader.joins(list_id).leaves(list_id)
     segment = new_segment(client, list_id, name="  VIPs ")
@@ -125,7 +125,7 @@ def test_filter_of_a_segment_or_export_is_rejected_above_the_maximum_size(
 
 
 def test_segment_follows_a_field_whose_key_changes(client: httpx2.Client, list_id: int) -> None:
-    [ada, ben] = some_members(client, list_id, 2)
+    [ada, ben] = import_some_members(client, list_id, 2)
     field = new_field(client, "town")
     set_member(client, list_id, ada, fields={"town": "Rome"})
     in_rome = {"any": [{"not": {"not": {"field": "fields.town", "is": "rome"}}}]}
@@ -141,7 +141,7 @@ def test_segment_follows_a_field_whose_key_changes(client: httpx2.Client, list_i
 
 
 def test_segment_follows_a_tag_whose_name_changes(client: httpx2.Client, list_id: int) -> None:
-    [_, _, *untagged_members] = some_members(client, list_id, 5, vips=2)
+    [_, _, *untagged_members] = import_some_members(client, list_id, 5, vips=2)
     expected_counts = {
         new_segment(client, list_id, {"field": "tag", "is": " VIP "}, "VIPs")["id"]: 2,
         new_segment(client, list_id, {"not": {"any": [VIP]}}, "Others")["id"]: 3,
@@ -150,7 +150,7 @@ def test_segment_follows_a_tag_whose_name_changes(client: httpx2.Client, list_id
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'vip')}"
     data(client.patch(path, json={"name": "Patrons"}))
     # A new tag with the old name doesn't affect the segments.
-    tagged(client, list_id, "vip", *untagged_members)
+    tag_members(client, list_id, "vip", *untagged_members)
     for segment_id, count in expected_counts.items():
         segment = data(client.get(f"/lists/{list_id}/segments/{segment_id}"))
         assert (segment["count"], segment["count_is_exact"]) == (count, True)
@@ -249,7 +249,7 @@ def test_segment_is_accessible_only_through_its_own_list_and_owner(
 def member_address(client: httpx2.Client, list_id: int) -> str:
     """The e-mail address of a new member of the list `list_id`."""
     address = new_address()
-    put(client, list_id, address)
+    put_member(client, list_id, address)
     return address
 
 
@@ -275,7 +275,7 @@ def test_member_tags_are_replaced_and_added_and_removed(
         "VIP",
     ]
     assert change_member(client, list_id, member_address, name="Ada") == ["a fair", "VIP"]
-    assert members(client, list_id, email=member_address)[0]["tags"] == ["a fair", "VIP"]
+    assert fetch_members(client, list_id, email=member_address)[0]["tags"] == ["a fair", "VIP"]
     assert change_member(
         client, list_id, member_address, tags=["x"], add_tags=["y"], remove_tags=["X"]
     ) == ["y"]
@@ -340,7 +340,7 @@ def test_renamed_tag_changes_for_all_members_without_rewriting_them(
     rows_before = stack.query(query, list_id)
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'VIP')}"
     assert data(client.patch(path, json={"name": "Patrons"}))["name"] == "Patrons"
-    assert members(client, list_id, email=member_address)[0]["tags"] == ["Patrons", "press"]
+    assert fetch_members(client, list_id, email=member_address)[0]["tags"] == ["Patrons", "press"]
     problem(client.patch(path, json={"name": "PRESS"}), 409, "tag.name_taken")
     assert data(client.patch(path, json={"name": "patrons"}))["name"] == "patrons"
     assert stack.query(query, list_id) == rows_before
@@ -350,21 +350,21 @@ def test_deleted_tag_is_removed_from_all_members_and_not_restored_by_a_new_tag(
     client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     other_address = new_address()
-    put(client, list_id, other_address, tags=["VIP"])
+    put_member(client, list_id, other_address, tags=["VIP"])
     change_member(client, list_id, member_address, tags=["VIP", "press"])
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'VIP')}"
     assert data(client.delete(path)) == 1
     problem(client.delete(path), 404, "tag.not_found")
     assert tag_names(client, list_id) == ["press"]
     assert change_member(client, list_id, member_address, add_tags=["vip"]) == ["press", "vip"]
-    assert members(client, list_id, email=other_address)[0]["tags"] == []
+    assert fetch_members(client, list_id, email=other_address)[0]["tags"] == []
 
 
 def test_concurrent_tagging_creates_each_tag_only_once(client: httpx2.Client, list_id: int) -> None:
     names = [f"tag {number}" for number in range(20)]
     addresses = [new_address() for _ in range(6)]
     for address in addresses:
-        put(client, list_id, address)
+        put_member(client, list_id, address)
 
     def tag(index: int) -> list[str]:
         # Each thread uses another order and spelling.

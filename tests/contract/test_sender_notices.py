@@ -13,8 +13,8 @@ from services.senders.intake import MAX_REFUSED_CALLS_PER_HOUR
 from services.senders.silence import CHECK_SILENCE
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
-from tests.support.lists.subscribers import known_member, new_address, new_list
-from tests.support.people.consoles import OwnerAtConsole, rows_of, shown
+from tests.support.lists.subscribers import new_address, new_list, require_member
+from tests.support.people.consoles import OwnerAtConsole, read_page, rows_of
 from tests.support.senders.mailings import new_mailing
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import (
@@ -241,7 +241,7 @@ def test_owner_is_notified_when_a_mailing_reaches_the_limits(
     sender = new_sender(client)
     mailing_id = new_mailing(stack, list_id, rows=rows, figures=figures)
     for email in emails[: 1 + alarms]:
-        user_id = known_member(client, list_id, email)["user_id"]
+        user_id = require_member(client, list_id, email)["user_id"]
         delivery_id = delivery_for(stack, list_id, user_id, mailing_id)
         bounce_report = bounce(delivery_id=delivery_id)
         deliver(
@@ -272,7 +272,7 @@ def test_trial_of_a_body_notifies_nobody(
     data(add(client, list_id, email))
     sender = new_sender(client)
     mailing_id = new_mailing(stack, list_id, rows=500, figures={"hard_bounced": 24})
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     bounce_report = bounce(delivery_id=delivery_for(stack, list_id, user_id, mailing_id))
     body = body_of(bounce_report).decode()
     [effect] = data(client.post(f"/senders/{sender['id']}/try", json={"body": body}))
@@ -322,7 +322,7 @@ def test_console_shows_addresses_only_of_members_of_the_owner(
         list_id = int(new_list(api)["id"])
         email = new_address()
         data(add(api, list_id, email))
-        user_id = known_member(api, list_id, email)["user_id"]
+        user_id = require_member(api, list_id, email)["user_id"]
         stack.query(_INSERT_REPORT, sender_id, list_id, user_id)
         emails[email] = f"/console/lists/{list_id}/members/{user_id}"
     (own_email, own_page), (other_email, other_page) = emails.items()
@@ -333,11 +333,11 @@ def test_console_shows_addresses_only_of_members_of_the_owner(
     assert other_page not in text
 
     trial = body_of(bounce(email=own_email), bounce(email=other_email)).decode()
-    text = shown(console.send(f"{path}/try", body=trial))
+    text = read_page(console.send(f"{path}/try", body=trial))
     assert [join_wrapped_address(row[1]) == own_email for row in rows_of(text)[1:]] == [True, False]
 
 
 def test_console_offers_an_example_of_a_body(console: OwnerAtConsole) -> None:
     path = f"/console/developers/senders/{new_sender(console.api)['id']}/try"
-    outcome = rows_of(shown(console.send(path)))[1][2]
+    outcome = rows_of(read_page(console.send(path)))[1][2]
     assert outcome == "No member found The report fits no member of your lists."

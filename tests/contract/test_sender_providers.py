@@ -7,7 +7,7 @@ from devstack.harness.stack import Stack
 from devstack.sandbox.senders.mail_events import ProviderName
 from tests.support.http.replies import data
 from tests.support.imports.bulk import add
-from tests.support.lists.subscribers import known_member, new_address
+from tests.support.lists.subscribers import new_address, require_member
 from tests.support.senders.posting import delivery_for, reports_of, settle
 from tests.support.senders.provider_posts import new_provider_sender, post_events
 
@@ -35,7 +35,7 @@ def test_reports_of_each_provider_are_applied(
             "kind": kind,
             "email": email,
             "delivery_id": delivery_for(
-                stack, list_id, known_member(client, list_id, email)["user_id"]
+                stack, list_id, require_member(client, list_id, email)["user_id"]
             ),
         }
         for kind, email in emails.items()
@@ -53,7 +53,7 @@ def test_reports_of_each_provider_are_applied(
         "off",
         "stale",
     }
-    members = {kind: known_member(client, list_id, email) for kind, email in emails.items()}
+    members = {kind: require_member(client, list_id, email) for kind, email in emails.items()}
     kinds_without_mail = {kind for kind, member in members.items() if not member["email_enabled"]}
     assert members["hard_bounce"]["email_off"]["reason"] == "bounced"
     assert {kind for kind, each in members.items() if each["status"] != "active"} == {

@@ -13,7 +13,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.senders.senders import MAX_SENDERS
 from services.webhooks import endpoints_of_keys
-from tests.support.commands.running import pressroom, printed
+from tests.support.commands.running import pressroom, run_json_command
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import new_list
 from tests.support.people.changed_addresses import change_address
@@ -306,10 +306,10 @@ def test_command_reads_the_key_of_a_provider_from_stdin_and_never_from_an_option
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     create_sender = ("senders", "create", owner.email, "--name", "Ours", "--provider")
-    resend_sender = printed(
+    resend_sender = run_json_command(
         stack, *create_sender, "resend", "--key-stdin", stdin=f"{SIGNING_SECRET}\n"
     )
-    ses_sender = printed(stack, *create_sender, "ses", "--topic-arn", TOPIC_ARN)
+    ses_sender = run_json_command(stack, *create_sender, "ses", "--topic-arn", TOPIC_ARN)
     assert (resend_sender["secret"], ses_sender["secret"]) == (None, None)
     assert SIGNING_SECRET not in str(resend_sender)
     assert [each["provider"] for each in data(client.get(SENDERS_PATH))] == ["ses", "resend"]
@@ -344,12 +344,12 @@ def test_commands_create_list_and_revoke_senders(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     options = ("--provider", "generic", "--name", "Ours", "--list", str(list_id), "--any-list")
-    sender = printed(stack, "senders", "create", owner.email, *options)
+    sender = run_json_command(stack, "senders", "create", owner.email, *options)
     assert sender["secret"].startswith("whsec_")
     [record] = data(client.get(SENDERS_PATH))
     assert (record["id"], record["list_ids"], record["any_list"]) == (sender["id"], [list_id], True)
     assert record["url"] == sender["url"]
-    [listed_sender] = printed(stack, "senders", "list", owner.email)
+    [listed_sender] = run_json_command(stack, "senders", "list", owner.email)
     assert listed_sender["id"] == sender["id"]
-    assert printed(stack, "senders", "revoke", str(sender["id"]))["revoked"] == 1
+    assert run_json_command(stack, "senders", "revoke", str(sender["id"]))["revoked"] == 1
     assert data(client.get(SENDERS_PATH)) == []

@@ -10,7 +10,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
-from tests.support.lists.subscribers import known_member, new_address
+from tests.support.lists.subscribers import new_address, require_member
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import delivery_for, outcomes, settle
 from tests.support.senders.provider_posts import (
@@ -73,12 +73,12 @@ def test_subscribed_topic_reports_a_bounce(
     assert read_state(client, ses_sender) == ("waiting", warnings)
     email = new_address()
     data(add(client, list_id, email))
-    delivery_id = delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"])
+    delivery_id = delivery_for(stack, list_id, require_member(client, list_id, email)["user_id"])
     event = {"kind": "hard_bounce", "email": email, "delivery_id": delivery_id}
     assert post_events(stack, ses_sender, [event], **options) == [200]
     settle(stack, ses_sender)
     assert outcomes(client, ses_sender) == ["applied"]
-    member = known_member(client, list_id, email)
+    member = require_member(client, list_id, email)
     assert (member["email_enabled"], member["email_off"]["reason"]) == (False, "bounced")
     assert read_state(client, ses_sender) == ("working", warnings)
 

@@ -13,7 +13,13 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
 from tests.support.http.replies import data, problem
 from tests.support.lists.sign_up_forms import OWNER_ORIGIN, TITLE, WIDGET_FIELDS
-from tests.support.lists.subscribers import known_member, member, members, new_address, new_list
+from tests.support.lists.subscribers import (
+    fetch_members,
+    find_member,
+    new_address,
+    new_list,
+    require_member,
+)
 from tests.support.people.oauth import log_in
 from tests.support.security.return_urls import HOSTILE_RETURN_URLS, SHOP
 
@@ -53,7 +59,7 @@ def test_sign_up_form_subscribes_and_redirects_to_the_thanks_page(
     reply = send(stranger, form_list_id, email=email)
     assert read_thanks_heading(stranger, reply) == "Thank you"
     assert html.escape(TITLE) in follow_redirect(stranger, reply).text
-    subscriber = known_member(client, form_list_id, email)
+    subscriber = require_member(client, form_list_id, email)
     assert (subscriber["status"], subscriber["source"]) == ("active", "form")
     path = f"/lists/{form_list_id}/members/{subscriber['user_id']}/history"
     [event] = data(client.get(path))["items"]
@@ -71,7 +77,7 @@ def test_sign_up_form_redirects_unless_only_json_is_accepted(
         stranger.post(f"/subscriptions/{form_list_id}", files=multipart_fields, headers=headers),
     ):
         assert reply.status_code == 303
-    assert len(members(client, form_list_id)) == 2
+    assert len(fetch_members(client, form_list_id)) == 2
 
 
 def test_sign_up_form_returns_json_if_requested(
@@ -81,7 +87,7 @@ def test_sign_up_form_returns_json_if_requested(
     assert data(send(stranger, form_list_id, accept, email=new_address())) == 1
     error = problem(send(stranger, form_list_id, accept, email="nobody"), 422, "body.invalid")
     assert error["errors"][0]["field"] == "body.email"
-    assert len(members(client, form_list_id)) == 1
+    assert len(fetch_members(client, form_list_id)) == 1
 
 
 def test_sign_up_form_of_a_list_that_requires_confirmation_creates_a_pending_member(
@@ -94,7 +100,7 @@ def test_sign_up_form_of_a_list_that_requires_confirmation_creates_a_pending_mem
     assert read_thanks_heading(stranger, reply) == "Check your e-mail"
     # The owner's text is shown only after the confirmation.
     assert thanks_text not in follow_redirect(stranger, reply).text
-    assert known_member(client, list_id, email)["status"] == "pending"
+    assert require_member(client, list_id, email)["status"] == "pending"
 
 
 def test_sign_up_form_shows_the_same_page_for_a_known_address(
@@ -105,7 +111,7 @@ def test_sign_up_form_shows_the_same_page_for_a_known_address(
     assert first.headers["location"] == second.headers["location"]
     assert set(first.headers) == set(second.headers)
     assert email not in first.headers["location"]
-    assert len(members(client, form_list_id)) == 1
+    assert len(fetch_members(client, form_list_id)) == 1
 
 
 def test_sign_up_form_redirects_only_to_origins_of_the_operator_or_the_list(
@@ -126,8 +132,8 @@ def test_sign_up_form_redirects_only_to_origins_of_the_operator_or_the_list(
         stranger, other_list_id, email=new_address(), redirect_url=f"{OWNER_ORIGIN}/thanks"
     )
     assert read_thanks_heading(stranger, reply) == "Thank you"
-    assert len(members(client, form_list_id)) == 2
-    assert len(members(client, other_list_id)) == 3
+    assert len(fetch_members(client, form_list_id)) == 2
+    assert len(fetch_members(client, other_list_id)) == 3
 
 
 def test_sign_up_form_never_redirects_to_a_hostile_url(
@@ -168,7 +174,7 @@ def test_sign_up_form_names_an_invalid_address_and_offers_correction(
         f"/subscriptions/{form_list_id}", data={"name": "x"}, headers=BROWSER_HEADERS
     )
     assert read_error_message(reply_without_address) == "Please enter your e-mail address."
-    assert members(client, form_list_id) == []
+    assert fetch_members(client, form_list_id) == []
 
 
 def test_error_page_of_a_sign_up_form_omits_a_hostile_redirect_url(
@@ -213,7 +219,7 @@ def test_sign_up_form_shows_the_challenge_again_until_the_challenge_is_passed(
         assert read_error_message(reply).startswith("We couldn’t verify that you are human.")
         assert f'data-sitekey="sandbox-{provider}-site-key" data-action="subscribe"' in reply.text
         assert f'value="{email}"' in reply.text
-    assert member(client, list_id, email) is None
+    assert find_member(client, list_id, email) is None
     passed_challenge = {token_field: f"pass-{secrets.token_hex(6)}"}
     assert (
         read_thanks_heading(
@@ -221,7 +227,7 @@ def test_sign_up_form_shows_the_challenge_again_until_the_challenge_is_passed(
         )
         == "Thank you"
     )
-    assert known_member(client, list_id, email)["source"] == "challenge"
+    assert require_member(client, list_id, email)["source"] == "challenge"
 
 
 def test_cross_site_sign_up_form_ignores_the_session_of_a_logged_in_person(
@@ -241,8 +247,8 @@ def test_cross_site_sign_up_form_ignores_the_session_of_a_logged_in_person(
         assert reply.status_code == 303
         # The response doesn't start a session.
         assert set(reply.cookies) == {SIGN_UP_COOKIE.name}
-    assert known_member(client, form_list_id, email)["source"] == "form"
-    assert member(client, form_list_id, logged_in_owner.email) is None
+    assert require_member(client, form_list_id, email)["source"] == "form"
+    assert find_member(client, form_list_id, logged_in_owner.email) is None
 
 
 def test_thanks_page_requires_a_valid_list_id(stranger: httpx2.Client) -> None:

@@ -11,11 +11,17 @@ from core import clock
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
-from tests.support.imports.bulk import addresses, imported, sheet
-from tests.support.lists.subscribers import confirm, known_member, mailed, new_address, new_list
+from tests.support.imports.bulk import build_addresses, build_csv, import_members_file
+from tests.support.lists.subscribers import (
+    await_mails,
+    confirm,
+    new_address,
+    new_list,
+    require_member,
+)
 from tests.support.people.consoles import at_console, rows_of
 from tests.support.people.erasure import erase
-from tests.support.people.visiting import a_visitor
+from tests.support.people.visiting import new_visitor
 from tests.support.stack.maintenance import run_maintenance
 from tests.support.stack.signals import kill_with_children
 
@@ -39,7 +45,7 @@ def subscribe(stranger: httpx2.Client, list_id: int, **origin: str) -> str:
 
 
 def remove(client: httpx2.Client, list_id: int, email: str) -> None:
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
 
 
@@ -52,7 +58,7 @@ def test_list_statistics_count_sign_ups_by_origin(
     subscribe(stranger, list_id, **{by: "mail"})
     email_without_origin = subscribe(stranger, list_id)
     for email in (first_email, second_email, email_without_origin):
-        confirm(stranger, *mailed(stack, email))
+        confirm(stranger, *await_mails(stack, email))
     remove(client, list_id, second_email)
     for _ in range(2):
         assert read_rows(client, list_id, by) == {
@@ -79,8 +85,8 @@ def test_undone_import_changes_no_figures_by_origin(
     remove(client, list_id, former_email)
     rows_before = read_rows(client, list_id, "utm_source")
     assert rows_before == {"fair": [0, 0, 1, 1, 0]}
-    rows = [[email, "Twitter"] for email in (*addresses(3), former_email)]
-    result = imported(client, list_id, sheet(["email", "utm_source"], *rows))
+    rows = [[email, "Twitter"] for email in (*build_addresses(3), former_email)]
+    result = import_members_file(client, list_id, build_csv(["email", "utm_source"], *rows))
     assert read_rows(client, list_id, "utm_source") == {
         "twitter": [0, 0, 3, 0, 3],
         "fair": [0, 0, 2, 1, 1],
@@ -134,12 +140,12 @@ def test_seen_counts_only_page_views_that_a_person_may_have_made(stack: Stack) -
     with stack.client(owner.key) as client:
         mailing_list = new_list(client)
         path = f"/s/{mailing_list['slug']}"
-        with stack.run_second_api(None) as second_api, a_visitor(second_api) as visitor:
+        with stack.run_second_api(None) as second_api, new_visitor(second_api) as visitor:
             view_as_person_and_machines(visitor.client, path)
             visitor.enter(owner.email)
             assert visitor.client.get(path, headers=PERSON_HEADERS).status_code == 200
             # A view by the owner of another list counts.
-            with a_visitor(second_api) as stranger:
+            with new_visitor(second_api) as stranger:
                 stranger.enter(stack.create_owner().email)
                 assert stranger.client.get(path, headers=PERSON_HEADERS).status_code == 200
         # The second API wrote its counts to the database when it stopped.
@@ -211,7 +217,7 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         ]
         emails.append(subscribe(stranger, list_id, utm_source="<script>x</script>"))
         for email in (*emails[:2], emails[3]):
-            confirm(stranger, *mailed(stack, email))
+            confirm(stranger, *await_mails(stack, email))
         assert "Sign-up page seen" not in console.see(path)
         stack.query("INSERT INTO sign_up_views VALUES (%s, CURRENT_DATE, 1234)", list_id)
         text = console.see(path)
@@ -229,7 +235,7 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
             ["news.example.com", "1", "0"],
         ]
         assert "<bdi>&lt;script&gt;x&lt;/script&gt;</bdi>" in text
-        user_id = known_member(console.api, list_id, emails[0])["user_id"]
+        user_id = require_member(console.api, list_id, emails[0])["user_id"]
         member_page = console.see(f"{path}/members/{user_id}")
         assert "<dt>UTM source</dt><dd><bdi>fair</bdi></dd>" in member_page
         assert "<dt>Came from website</dt><dd><bdi>news.example.com</bdi></dd>" in member_page
@@ -238,7 +244,7 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         [link] = re.findall(r'href="([^"]+)">Came by a campaign<', members_page)
         data(console.api.put(f"/lists/{list_id}/members/{new_address()}", json={}))
         campaign_email = subscribe(stranger, list_id, utm_campaign="launch")
-        confirm(stranger, *mailed(stack, campaign_email))
+        confirm(stranger, *await_mails(stack, campaign_email))
         filtered_page = console.see(html.unescape(link).removeprefix(stack.api_url))
         assert [each for each in (campaign_email, *emails) if each in filtered_page] == [
             campaign_email

@@ -12,11 +12,23 @@ from devstack.harness.stack import Stack
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES, UTM_NAMES
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_text
 from tests.support.http.replies import data
-from tests.support.imports.bulk import addresses, counts, exported, imported, sheet
+from tests.support.imports.bulk import (
+    build_addresses,
+    build_csv,
+    export_rows,
+    import_members_file,
+    nonzero_counts,
+)
 from tests.support.lists.people_on_lists import Subscriber
 from tests.support.lists.preferences import open_preferences
-from tests.support.lists.segments import new_field, put
-from tests.support.lists.subscribers import confirm, known_member, mailed, new_address, new_list
+from tests.support.lists.segments import new_field, put_member
+from tests.support.lists.subscribers import (
+    await_mails,
+    confirm,
+    new_address,
+    new_list,
+    require_member,
+)
 from tests.support.people.erasure import erase
 
 UTM_COLUMNS = ("utm_source", "utm_medium", "utm_campaign")
@@ -72,7 +84,7 @@ def test_json_sign_up_stores_the_origin_with_its_consent_entry(
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email, **SENT_ORIGIN)
-    member = known_member(client, list_id, email)
+    member = require_member(client, list_id, email)
     assert member["origin"] == STORED_ORIGIN
     assert read_origins(client, member) == [("form", STORED_ORIGIN)]
     path = f"/lists/{list_id}/members/{member['user_id']}"
@@ -86,7 +98,7 @@ def test_invalid_values_of_an_origin_never_reject_a_sign_up(
     invalid_values: list[Any] = ["ada@example.com", 5, {"a": 1}, ["x"], "\0", "x" * 50_000, None]
     values = dict(zip(ORIGIN_NAMES, invalid_values, strict=True))
     subscribe(stranger, list_id, email, **values)
-    member = known_member(client, list_id, email)
+    member = require_member(client, list_id, email)
     assert member["origin"] is None
     assert read_origins(client, member) == [("form", None)]
 
@@ -96,13 +108,13 @@ def test_later_sign_ups_never_change_the_origin_of_a_member(
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email, utm_source="first")
-    member = known_member(client, list_id, email)
+    member = require_member(client, list_id, email)
     subscribe(stranger, list_id, email, utm_source="second")
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
     subscribe(stranger, list_id, email, utm_source="third")
     assert read_origins(client, member)[0] == ("form", None)
-    confirm(stranger, *mailed(stack, email))
-    assert known_member(client, list_id, email)["origin"] == build_origin(utm_source="first")
+    confirm(stranger, *await_mails(stack, email))
+    assert require_member(client, list_id, email)["origin"] == build_origin(utm_source="first")
     assert read_origins(client, member) == [
         ("confirmation", build_origin(utm_source="third")),
         ("form", None),
@@ -115,19 +127,19 @@ def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
 ) -> None:
     """The owner added and removed the member, so the sign-up is the member's first sign-up."""
     email = new_address()
-    member = put(client, list_id, email)
+    member = put_member(client, list_id, email)
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
     subscribe(stranger, list_id, email, utm_source="fair")
-    pending_member = known_member(client, list_id, email)
+    pending_member = require_member(client, list_id, email)
     assert (pending_member["status"], pending_member["origin"]) == ("pending", None)
-    confirm(stranger, *mailed(stack, email))
-    confirmed_member = known_member(client, list_id, email)
+    confirm(stranger, *await_mails(stack, email))
+    confirmed_member = require_member(client, list_id, email)
     assert (confirmed_member["status"], confirmed_member["origin"]) == (
         "active",
         build_origin(utm_source="fair"),
     )
     # Wait for the welcome mail, because Pressroom sends no mail to a removed member.
-    mailed(stack, email, 2)
+    await_mails(stack, email, 2)
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = NULL, origin = NULL WHERE id = %s",
@@ -135,11 +147,11 @@ def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
     )
     subscribe(stranger, list_id, email, utm_source="later")
     confirmation_mail = next(
-        each for each in mailed(stack, email, 3) if "/confirm?token=" in each["text"]
+        each for each in await_mails(stack, email, 3) if "/confirm?token=" in each["text"]
     )
     confirm(stranger, confirmation_mail)
     # If the first sign-up had no origin, a later sign-up doesn't set the member's origin.
-    assert known_member(client, list_id, email)["origin"] is None
+    assert require_member(client, list_id, email)["origin"] is None
 
 
 def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
@@ -168,7 +180,7 @@ def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
         name: fields[name] for name in fields if name != "email"
     }
     assert stranger.post(path, data=fields, headers=BROWSER_HEADERS).status_code == 303
-    assert known_member(client, mailing_list["id"], email)["origin"] == build_origin(
+    assert require_member(client, mailing_list["id"], email)["origin"] == build_origin(
         utm_source="fair", utm_medium="poster", referrer="news.example.com"
     )
 
@@ -200,7 +212,7 @@ def test_embedded_form_without_script_uses_the_referring_page(
     form = {"email": email, "utm_source": "Fair", "referrer": "", "landing": ""}
     reply = stranger.post(f"/subscriptions/{list_id}", data=form, headers=headers)
     assert reply.status_code == 303
-    assert known_member(client, list_id, email)["origin"] == build_origin(
+    assert require_member(client, list_id, email)["origin"] == build_origin(
         utm_source="fair", referrer="www.owner.example", landing="/tea/join"
     )
 
@@ -208,7 +220,7 @@ def test_embedded_form_without_script_uses_the_referring_page(
 def test_import_records_origins_as_claims_of_the_file(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    known_email, new_email, email_without_origin = addresses(3)
+    known_email, new_email, email_without_origin = build_addresses(3)
     subscribe(stranger, list_id, known_email, utm_source="fair")
     header = [
         "email",
@@ -227,16 +239,16 @@ def test_import_records_origins_as_claims_of_the_file(
         [email_without_origin, "", "", "active", "free", "", "", "", "", "ada@example.com"],
     ]
     mapping = json.dumps({"Where": "origin.referrer"})
-    result = imported(client, list_id, sheet(header, *rows), mapping=mapping)
+    result = import_members_file(client, list_id, build_csv(header, *rows), mapping=mapping)
     # The known member had no join date, so the import adds the date in the file.
-    assert counts(result) == {"received": 3, "added": 2, "already": 1, "updated": 1}
+    assert nonzero_counts(result) == {"received": 3, "added": 2, "already": 1, "updated": 1}
     claimed_origin = build_origin(
         utm_source="twitter",
         utm_medium="social",
         utm_campaign="launch",
         referrer="news.example.com",
     )
-    member = known_member(client, list_id, new_email)
+    member = require_member(client, list_id, new_email)
     assert member["origin"] == claimed_origin
     path = f"/lists/{list_id}/members/{member['user_id']}/consent"
     entries = data(client.get(path))["items"]
@@ -244,9 +256,9 @@ def test_import_records_origins_as_claims_of_the_file(
         ("beehiiv", claimed_origin),
         ("owner", None),
     ]
-    assert known_member(client, list_id, email_without_origin)["origin"] is None
+    assert require_member(client, list_id, email_without_origin)["origin"] is None
     # The origin in the file doesn't replace the origin of a member's sign-up.
-    known_subscriber = known_member(client, list_id, known_email)
+    known_subscriber = require_member(client, list_id, known_email)
     assert known_subscriber["origin"] == build_origin(utm_source="fair")
     assert ("import", claimed_origin) in read_origins(client, known_subscriber)
 
@@ -256,9 +268,9 @@ def test_origin_column_still_fills_a_field_of_the_same_name(
 ) -> None:
     """Earlier versions of Pressroom imported columns such as ``utm_source`` into fields."""
     new_field(client, "utm_source")
-    [email] = addresses(1)
-    imported(client, list_id, sheet(["email", "utm_source"], [email, "Twitter"]))
-    member = known_member(client, list_id, email)
+    [email] = build_addresses(1)
+    import_members_file(client, list_id, build_csv(["email", "utm_source"], [email, "Twitter"]))
+    member = require_member(client, list_id, email)
     assert member["fields"]["utm_source"] == "Twitter"
     assert member["origin"] == build_origin(utm_source="twitter")
 
@@ -268,7 +280,7 @@ def test_export_of_members_ends_with_the_origin(
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email, utm_source="=fair", landing="/tea")
-    [row] = exported(client, list_id)
+    [row] = export_rows(client, list_id)
     assert tuple(row)[-len(ORIGIN_NAMES) :] == ORIGIN_NAMES
     assert [row[name] for name in ORIGIN_NAMES] == ["'=fair", "", "", "", "", "", "/tea"]
 
@@ -278,7 +290,7 @@ def test_person_sees_and_downloads_the_origin_of_their_sign_up(
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email, utm_source="fair", landing="/tea")
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     with stack.client() as browser:
         open_preferences(browser, Subscriber(stack, list_id, user_id, email))
         page = read_text(browser.get("/preferences/data"))
@@ -297,10 +309,10 @@ def test_origin_follows_a_transferred_member(
     email = new_address()
     target_id = new_list(client)["id"]
     subscribe(stranger, list_id, email, utm_source="fair")
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
     assert data(client.post(path, params={"dst_list_id": target_id})) == 1
-    transferred_member = known_member(client, target_id, email)
+    transferred_member = require_member(client, target_id, email)
     assert transferred_member["origin"] == build_origin(utm_source="fair")
     assert ("form", build_origin(utm_source="fair")) in read_origins(client, transferred_member)
 
@@ -310,12 +322,12 @@ def test_transfer_to_a_former_record_without_a_sign_up_brings_the_origin(
 ) -> None:
     email = new_address()
     target_id = new_list(client)["id"]
-    former_member = put(client, target_id, email)
+    former_member = put_member(client, target_id, email)
     data(client.delete(f"/subscriptions/{target_id}/members/{former_member['user_id']}"))
     subscribe(stranger, list_id, email, utm_source="fair")
     path = f"/subscriptions/{list_id}/members/{former_member['user_id']}/transfer"
     assert data(client.post(path, params={"dst_list_id": target_id})) == 1
-    assert known_member(client, target_id, email)["origin"] == build_origin(utm_source="fair")
+    assert require_member(client, target_id, email)["origin"] == build_origin(utm_source="fair")
     rows = data(client.get(f"/lists/{target_id}/stats", params={"by": "utm_source"}))["rows"]
     assert [(row["key"], row["joined"]) for row in rows] == [("fair", 1), ("", 1)]
 
@@ -325,15 +337,15 @@ def test_origin_of_a_transferred_request_takes_effect_with_the_confirmation(
 ) -> None:
     email = new_address()
     target_id = new_list(client)["id"]
-    user_id = put(client, list_id, email)["user_id"]
+    user_id = put_member(client, list_id, email)["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
     subscribe(stranger, list_id, email, utm_source="fair")
-    messages = mailed(stack, email)
+    messages = await_mails(stack, email)
     path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
     assert data(client.post(path, params={"dst_list_id": target_id})) == 1
-    assert known_member(client, target_id, email)["origin"] is None
+    assert require_member(client, target_id, email)["origin"] is None
     confirm(stranger, *messages)
-    assert known_member(client, target_id, email)["origin"] == build_origin(utm_source="fair")
+    assert require_member(client, target_id, email)["origin"] == build_origin(utm_source="fair")
 
 
 def test_erasure_leaves_no_origin_of_the_person(
@@ -341,7 +353,7 @@ def test_erasure_leaves_no_origin_of_the_person(
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email, utm_source="fair")
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     erase(stack.resources, email)
     assert stack.query("SELECT origin FROM subscriptions WHERE user_id = %s", user_id) == [(None,)]
     assert stack.query("SELECT origin FROM consent_entries WHERE user_id = %s", user_id) == []
@@ -353,6 +365,6 @@ def test_release_1_0_0_erases_the_origin_together_with_the_address(
     """Release 1.0.0 clears only the address, so the database must clear the origin."""
     email = new_address()
     subscribe(stranger, list_id, email, utm_source="fair")
-    member = known_member(client, list_id, email)
+    member = require_member(client, list_id, email)
     stack.query("UPDATE subscriptions SET email = NULL WHERE id = %s", member["id"])
     assert stack.query("SELECT origin FROM subscriptions WHERE id = %s", member["id"]) == [(None,)]

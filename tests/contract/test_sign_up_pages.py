@@ -16,7 +16,7 @@ from tests.support.http.replies import data
 from tests.support.http.replies import send as send_picture
 from tests.support.lists.segments import new_field
 from tests.support.lists.sign_up_forms import OWNER_ORIGIN, TITLE, WIDGET_FIELDS
-from tests.support.lists.subscribers import known_member, member, new_address, new_list
+from tests.support.lists.subscribers import find_member, new_address, new_list, require_member
 
 WORDING = "I want <The Letter> by e-mail."
 PUBLIC_INPUTS = (
@@ -137,7 +137,7 @@ def test_sign_up_page_subscribes_a_person_with_their_field_values(
     assert reply.status_code == 303
     require_headers(reply, cookies=[SIGN_UP_COOKIE.name])
     assert read_heading(follow_redirect(stranger, reply)) == "Thank you"
-    subscriber = known_member(client, mailing_list["id"], email)
+    subscriber = require_member(client, mailing_list["id"], email)
     assert (subscriber["name"], subscriber["source"], subscriber["status"]) == (
         "Ada",
         "form",
@@ -152,7 +152,7 @@ def test_consent_from_the_sign_up_page_records_its_url_and_wording(
     mailing_list = new_list(client, consent_wording=WORDING)
     email = new_address()
     send(stranger, f"/s/{mailing_list['slug']}", email=email)
-    user_id = known_member(client, mailing_list["id"], email)["user_id"]
+    user_id = require_member(client, mailing_list["id"], email)["user_id"]
     [entry] = data(client.get(f"/lists/{mailing_list['id']}/members/{user_id}/consent"))["items"]
     assert entry["url"] == f"{stack.api_url}/s/{mailing_list['slug']}"
     assert entry["wording"] == WORDING
@@ -182,7 +182,7 @@ def test_sign_up_page_shows_errors_next_to_their_inputs_and_keeps_all_input(
     assert re.findall(r"<option[^>]* selected>(.*?)</option>", reply.text) == ["Black"]
     for name in read_errors(reply):
         assert f'aria-invalid="true" aria-describedby="{name}-problem"' in shown_inputs[name]
-    assert member(client, new_list(client)["id"], values["email"]) is None
+    assert find_member(client, new_list(client)["id"], values["email"]) is None
 
 
 def test_sign_up_page_redirects_only_to_allowed_origins_of_the_list(
@@ -214,10 +214,10 @@ def test_sign_up_page_and_embedded_form_contain_the_challenge_widget(
     embedded_form = data(client.get(f"/lists/{mailing_list['id']}/embed"))["html"]
     assert (widget in embedded_form, embedded_form.count("<script")) == (True, 1)
     assert widget in send(stranger, path, email=email).text
-    assert member(client, mailing_list["id"], email) is None
+    assert find_member(client, mailing_list["id"], email) is None
     passed_challenge = {WIDGET_FIELDS["turnstile"]: f"pass-{secrets.token_hex(6)}"}
     assert send(stranger, path, email=email, **passed_challenge).status_code == 303
-    assert known_member(client, mailing_list["id"], email)["source"] == "challenge"
+    assert require_member(client, mailing_list["id"], email)["source"] == "challenge"
 
 
 def test_sign_up_page_of_an_unknown_or_archived_list_is_a_404_page(
@@ -292,5 +292,5 @@ def test_embedded_form_subscribes_its_sender(
     answers = {**dict.fromkeys(read_visible_inputs(embedded_form["html"]), ""), "email": email}
     reply = stranger.post(embedded_form["action"], data=answers, headers=BROWSER_HEADERS)
     assert read_heading(follow_redirect(stranger, reply)) == "Thank you"
-    subscriber = known_member(client, mailing_list["id"], email)
+    subscriber = require_member(client, mailing_list["id"], email)
     assert (subscriber["name"], subscriber["fields"]) == (None, {})

@@ -5,13 +5,13 @@ import httpx2
 from api.auth.member_reads import MAX_MEMBERS_PER_SESSION_PAGE, MAX_PAGES_PER_HOUR
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import imported, of_addresses
+from tests.support.imports.bulk import build_address_file, import_members_file
 from tests.support.lists.segments import ALL_MEMBERS_FILTER
-from tests.support.lists.subscribers import fill, new_list
+from tests.support.lists.subscribers import insert_members, new_list
 from tests.support.lists.subscribers import new_address as new_reader
 from tests.support.people.consoles import at_console
 from tests.support.people.oauth import Person, register
-from tests.support.people.visiting import Visitor, a_visitor, age_logins, new_account, user_id_of
+from tests.support.people.visiting import Visitor, age_logins, new_account, new_visitor, user_id_of
 
 
 def test_session_reads_smaller_member_pages_and_many_pages_raise_a_security_event(
@@ -19,7 +19,9 @@ def test_session_reads_smaller_member_pages_and_many_pages_raise_a_security_even
 ) -> None:
     with stack.client(stack.create_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
-        fill(stack, list_id, [new_reader() for _ in range(MAX_MEMBERS_PER_SESSION_PAGE + 1)])
+        insert_members(
+            stack, list_id, [new_reader() for _ in range(MAX_MEMBERS_PER_SESSION_PAGE + 1)]
+        )
         path = f"/lists/{list_id}/subscriptions"
         search = f"/lists/{list_id}/members/search"
         body = {"filter": ALL_MEMBERS_FILTER, "limit": 1000}
@@ -85,7 +87,7 @@ def test_session_with_old_login_gets_no_export_file_url_and_cannot_retry_exports
 def test_session_with_old_login_cannot_open_rejected_import_rows(stack: Stack) -> None:
     with at_console(stack) as owner:
         list_id = new_list(owner.api)["id"]
-        imported(owner.api, list_id, of_addresses("nobody@", "a@example.com"))
+        import_members_file(owner.api, list_id, build_address_file("nobody@", "a@example.com"))
         job_id = data(owner.api.get("/jobs"))["items"][0]["id"]
         import_id = data(owner.api.get("/imports"))["items"][0]["id"]
         paths = ("/imports", "/jobs", f"/imports/{import_id}", f"/jobs/{job_id}")
@@ -142,7 +144,7 @@ def test_new_oauth_client_and_additional_scopes_are_reported_by_mail(
 def test_first_login_in_a_new_browser_is_reported_by_one_mail(stack: Stack, email: str) -> None:
     subject = "New login to your account"
     count_mails = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         visitor.client.headers["User-Agent"] = "Mozilla/5.0 (X11; Linux) Firefox/140.0"
         assert visitor.log_in(email, "not the password").status_code == 403
         assert stack.query(count_mails, email) == [(0,)]

@@ -11,8 +11,8 @@ from tests.support.credits import credits
 from tests.support.http.openapi import openapi_document
 from tests.support.http.replies import data, problem
 from tests.support.images.pictures import encoded
-from tests.support.imports.bulk import add, addresses, objects, of_addresses
-from tests.support.lists.subscribers import members, new_address, new_list, new_slug
+from tests.support.imports.bulk import add, build_address_file, build_addresses, list_stored_keys
+from tests.support.lists.subscribers import fetch_members, new_address, new_list, new_slug
 from tests.support.security import world as worlds
 from tests.support.security.calls import CALLS
 from tests.support.security.world import World
@@ -103,7 +103,7 @@ def test_strict_bulk_add_names_unknown_fields_of_each_item_and_adds_nobody(
     assert (
         len(read_unknown_fields(client.post(path, json=large_body, headers=STRICT_HEADERS))) == 20
     )
-    assert members(client, list_id) == []
+    assert fetch_members(client, list_id) == []
     assert data(client.post(path, json={"members": people[:1]}, headers=STRICT_HEADERS)) == 1
     assert data(add(client, list_id, *people)) == 1
 
@@ -259,16 +259,16 @@ def test_import_with_an_option_in_the_body_is_rejected_and_imports_nothing(
     headers: dict[str, str],
     name: str,
 ) -> None:
-    objects_before = objects(stack_without_workers)
+    objects_before = list_stored_keys(stack_without_workers)
     list_id = new_list(client_without_workers)["id"]
-    file: Part = ("file", ("mail.csv", of_addresses(*addresses(2))))
+    file: Part = ("file", ("mail.csv", build_address_file(*build_addresses(2))))
     option = _build_part(name, IMPORT_OPTIONS[name])
     for parts in ([option, file], [file, option]):
         _require_option_error(
             _import(client_without_workers, list_id, *parts, headers=headers), name
         )
     assert data(client_without_workers.get("/imports"))["items"] == []
-    assert objects(stack_without_workers) <= objects_before
+    assert list_stored_keys(stack_without_workers) <= objects_before
 
 
 @pytest.mark.parametrize("headers", [{}, STRICT_HEADERS], ids=["lenient", "strict"])
@@ -293,14 +293,14 @@ def test_unknown_multipart_parts_are_rejected_only_in_strict_requests(
     client: httpx2.Client, list_id: int
 ) -> None:
     image_part: Part = ("file", ("a.png", encoded("PNG")))
-    emails = addresses(2)
-    sheet_part: Part = ("file", ("mail.csv", of_addresses(*emails)))
+    emails = build_addresses(2)
+    sheet_part: Part = ("file", ("mail.csv", build_address_file(*emails)))
     note_part = _build_part("note", "spring")
     reply = client.post("/attachments", files=[note_part, image_part], headers=STRICT_HEADERS)
     assert problem(reply, 400, "request.unknown")["errors"][0]["field"] == "body.note"
     reply = _import(client, list_id, sheet_part, note_part, headers=STRICT_HEADERS)
     assert problem(reply, 400, "request.unknown")["errors"][0]["field"] == "body.note"
-    assert members(client, list_id) == []
+    assert fetch_members(client, list_id) == []
     data(client.post("/attachments", files=[image_part], headers=STRICT_HEADERS))
     data(client.post("/attachments", files=[note_part, image_part]))
     wait = {"Prefer": "wait=30"}

@@ -10,16 +10,16 @@ from devstack.harness.stack import Stack
 from services.accounts import mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from tests.support.http.replies import data, problem
-from tests.support.lists.segments import new_field, put
+from tests.support.lists.segments import new_field, put_member
 from tests.support.lists.subscribers import (
     Reader,
+    await_mails,
     confirm,
-    known_member,
-    mailed,
-    member,
-    members,
+    fetch_members,
+    find_member,
     new_address,
     new_list,
+    require_member,
 )
 
 
@@ -41,7 +41,7 @@ def test_new_member_gets_the_submitted_name_and_fields(
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email, name="Ada", fields={"city": "Paris", "visits": 3})
-    subscriber = known_member(client, list_id, email)
+    subscriber = require_member(client, list_id, email)
     assert (subscriber["name"], subscriber["fields"]) == ("Ada", {"city": "Paris", "visits": 3})
 
 
@@ -56,32 +56,32 @@ def test_sign_up_rejects_private_or_unknown_fields_and_invalid_values(
     assert place["field"] == f"body.fields.{next(iter(fields))}"
     if "visits" not in fields:
         assert place["message"] == "is not a field of this list's owner"
-    assert member(client, list_id, email) is None
+    assert find_member(client, list_id, email) is None
 
 
 def test_sign_up_by_a_stranger_changes_nothing_of_an_existing_member(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
-    member_before = put(client, list_id, email, name="Ada", fields={"city": "Paris"})
+    member_before = put_member(client, list_id, email, name="Ada", fields={"city": "Paris"})
     subscribe(stranger, list_id, email, name="Eve", fields={"city": "Rome", "visits": 1})
-    assert known_member(client, list_id, email) == member_before
+    assert require_member(client, list_id, email) == member_before
 
 
 def test_sign_up_values_of_a_known_member_apply_only_after_mailed_confirmation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
-    former_member = put(
+    former_member = put_member(
         client, list_id, email, name="Ada", fields={"city": "Paris", "note": "kept"}
     )
     data(client.delete(f"/subscriptions/{list_id}/members/{former_member['user_id']}"))
     subscribe(stranger, list_id, email, name="Adele", fields={"city": "Rome", "visits": 2})
-    pending_member = known_member(client, list_id, email)
+    pending_member = require_member(client, list_id, email)
     assert (pending_member["status"], pending_member["name"]) == ("pending", "Ada")
     assert pending_member["fields"] == {"city": "Paris", "note": "kept"}
-    confirm(stranger, *mailed(stack, email))
-    confirmed_member = known_member(client, list_id, email)
+    confirm(stranger, *await_mails(stack, email))
+    confirmed_member = require_member(client, list_id, email)
     assert (confirmed_member["status"], confirmed_member["name"]) == ("active", "Adele")
     assert confirmed_member["fields"] == {"city": "Rome", "visits": 2, "note": "kept"}
     path = f"/lists/{list_id}/members/{former_member['user_id']}/history"
@@ -104,8 +104,8 @@ def test_confirmation_applies_the_sign_up_values_submitted_before_its_mail(
     subscribe(stranger, list_id, email, fields={"city": "Paris"})
     # No further confirmation mail is sent within ten minutes, so these values are never applied.
     subscribe(stranger, list_id, email, fields={"city": "Rome"})
-    confirm(stranger, *mailed(stack, email))
-    assert known_member(client, list_id, email)["fields"] == {"city": "Paris"}
+    confirm(stranger, *await_mails(stack, email))
+    assert require_member(client, list_id, email)["fields"] == {"city": "Paris"}
 
 
 def test_sign_up_values_are_merged_across_several_confirmation_mails(
@@ -114,21 +114,21 @@ def test_sign_up_values_are_merged_across_several_confirmation_mails(
     list_id = new_list(client, confirm_required=True)["id"]
     email = new_address()
     subscribe(stranger, list_id, email, name="Ada", fields={"city": "Paris"})
-    mailed(stack, email)
+    await_mails(stack, email)
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '1 hour'"
         " WHERE list_id = %s",
         list_id,
     )
     subscribe(stranger, list_id, email, fields={"city": "Oslo"})
-    mailed(stack, email, 2)
+    await_mails(stack, email, 2)
     stack.query(
         "UPDATE subscriptions SET submitted = jsonb_set(submitted, '{name}', '\"Eve\"')"
         " WHERE list_id = %s",
         list_id,
     )
-    confirm(stranger, mailed(stack, email, 2)[0])
-    subscriber = known_member(client, list_id, email)
+    confirm(stranger, await_mails(stack, email, 2)[0])
+    subscriber = require_member(client, list_id, email)
     assert (subscriber["name"], subscriber["fields"]) == ("Ada", {"city": "Oslo"})
 
 
@@ -136,7 +136,7 @@ def test_confirmation_does_not_set_a_field_that_is_no_longer_public(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
-    created_member = put(client, list_id, email, fields={"city": "Paris"})
+    created_member = put_member(client, list_id, email, fields={"city": "Paris"})
     stack.query(
         "UPDATE subscriptions SET status = 'pending' WHERE list_id = %s AND user_id = %s",
         list_id,
@@ -157,7 +157,7 @@ def test_confirmation_does_not_set_a_field_that_is_no_longer_public(
         )
     data(client.patch(f"/fields/{field_ids['city']}", json={"public": False}))
     assert stranger.post("/confirm", params={"token": token}).status_code == 303
-    confirmed_member = known_member(client, list_id, email)
+    confirmed_member = require_member(client, list_id, email)
     assert (confirmed_member["status"], confirmed_member["fields"]) == (
         "active",
         {"city": "Paris", "visits": 7},
@@ -169,12 +169,12 @@ def test_logged_in_person_sets_and_changes_their_own_public_fields(
 ) -> None:
     path = f"/subscriptions/{list_id}/no-challenge"
     assert data(reader.client.post(path, json={"fields": {"city": "Paris"}})) == 1
-    subscriber = known_member(client, list_id, reader.email)
+    subscriber = require_member(client, list_id, reader.email)
     assert (subscriber["name"], subscriber["fields"]) == (reader.name, {"city": "Paris"})
     assert data(reader.client.post(path, json={"fields": {"city": "Rome", "visits": 1}})) == 1
     assert data(reader.client.post(path, json={"fields": {"city": "Rome"}})) == 0
     assert data(reader.client.post(path)) == 0
-    subscriber = known_member(client, list_id, reader.email)
+    subscriber = require_member(client, list_id, reader.email)
     assert subscriber["fields"] == {"city": "Rome", "visits": 1}
     problem(reader.client.post(path, json={"fields": {"note": "x"}}), 422, "field.value")
 
@@ -184,14 +184,14 @@ def test_sign_up_values_follow_a_pending_member_to_another_list(
 ) -> None:
     email = new_address()
     target_id = new_list(client)["id"]
-    created_member = put(client, list_id, email, fields={"city": "Paris"})
+    created_member = put_member(client, list_id, email, fields={"city": "Paris"})
     member_path = f"/subscriptions/{list_id}/members/{created_member['user_id']}"
     data(client.delete(member_path))
     subscribe(stranger, list_id, email, fields={"city": "Rome"})
-    mailed(stack, email)
+    await_mails(stack, email)
     data(client.post(f"{member_path}/transfer", params={"dst_list_id": target_id}))
-    confirm(stranger, *mailed(stack, email))
-    assert known_member(client, target_id, email)["fields"] == {"city": "Rome"}
+    confirm(stranger, *await_mails(stack, email))
+    assert require_member(client, target_id, email)["fields"] == {"city": "Rome"}
 
 
 def read_field_inputs(stranger: httpx2.Client, slug: str) -> set[str]:
@@ -232,9 +232,11 @@ def test_sign_up_without_a_required_field_is_rejected(
     html_headers = {"Accept": "text/html"}
     page = stranger.post(path, data={"email": email, "fields.city": " "}, headers=html_headers)
     assert "Please answer this question." in page.text
-    assert members(client, mailing_list["id"]) == []
+    assert fetch_members(client, mailing_list["id"]) == []
     data(stranger.post(path, json={"email": email, "fields": {"city": "Rome"}}))
-    assert [each["fields"] for each in members(client, mailing_list["id"])] == [{"city": "Rome"}]
+    assert [each["fields"] for each in fetch_members(client, mailing_list["id"])] == [
+        {"city": "Rome"}
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import (
     Reader,
+    await_mails,
     confirm,
-    count,
-    known_member,
-    mailed,
-    members,
+    fetch_members,
     new_address,
     new_list,
+    read_subscriber_count,
+    require_member,
     subscribe,
     trace_for,
 )
@@ -27,7 +27,7 @@ def test_new_address_is_subscribed_immediately_on_a_list_without_confirmation(
 ) -> None:
     email = new_address()
     assert data(subscribe(stranger, list_id, email)) == 1
-    subscriber = known_member(client, list_id, email)
+    subscriber = require_member(client, list_id, email)
     expected = {
         "list_id": list_id,
         "status": "active",
@@ -54,9 +54,9 @@ def test_different_spellings_of_an_address_are_one_member(
         f"réader.{local_part.upper()}@xn--bcher-kva.EXAMPLE.com",
     ):
         assert data(subscribe(stranger, list_id, spelling)) == 1
-        [subscriber] = members(client, list_id)
+        [subscriber] = fetch_members(client, list_id)
         assert subscriber["email"] == f"réader.{local_part}@bücher.example.com"
-        assert members(client, list_id, email=spelling) == [subscriber]
+        assert fetch_members(client, list_id, email=spelling) == [subscriber]
 
 
 def test_sign_up_rejects_malformed_addresses_and_names_the_field(
@@ -67,7 +67,7 @@ def test_sign_up_rejects_malformed_addresses_and_names_the_field(
         body = problem(stranger.post(path, json={"email": email}), 422, "body.invalid")
         assert [each["field"] for each in body["errors"]] == ["body.email"]
     problem(stranger.post(path), 422, "body.invalid")
-    assert members(client, list_id) == []
+    assert fetch_members(client, list_id) == []
 
 
 def test_challenge_fields_are_ignored_on_lists_without_challenge(
@@ -77,7 +77,7 @@ def test_challenge_fields_are_ignored_on_lists_without_challenge(
         email = new_address()
         fields = {"challenge-provider": provider, "challenge-token": token, "challenge-action": ""}
         assert data(subscribe(stranger, list_id, email, **fields)) == 1
-        assert known_member(client, list_id, email)["status"] == "active"
+        assert require_member(client, list_id, email)["status"] == "active"
 
 
 def test_public_sign_up_ignores_credentials(
@@ -87,7 +87,7 @@ def test_public_sign_up_ignores_credentials(
         for caller in (client, other_owner, client_with_wrong_key):
             email = new_address()
             assert data(subscribe(caller, list_id, email)) == 1
-            assert known_member(client, list_id, email)["source"] == "form"
+            assert require_member(client, list_id, email)["source"] == "form"
 
 
 def test_public_sign_up_keeps_mail_off_that_the_person_switched_off(
@@ -95,10 +95,10 @@ def test_public_sign_up_keeps_mail_off_that_the_person_switched_off(
 ) -> None:
     reader.joins(list_id).wants_mail(list_id, enabled=False)
     assert data(subscribe(stranger, list_id, reader.email)) == 1
-    assert reader.stands(list_id) == ("active", False)
+    assert reader.read_status(list_id) == ("active", False)
     assert data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}")) == 1
     assert data(subscribe(stranger, list_id, reader.email)) == 1
-    assert reader.stands(list_id) == ("pending", False)
+    assert reader.read_status(list_id) == ("pending", False)
 
 
 def test_public_sign_up_of_a_removed_member_requires_confirmation(
@@ -106,18 +106,18 @@ def test_public_sign_up_of_a_removed_member_requires_confirmation(
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email)
-    member_before = known_member(client, list_id, email)
+    member_before = require_member(client, list_id, email)
     path = f"/subscriptions/{list_id}/members/{member_before['user_id']}"
     assert data(client.put(f"{path}/email", json={"enabled": False})) == 1
     assert data(client.delete(path)) == 1
     # Repeated sign-ups don't replace the confirmation by the person.
     for _ in range(2):
         assert data(subscribe(stranger, list_id, email)) == 1
-        member_after = known_member(client, list_id, email)
+        member_after = require_member(client, list_id, email)
         assert (member_after["status"], member_after["id"]) == ("pending", member_before["id"])
-    assert count(client, list_id) == 0
-    assert confirm(stranger, *mailed(stack, email)).status_code == 303
-    member_after = known_member(client, list_id, email)
+    assert read_subscriber_count(client, list_id) == 0
+    assert confirm(stranger, *await_mails(stack, email)).status_code == 303
+    member_after = require_member(client, list_id, email)
     assert (member_after["status"], member_after["email_enabled"], member_after["id"]) == (
         "active",
         True,
@@ -141,10 +141,10 @@ def test_account_name_is_shown_only_to_lists_joined_while_logged_in(
     assert (subscription["user"], subscription["name"]) == ({"id": user_id, "name": None}, None)
     joined_list_id = new_list(client)["id"]
     reader.joins(joined_list_id)
-    joined_member = known_member(client, joined_list_id, reader.email)
+    joined_member = require_member(client, joined_list_id, reader.email)
     assert (joined_member["user"]["name"], joined_member["name"]) == (reader.name, reader.name)
     # The name that one list sees stays hidden on another list of the same owner.
-    assert known_member(client, list_id, reader.email)["user"]["name"] is None
+    assert require_member(client, list_id, reader.email)["user"]["name"] is None
     # A transfer doesn't reveal the name either.
     target_id = new_list(client)["id"]
     transfer_path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
@@ -241,7 +241,7 @@ def test_trace_id_shows_the_list_and_a_masked_subscription(
                     "user_id": None,
                 }
                 assert shown_subscription["sub"] == {
-                    **reader.standing(list_id),
+                    **reader.read_membership(list_id),
                     "list": None,
                     **masked_values,
                 }
@@ -294,9 +294,9 @@ def test_rejoining_while_logged_in_lifts_every_opt_out(
     if from_status != "active":
         reader.leaves(list_id)
         assert join(reader, list_id) == 1
-        assert reader.stands(list_id) == ("active", True)
+        assert reader.read_status(list_id) == ("active", True)
         assert stack.query("SELECT 1 FROM opt_outs WHERE user_id = %s", reader.user_id) == []
     else:
         # The person is already a member, so joining changes nothing and the mail stays off.
         assert join(reader, list_id) == 0
-        assert reader.stands(list_id) == ("active", False)
+        assert reader.read_status(list_id) == ("active", False)

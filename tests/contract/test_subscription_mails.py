@@ -14,12 +14,12 @@ from services.subscriptions.members import mails
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, subscribe_pending
 from tests.support.lists.subscribers import (
+    await_mails,
     confirm,
-    known_member,
-    mailed,
     new_address,
     new_list,
-    token_of,
+    read_confirmation_token,
+    require_member,
 )
 from tests.support.mail.forbidden import ForbiddenMailer
 from tests.support.people.erasure import erase
@@ -36,7 +36,7 @@ def confirming_list_id(client: httpx2.Client) -> int:
 
 
 def read_status(client: httpx2.Client, confirming_list_id: int, email: str) -> str:
-    return str(known_member(client, confirming_list_id, email)["status"])
+    return str(require_member(client, confirming_list_id, email)["status"])
 
 
 def test_confirmation_mail_has_text_and_html_and_activates_the_subscription(
@@ -45,12 +45,14 @@ def test_confirmation_mail_has_text_and_html_and_activates_the_subscription(
     email = new_address()
     sign_up(stranger, confirming_list_id, email)
     assert read_status(client, confirming_list_id, email) == "pending"
-    [mail] = mailed(stack, email)
+    [mail] = await_mails(stack, email)
     assert mail["subject"] == f"Confirm your subscription to “{TITLE}”"
     assert f"“{TITLE}”" in mail["text"]
     # The link comes before its explanation.
     for body in (mail["html"], mail["text"]):
-        assert body.index(f"token={token_of(mail)}") < body.index("Someone signed up")
+        assert body.index(f"token={read_confirmation_token(mail)}") < body.index(
+            "Someone signed up"
+        )
     assert "Tea &amp; &lt;Toast&gt;" in mail["html"]
     assert "<Toast>" not in mail["html"]
     assert not [name for name in mail["headers"] if name.lower().startswith("list-")]
@@ -63,8 +65,10 @@ def test_welcome_mail_contains_one_click_unsubscribe(
 ) -> None:
     email = new_address()
     sign_up(stranger, confirming_list_id, email)
-    confirm(stranger, *mailed(stack, email))
-    welcome_mail = next(mail for mail in mailed(stack, email, 2) if "You are" in mail["subject"])
+    confirm(stranger, *await_mails(stack, email))
+    welcome_mail = next(
+        mail for mail in await_mails(stack, email, 2) if "You are" in mail["subject"]
+    )
     assert welcome_mail["subject"] == f"You are subscribed to “{TITLE}”"
     headers = {name.lower(): value for name, value in dict(welcome_mail["headers"]).items()}
     assert headers["list-unsubscribe-post"] == "List-Unsubscribe=One-Click"
@@ -74,7 +78,7 @@ def test_welcome_mail_contains_one_click_unsubscribe(
     path = f"/subscriptions/{confirming_list_id}/delete"
     form = {"List-Unsubscribe": "One-Click"}
     assert data(stranger.post(path, params={"trace_id": trace_id}, data=form)) == 1
-    assert known_member(client, confirming_list_id, email)["email_enabled"] is False
+    assert require_member(client, confirming_list_id, email)["email_enabled"] is False
 
 
 def test_repeated_sign_ups_send_at_most_one_confirmation_mail_per_ten_minutes(
@@ -83,14 +87,14 @@ def test_repeated_sign_ups_send_at_most_one_confirmation_mail_per_ten_minutes(
     email = new_address()
     for _ in range(5):
         sign_up(stranger, confirming_list_id, email)
-    mailed(stack, email)
+    await_mails(stack, email)
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '11 minutes' "
         "WHERE list_id = %s",
         confirming_list_id,
     )
     sign_up(stranger, confirming_list_id, email)
-    mailed(stack, email, 2)
+    await_mails(stack, email, 2)
 
 
 def test_confirmation_mail_job_belongs_to_the_list_owner(
@@ -109,8 +113,8 @@ def test_confirmation_link_of_a_removed_person_does_not_work(
 ) -> None:
     email = new_address()
     sign_up(stranger, confirming_list_id, email)
-    [mail] = mailed(stack, email)
-    user_id = known_member(client, confirming_list_id, email)["user_id"]
+    [mail] = await_mails(stack, email)
+    user_id = require_member(client, confirming_list_id, email)["user_id"]
     assert data(client.delete(f"/subscriptions/{confirming_list_id}/members/{user_id}")) == 1
     assert confirm(stranger, mail).status_code == 409
     assert read_status(client, confirming_list_id, email) == "removed"
@@ -148,21 +152,21 @@ def test_pending_person_is_reminded_only_once_in_their_language(
     mailing_list = new_list(client, title="Tee", confirm_required=True)
     email = new_address()
     sign_up(stranger, mailing_list["id"], email, **{"Accept-Language": "de"})
-    [confirmation_mail] = mailed(stack, email)
+    [confirmation_mail] = await_mails(stack, email)
     [(_, reminder_delay)] = stack.query(_SELECT_REMINDER_TIMES, email)
     assert reminder_delay == timedelta(hours=24)
     # No reminder is sent before its time.
     run_maintenance(stack, "maintenance.remind")
     assert stack.query(_SELECT_REMINDER_JOBS, [mailing_list["id"]]) == []
-    member_before = known_member(client, mailing_list["id"], email)
+    member_before = require_member(client, mailing_list["id"], email)
     remind(stack, email)
-    reminder, _ = mailed(stack, email, 2)
+    reminder, _ = await_mails(stack, email, 2)
     assert reminder["subject"] == "Erinnerung: Bestätigen Sie Ihre Anmeldung zu “Tee”"
     for body in (reminder["text"], reminder["html"]):
         assert "Wir schicken keine weitere Erinnerung." in body
         assert "/report?" in body
-    assert token_of(reminder) != token_of(confirmation_mail)
-    assert known_member(client, mailing_list["id"], email) == member_before
+    assert read_confirmation_token(reminder) != read_confirmation_token(confirmation_mail)
+    assert require_member(client, mailing_list["id"], email) == member_before
     # A new sign-up with the same address causes no second reminder.
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '1 hour'"
@@ -170,7 +174,7 @@ def test_pending_person_is_reminded_only_once_in_their_language(
         email,
     )
     sign_up(stranger, mailing_list["id"], email)
-    mailed(stack, email, 3)
+    await_mails(stack, email, 3)
     assert stack.query(_SELECT_REMINDER_TIMES, email) == [(None, None)]
     assert confirm(stranger, reminder).status_code == 303
     assert read_status(client, mailing_list["id"], email) == "active"
@@ -185,7 +189,7 @@ def test_address_gets_at_most_one_reminder_per_day_across_lists(
     addresses = [f"{local_part}@example.com", f"{local_part}+tea@example.com"]
     for number, list_id in enumerate(list_ids):
         sign_up(stranger, list_id, addresses[number % 2])
-    mailed(stack, addresses[0], 2)
+    await_mails(stack, addresses[0], 2)
     remind(stack, *addresses)
     assert len(stack.query(_SELECT_REMINDER_JOBS, list_ids)) == 1
     postponed_reminders = [
@@ -222,7 +226,7 @@ def test_person_who_confirmed_or_declined_or_is_on_the_deny_list_gets_no_reminde
         ),
         "is archived": lambda person: client.delete(f"/lists/{person.list_id}"),
         "is erased": lambda person: erase(stack.resources, person.email),
-        "confirms": lambda person: confirm(stranger, *mailed(stack, person.email)),
+        "confirms": lambda person: confirm(stranger, *await_mails(stack, person.email)),
     }
     # After each of these acts, someone signs up with the address again.
     reversible_acts: dict[str, Callable[[Subscriber], object]] = {
@@ -238,9 +242,9 @@ def test_person_who_confirmed_or_declined_or_is_on_the_deny_list_gets_no_reminde
         subscribers[name] = person = subscribe_pending(stack, list_id)
         act(person)
         if name in reversible_acts:
-            assert person.stands()[0] != "pending"
+            assert person.read_status()[0] != "pending"
             sign_up(stranger, list_id, person.email)
-            assert person.stands()[0] == "pending"
+            assert person.read_status()[0] == "pending"
     list_ids = [each.list_id for each in subscribers.values()]
     # Make all reminders due, so that a wrong reminder would be sent.
     stack.query("UPDATE subscriptions SET remind_at = now() WHERE list_id = ANY(%s)", list_ids)

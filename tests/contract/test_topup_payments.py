@@ -23,15 +23,15 @@ def test_paid_order_is_credited_once_despite_repeated_webhooks(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     sandbox_payments.mode(times=3)
-    order = topups.ordered(client)
+    order = topups.create_order(client)
     sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
     eventually(
         lambda: count_deliveries(sandbox_payments, order["order_id"]) >= 3, what="three deliveries"
     )
     assert balance(client) == 500
-    assert topups.moves(client) == [("topup", 500, 500)]
-    paid_order = topups.read(client, order["order_id"])
+    assert topups.read_ledger(client) == [("topup", 500, 500)]
+    paid_order = topups.read_order(client, order["order_id"])
     assert (paid_order["status"], paid_order["payment_url"]) == ("paid", None)
     assert TIMESTAMP.match(paid_order["paid_at"])
 
@@ -43,7 +43,7 @@ def count_deliveries(sandbox: SandboxPayments, order_id: int) -> int:
 def test_topup_ledger_entry_names_order_and_rate(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order = topups.ordered(client, '"amount": 100, "currency": "JPY"')
+    order = topups.create_order(client, '"amount": 100, "currency": "JPY"')
     sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
     [entry] = data(client.get("/auxilia/credits/ledger"))["items"]
@@ -62,12 +62,12 @@ def test_topup_ledger_entry_names_order_and_rate(
 def test_delayed_payment_is_credited_only_after_the_money_arrived(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    paid_id = topups.ordered(client)["order_id"]
-    failed_id = topups.ordered(client)["order_id"]
+    paid_id = topups.create_order(client)["order_id"]
+    failed_id = topups.create_order(client)["order_id"]
     for order_id in (paid_id, failed_id):
         sandbox_payments.promise(order_id)
         eventually(partial(count_deliveries, sandbox_payments, order_id), what="the webhook")
-        assert topups.status_of(stack, order_id) == "pending"
+        assert topups.read_order_status(stack, order_id) == "pending"
     sandbox_payments.settle(paid_id)
     sandbox_payments.fall_through(failed_id)
     topups.await_status(stack, paid_id, "paid")
@@ -78,10 +78,10 @@ def test_delayed_payment_is_credited_only_after_the_money_arrived(
 def test_refund_creates_a_debt_that_the_next_topup_pays(
     stack: Stack, client: httpx2.Client, owner: Owner, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.paid(stack, client, sandbox_payments)
+    order_id = topups.create_paid_order(stack, client, sandbox_payments)
     sandbox_payments.refund(order_id, 100)
     eventually(lambda: balance(client) == 400, what="the first refund")
-    partly_refunded_order = topups.read(client, order_id)
+    partly_refunded_order = topups.read_order(client, order_id)
     assert (partly_refunded_order["status"], partly_refunded_order["refunded_amount"]) == (
         "paid",
         1,
@@ -89,11 +89,11 @@ def test_refund_creates_a_debt_that_the_next_topup_pays(
     data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
     sandbox_payments.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
-    assert (str(balance(client)), str(topups.debt(client))) == ("0.0000", "350.0000")
-    assert topups.read(client, order_id)["refunded_amount"] == 5
-    topups.paid(stack, client, sandbox_payments)
-    assert (str(balance(client)), str(topups.debt(client))) == ("150.0000", "0.0000")
-    assert topups.moves(client) == [
+    assert (str(balance(client)), str(topups.read_debt(client))) == ("0.0000", "350.0000")
+    assert topups.read_order(client, order_id)["refunded_amount"] == 5
+    topups.create_paid_order(stack, client, sandbox_payments)
+    assert (str(balance(client)), str(topups.read_debt(client))) == ("150.0000", "0.0000")
+    assert topups.read_ledger(client) == [
         ("topup", 500, 500),
         ("topup_refund", 100, -100),
         ("consume", 350, -350),
@@ -110,16 +110,16 @@ def test_refund_creates_a_debt_that_the_next_topup_pays(
 def test_failed_refund_returns_the_credits_and_settles_the_debt(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.paid(stack, client, sandbox_payments)
+    order_id = topups.create_paid_order(stack, client, sandbox_payments)
     data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
     sandbox_payments.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
     sandbox_payments.mode(times=3)
     sandbox_payments.fail_refund(order_id)
     topups.await_status(stack, order_id, "paid")
-    assert (str(balance(client)), str(topups.debt(client))) == ("150.0000", "0.0000")
-    assert topups.read(client, order_id)["refunded_amount"] == 0
-    assert topups.moves(client)[2:] == [
+    assert (str(balance(client)), str(topups.read_debt(client))) == ("150.0000", "0.0000")
+    assert topups.read_order(client, order_id)["refunded_amount"] == 0
+    assert topups.read_ledger(client)[2:] == [
         ("topup_refund", 150, -150),
         ("topup_refund", 350, 0),
         ("adjust", 500, 500),
@@ -133,14 +133,14 @@ def test_failed_refund_returns_the_credits_and_settles_the_debt(
     assert (entry["source_type"], entry["order_id"]) == ("refund_failed", order_id)
     # The next refund takes credits again, although the provider's total isn't larger than before.
     sandbox_payments.refund(order_id, 200)
-    eventually(lambda: topups.debt(client) == 50, what="the second refund")
-    assert topups.read(client, order_id)["refunded_amount"] == 2
+    eventually(lambda: topups.read_debt(client) == 50, what="the second refund")
+    assert topups.read_order(client, order_id)["refunded_amount"] == 2
 
 
 def test_refund_that_failed_before_its_webhook_arrived_takes_no_credits(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.paid(stack, client, sandbox_payments)
+    order_id = topups.create_paid_order(stack, client, sandbox_payments)
     sandbox_payments.hold()
     sandbox_payments.refund(order_id, 300)
     sandbox_payments.fail_refund(order_id)
@@ -149,7 +149,7 @@ def test_refund_that_failed_before_its_webhook_arrived_takes_no_credits(
     for event in (failure_event, refund_event, second_refund_event, failure_event):
         assert sandbox_payments.deliver(event) == [200]
     assert balance(client) == 400
-    assert topups.read(client, order_id)["refunded_amount"] == 1
+    assert topups.read_order(client, order_id)["refunded_amount"] == 1
 
 
 def test_failed_refund_makes_an_unclaimed_order_claimable_again(
@@ -168,20 +168,20 @@ def test_failed_refund_makes_an_unclaimed_order_claimable_again(
 def test_dispute_takes_the_credits_until_the_dispute_is_won(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.paid(stack, client, sandbox_payments)
+    order_id = topups.create_paid_order(stack, client, sandbox_payments)
     sandbox_payments.dispute(order_id)
     topups.await_status(stack, order_id, "disputed")
     assert balance(client) == 0
     sandbox_payments.win(order_id)
     topups.await_status(stack, order_id, "paid")
     assert balance(client) == 500
-    assert topups.moves(client)[1:] == [("topup_refund", 500, -500), ("adjust", 500, 500)]
+    assert topups.read_ledger(client)[1:] == [("topup_refund", 500, -500), ("adjust", 500, 500)]
 
 
 def pay_anonymous_order(
     stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments
 ) -> tuple[int, str]:
-    order = topups.ordered(stranger)
+    order = topups.create_order(stranger)
     assert order["is_claimed"] is False
     sandbox.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid_unclaimed")
@@ -200,7 +200,7 @@ def test_paid_anonymous_order_is_credited_to_the_first_person_with_its_token(
         True,
     )
     assert balance(client) == 500
-    assert topups.read(client, order_id)["status"] == "paid"
+    assert topups.read_order(client, order_id)["status"] == "paid"
     assert [each["order_id"] for each in data(client.get(topups.ORDERS))["items"]] == [order_id]
     assert status_by_token(stranger, token) == "paid"
     problem(claim(client, token), 409, "order.claimed")
@@ -226,7 +226,7 @@ def test_only_one_concurrent_claim_of_an_order_succeeds(
 def test_anonymous_order_can_be_claimed_before_payment(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order = topups.ordered(stranger)
+    order = topups.create_order(stranger)
     assert data(claim(client, order["claim_token"]))["status"] == "pending"
     sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
@@ -245,7 +245,7 @@ def test_refund_before_the_claim_is_deducted_at_the_claim(
         what="the refund",
     )
     assert data(claim(client, token))["refunded_amount"] == 2
-    assert topups.moves(client) == [("topup", 500, 500), ("topup_refund", 200, -200)]
+    assert topups.read_ledger(client) == [("topup", 500, 500), ("topup_refund", 200, -200)]
 
 
 def test_disputed_order_can_be_claimed_and_credited_after_a_won_dispute(
@@ -276,7 +276,7 @@ def test_missing_claim_token_is_rejected(client: httpx2.Client) -> None:
 def test_claim_token_of_an_owned_order_shows_its_status_but_cannot_claim_again(
     client: httpx2.Client, other_owner: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    token = topups.ordered(client)["claim_token"]
+    token = topups.create_order(client)["claim_token"]
     assert status_by_token(stranger, token) == "pending"
     problem(claim(other_owner, token), 409, "order.claimed")
 
@@ -284,7 +284,7 @@ def test_claim_token_of_an_owned_order_shows_its_status_but_cannot_claim_again(
 def test_claim_token_is_never_stored_or_logged(
     stack: Stack, stranger: httpx2.Client, client: httpx2.Client
 ) -> None:
-    token = topups.ordered(stranger)["claim_token"]
+    token = topups.create_order(stranger)["claim_token"]
     data(claim(client, token))
     rows = stack.query("SELECT to_jsonb(o)::text FROM payment_orders AS o")
     jobs = stack.query("SELECT to_jsonb(j)::text FROM jobs AS j WHERE kind = 'topup.open'")
@@ -299,7 +299,7 @@ def test_claim_token_signed_with_a_retired_key_is_accepted(
     from core.keyring import Keyring
 
     with stack.client() as stranger:
-        order = topups.ordered(stranger)
+        order = topups.create_order(stranger)
     retired_keyring = Keyring([RETIRED_KEY])
     token = claim_tokens.derive_token(retired_keyring, order["order_id"])
     stack.query(
@@ -316,7 +316,7 @@ def test_erasure_keeps_orders_without_personal_data_and_late_payments_still_coun
 ) -> None:
     person = stack.create_owner()
     with stack.client(person.key) as client:
-        order = topups.ordered(client)
+        order = topups.create_order(client)
     erase(stack.resources, person.email)
     [row] = stack.query(
         "SELECT redirect_url, payment_url, claim_token_hmac, amount_minor, user_id"

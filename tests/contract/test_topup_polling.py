@@ -28,7 +28,7 @@ def _hold_webhooks(sandbox_payments: SandboxPayments) -> None:
 @pytest.fixture
 def unpaid_order_id(client: httpx2.Client) -> int:
     """The id of a new order that has not been paid."""
-    return int(topups.ordered(client)["order_id"])
+    return int(topups.create_order(client)["order_id"])
 
 
 def poll(stack: Stack) -> int:
@@ -48,12 +48,12 @@ def read_seconds_to_next_poll(stack: Stack, unpaid_order_id: int) -> object:
 def test_worker_finds_a_paid_order_by_polling(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
+    order_id = topups.create_order(client)["order_id"]
     sandbox_payments.pay(order_id)
     topups.poll_now(stack, order_id)
     topups.await_status(stack, order_id, "paid")
     assert balance(client) == 500
-    assert topups.history(stack, order_id) == ["created", "pending", "paid"]
+    assert topups.read_status_history(stack, order_id) == ["created", "pending", "paid"]
     # A paid order is not polled again.
     assert read_seconds_to_next_poll(stack, order_id) is None
 
@@ -72,7 +72,7 @@ def test_unpaid_order_is_polled_at_growing_intervals(
         unpaid_order_id,
     )
     assert minutes == pytest.approx(next_minutes, abs=0.1)
-    assert topups.status_of(stack, unpaid_order_id) == "pending"
+    assert topups.read_order_status(stack, unpaid_order_id) == "pending"
 
 
 def move_into_the_past(stack: Stack, unpaid_order_id: int, interval: str) -> None:
@@ -90,31 +90,31 @@ def move_into_the_past(stack: Stack, unpaid_order_id: int, interval: str) -> Non
 def test_order_paid_just_before_its_expiry_is_credited(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
+    order_id = topups.create_order(client)["order_id"]
     sandbox_payments.pay(order_id)
-    topups.end_time_of(stack, order_id)
+    topups.expire_order(stack, order_id)
     poll(stack)
-    assert topups.status_of(stack, order_id) == "paid"
+    assert topups.read_order_status(stack, order_id) == "paid"
     assert balance(client) == 500
 
 
 def test_polling_finds_delayed_payments_of_expired_orders(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    paid_id, failed_id = (topups.ordered(client)["order_id"] for _ in range(2))
+    paid_id, failed_id = (topups.create_order(client)["order_id"] for _ in range(2))
     for order_id in (paid_id, failed_id):
         sandbox_payments.promise(order_id)
-        topups.end_time_of(stack, order_id)
+        topups.expire_order(stack, order_id)
     poll(stack)
     for order_id in (paid_id, failed_id):
-        assert topups.status_of(stack, order_id) == "expired"
+        assert topups.read_order_status(stack, order_id) == "expired"
         assert read_seconds_to_next_poll(stack, order_id) is not None
     sandbox_payments.settle(paid_id)
     sandbox_payments.fall_through(failed_id)
-    topups.make_due(stack, paid_id, failed_id)
+    topups.make_orders_due(stack, paid_id, failed_id)
     poll(stack)
-    assert topups.history(stack, paid_id) == ["created", "pending", "expired", "paid"]
-    assert topups.status_of(stack, failed_id) == "expired"
+    assert topups.read_status_history(stack, paid_id) == ["created", "pending", "expired", "paid"]
+    assert topups.read_order_status(stack, failed_id) == "expired"
     assert read_seconds_to_next_poll(stack, failed_id) is None
     assert balance(client) == 500
 
@@ -132,7 +132,7 @@ def test_delayed_payment_is_polled_for_two_weeks(
     sandbox_payments.promise(unpaid_order_id)
     move_into_the_past(stack, unpaid_order_id, f"{hours} hours")
     poll(stack)
-    assert topups.status_of(stack, unpaid_order_id) == "expired"
+    assert topups.read_order_status(stack, unpaid_order_id) == "expired"
     seconds = read_seconds_to_next_poll(stack, unpaid_order_id)
     if next_hours is None:
         assert seconds is None
@@ -149,7 +149,7 @@ def test_order_of_a_disabled_payment_channel_is_polled_for_at_most_two_weeks(
     for hours, is_over in ((2, False), (24, False), (72, False), (14 * 24, True)):
         move_into_the_past(stack, unpaid_order_id, f"{hours} hours")
         polling.poll_orders(stack.resources, PaymentChannels(settings_without_channel))
-        assert topups.status_of(stack, unpaid_order_id) == "expired"
+        assert topups.read_order_status(stack, unpaid_order_id) == "expired"
         assert (read_seconds_to_next_poll(stack, unpaid_order_id) is None) is is_over
 
 
@@ -178,7 +178,7 @@ def test_abandoned_order_costs_five_provider_calls_and_closes_its_checkout(
         move_into_the_past(stack, unpaid_order_id, f"{seconds} seconds")
         poll(stack)
         poll_count += 1
-    assert topups.status_of(stack, unpaid_order_id) == "expired"
+    assert topups.read_order_status(stack, unpaid_order_id) == "expired"
     assert sandbox_payments.session(unpaid_order_id)["status"] == "expired"
     # Three polls occur before the checkout expires. The fourth poll reads and closes it.
     assert (poll_count, called_methods) == (4, ["get", "get", "get", "get", "post"])
@@ -188,26 +188,26 @@ def test_poll_is_retried_later_when_the_payment_provider_is_unavailable(
     stack: Stack, unpaid_order_id: int, sandbox_payments: SandboxPayments
 ) -> None:
     sandbox_payments.pay(unpaid_order_id)
-    topups.make_due(stack, unpaid_order_id)
-    sandbox_payments.trouble(count=100, status=500)
+    topups.make_orders_due(stack, unpaid_order_id)
+    sandbox_payments.fail_next_calls(count=100, status=500)
     poll(stack)
-    assert topups.status_of(stack, unpaid_order_id) == "pending"
+    assert topups.read_order_status(stack, unpaid_order_id) == "pending"
     seconds = read_seconds_to_next_poll(stack, unpaid_order_id)
     assert isinstance(seconds, float)
     assert seconds > 60
-    sandbox_payments.no_trouble()
-    topups.make_due(stack, unpaid_order_id)
+    sandbox_payments.stop_failures()
+    topups.make_orders_due(stack, unpaid_order_id)
     poll(stack)
-    assert topups.status_of(stack, unpaid_order_id) == "paid"
+    assert topups.read_order_status(stack, unpaid_order_id) == "paid"
 
 
 def test_order_that_cannot_be_settled_does_not_block_other_orders(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    broken_id, *other_ids = (topups.ordered(client)["order_id"] for _ in range(3))
+    broken_id, *other_ids = (topups.create_order(client)["order_id"] for _ in range(3))
     for order_id in (broken_id, *other_ids):
         sandbox_payments.pay(order_id)
-        topups.make_due(stack, order_id)
+        topups.make_orders_due(stack, order_id)
     add_failing_constraint = (
         "ALTER TABLE payment_orders ADD CONSTRAINT broken CHECK (id <> %s OR paid_at IS NULL)"
     )
@@ -216,21 +216,21 @@ def test_order_that_cannot_be_settled_does_not_block_other_orders(
         poll(stack)
     finally:
         stack.query("ALTER TABLE payment_orders DROP CONSTRAINT broken")
-    assert [topups.status_of(stack, other_id) for other_id in other_ids] == ["paid", "paid"]
-    assert topups.status_of(stack, broken_id) == "pending"
+    assert [topups.read_order_status(stack, other_id) for other_id in other_ids] == ["paid", "paid"]
+    assert topups.read_order_status(stack, broken_id) == "pending"
     assert read_seconds_to_next_poll(stack, broken_id) == pytest.approx(3600, abs=60)
-    topups.make_due(stack, broken_id)
+    topups.make_orders_due(stack, broken_id)
     poll(stack)
-    assert topups.status_of(stack, broken_id) == "paid"
+    assert topups.read_order_status(stack, broken_id) == "paid"
 
 
 def test_concurrent_pollers_credit_each_order_only_once(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_ids = [topups.ordered(client)["order_id"] for _ in range(8)]
+    order_ids = [topups.create_order(client)["order_id"] for _ in range(8)]
     for order_id in order_ids:
         sandbox_payments.pay(order_id)
-        topups.make_due(stack, order_id)
+        topups.make_orders_due(stack, order_id)
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: poll(stack), range(3)))
     for order_id in order_ids:
@@ -241,15 +241,15 @@ def test_concurrent_pollers_credit_each_order_only_once(
         lambda: all(each["attempts"] for each in sandbox_payments.events(order_ids[0])),
         what="the webhooks",
     )
-    assert len(topups.moves(client)) == 8
+    assert len(topups.read_ledger(client)) == 8
 
 
 @pytest.mark.tier("faults")
 def test_unresponsive_payment_channel_does_not_block_another_channel(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    stripe_order_ids = [topups.ordered(client)["order_id"] for _ in range(3)]
-    sandbox_order_id = topups.ordered(client)["order_id"]
+    stripe_order_ids = [topups.create_order(client)["order_id"] for _ in range(3)]
+    sandbox_order_id = topups.create_order(client)["order_id"]
     sandbox_payments.pay(sandbox_order_id)
     for order_id in stripe_order_ids:
         stack.query(
@@ -257,7 +257,7 @@ def test_unresponsive_payment_channel_does_not_block_another_channel(
             " SET channel = 'stripe' WHERE id = %s",
             order_id,
         )
-    topups.make_due(stack, *stripe_order_ids, sandbox_order_id)
+    topups.make_orders_due(stack, *stripe_order_ids, sandbox_order_id)
     settings = build_settings(stack.environment)
     with socket.create_server(("127.0.0.1", 0)) as silent_server:
         settings_with_both_channels = settings.model_copy(
@@ -275,7 +275,7 @@ def test_unresponsive_payment_channel_does_not_block_another_channel(
             assert not poll_result.done()
             poll_result.result(60)
     for order_id in stripe_order_ids:
-        assert topups.status_of(stack, order_id) == "pending"
+        assert topups.read_order_status(stack, order_id) == "pending"
         assert read_seconds_to_next_poll(stack, order_id) is not None
 
 
@@ -293,7 +293,7 @@ def test_one_polling_round_checks_more_orders_than_one_batch(
         unpaid_order_id,
     )
     sandbox_payments.pay(unpaid_order_id)
-    topups.make_due(stack, unpaid_order_id)
+    topups.make_orders_due(stack, unpaid_order_id)
     poll(stack)
     topups.await_status(stack, unpaid_order_id, "paid")
     select_failed = "SELECT 1 FROM payment_orders WHERE id BETWEEN %s AND %s AND status = 'failed'"

@@ -20,7 +20,7 @@ from tests.support.http.replies import TIMESTAMP, data, problem
 def test_new_topup_order_contains_its_price_and_payment_url(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order = topups.ordered(client, '"amount": 5, "currency": "USD", "channel": "sandbox"')
+    order = topups.create_order(client, '"amount": 5, "currency": "USD", "channel": "sandbox"')
     expected = {
         "status": "pending",
         "channel": "sandbox",
@@ -44,7 +44,7 @@ def test_new_topup_order_contains_its_price_and_payment_url(
         500,
         "USD",
     )
-    assert topups.read(client, order["order_id"]) == {
+    assert topups.read_order(client, order["order_id"]) == {
         name: value for name, value in order.items() if name != "claim_token"
     }
 
@@ -57,7 +57,7 @@ def test_topup_order_rounds_money_up_and_credits_down(
         ('"amount": 100, "currency": "JPY"', "100", "66.6666", 100),
         ('"amount": 0, "credit_amount": 2e2', "2", "200", 200),
     ):
-        order = topups.ordered(client, numbers)
+        order = topups.create_order(client, numbers)
         order_amounts = order["amount"], order["credit_amount"]
         assert order_amounts == (Decimal(amount), Decimal(credit_amount))
         assert sandbox_payments.session(order["order_id"])["amount"] == minor_units
@@ -104,21 +104,21 @@ def test_any_credential_can_order_credits_but_reading_orders_requires_credit_rea
     stack: Stack, owner: Owner
 ) -> None:
     with stack.client(stack.create_key(owner.user_id, Scope.ATTACHMENT)) as ordering_client:
-        order = topups.ordered(ordering_client)
+        order = topups.create_order(ordering_client)
         problem(
             ordering_client.get(f"{ORDERS}/{order['order_id']}"), 403, "auth.insufficient_scope"
         )
     with stack.client(stack.create_key(owner.user_id, Scope.CREDIT_READ)) as reading_client:
-        topups.read(reading_client, order["order_id"])
+        topups.read_order(reading_client, order["order_id"])
 
 
 def test_order_rejected_by_the_payment_provider_fails_and_releases_its_idempotency_key(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    sandbox_payments.trouble(count=100, status=402)
+    sandbox_payments.fail_next_calls(count=100, status=402)
     key = token_hex(16)
     problem(topup(client, '"amount": 5', key=key), 502, "payments.refused")
-    sandbox_payments.no_trouble()
+    sandbox_payments.stop_failures()
     # A failed order releases its idempotency key.
     order = data(topup(client, '"amount": 5', key=key))
     rows = stack.query(
@@ -132,7 +132,7 @@ def test_order_rejected_by_the_payment_provider_fails_and_releases_its_idempoten
 def test_slow_payment_page_returns_504_and_a_retry_with_the_same_key_returns_the_order(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    sandbox_payments.trouble(count=1, seconds=2.0)
+    sandbox_payments.fail_next_calls(count=1, seconds=2.0)
     key = token_hex(16)
     body = f'{{"amount": 5, "redirect_url": "{SHOP}"}}'
     problem(topups.send(client, body, key, Prefer="wait=1"), 504, "request.too_slow")
@@ -150,8 +150,8 @@ def test_temporary_payment_provider_errors_are_retried_without_duplicate_checkou
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     for when in ("before", "after"):
-        sandbox_payments.trouble(count=2, status=500, when=when)
-        order = topups.ordered(client)
+        sandbox_payments.fail_next_calls(count=2, status=500, when=when)
+        order = topups.create_order(client)
         sessions = [
             session
             for session in sandbox_payments.sessions()
@@ -167,18 +167,18 @@ def test_idempotency_key_of_an_anonymous_order_is_ignored(stranger: httpx2.Clien
 
 
 def test_topup_order_listing_matches_single_orders_newest_first(client: httpx2.Client) -> None:
-    order_ids = [topups.ordered(client)["order_id"] for _ in range(3)][::-1]
+    order_ids = [topups.create_order(client)["order_id"] for _ in range(3)][::-1]
     reply = client.get(ORDERS)
     data(reply)
-    items = credits.exactly(reply.text)["data"]["items"]
+    items = credits.parse_exactly(reply.text)["data"]["items"]
     assert [each["order_id"] for each in items] == order_ids
-    assert items == [topups.read(client, each) for each in order_ids]
+    assert items == [topups.read_order(client, each) for each in order_ids]
 
 
 def test_topup_order_listing_is_filtered_by_status(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    paid_id, pending_id = (topups.ordered(client)["order_id"] for _ in range(2))
+    paid_id, pending_id = (topups.create_order(client)["order_id"] for _ in range(2))
     sandbox_payments.pay(paid_id)
     topups.await_status(stack, paid_id, "paid")
     for status, order_id in (("paid", paid_id), ("pending", pending_id)):
@@ -192,7 +192,7 @@ def test_credit_prices_are_public_and_cacheable(stranger: httpx2.Client) -> None
     reply = stranger.get("/auxilia/credits/prices")
     data(reply)
     assert reply.headers["cache-control"] == "public, max-age=300"
-    prices = credits.exactly(reply.text)["data"]
+    prices = credits.parse_exactly(reply.text)["data"]
     assert prices["channels"] == ["sandbox"]
     assert prices["currencies"][:2] == [
         {
@@ -219,7 +219,7 @@ def open_return_page(url: str) -> httpx2.Response:
 def test_payer_is_redirected_to_the_shop_with_the_current_order_status(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
+    order_id = topups.create_order(client)["order_id"]
     # The webhooks are held back, so the page must ask the payment provider.
     sandbox_payments.hold()
     return_url = sandbox_payments.pay(order_id)
@@ -228,16 +228,16 @@ def test_payer_is_redirected_to_the_shop_with_the_current_order_status(
         assert reply.status_code == 303
         assert reply.headers["location"] == f"{SHOP}&order_id={order_id}&status=paid"
         assert reply.headers["cache-control"] == "no-store"
-    assert topups.read(client, order_id)["status"] == "paid"
+    assert topups.read_order(client, order_id)["status"] == "paid"
     assert balance(client) == 500
     sandbox_payments.release(times=2, shuffle=True)
-    assert topups.moves(client) == [("topup", 500, 500)]
+    assert topups.read_ledger(client) == [("topup", 500, 500)]
 
 
 def test_payer_who_cancels_is_redirected_to_the_shop_with_status_pending(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
+    order_id = topups.create_order(client)["order_id"]
     location = open_return_page(sandbox_payments.cancel(order_id)).headers["location"]
     assert parse_qsl(urlsplit(location).query) == [
         ("from", "test"),
@@ -249,30 +249,30 @@ def test_payer_who_cancels_is_redirected_to_the_shop_with_status_pending(
 def test_payment_return_page_reports_pending_while_the_provider_is_unavailable(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
+    order_id = topups.create_order(client)["order_id"]
     sandbox_payments.hold()
     return_url = sandbox_payments.pay(order_id)
     # The number of errors is large, because polls for orders of other tests use up some of them.
-    sandbox_payments.trouble(count=100, status=500)
+    sandbox_payments.fail_next_calls(count=100, status=500)
     assert open_return_page(return_url).headers["location"].endswith("&status=pending")
-    sandbox_payments.no_trouble()
+    sandbox_payments.stop_failures()
     assert open_return_page(return_url).headers["location"].endswith("&status=paid")
 
 
 def test_head_request_of_the_payment_return_page_does_not_update_the_order(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
+    order_id = topups.create_order(client)["order_id"]
     sandbox_payments.hold()
     reply = httpx2.head(sandbox_payments.pay(order_id))
-    assert (reply.status_code, topups.status_of(stack, order_id)) == (303, "pending")
+    assert (reply.status_code, topups.read_order_status(stack, order_id)) == (303, "pending")
     sandbox_payments.release()
 
 
 def test_payment_return_url_with_a_forged_signature_redirects_nowhere(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
+    order_id = topups.create_order(client)["order_id"]
     return_url = httpx2.URL(sandbox_payments.cancel(order_id))
     signature = return_url.params["signature"]
     forged_signature = Signer(Keyring([RETIRED_KEY]), "some-other-purpose").sign(
@@ -304,7 +304,7 @@ def test_payment_return_url_with_a_forged_signature_redirects_nowhere(
 def test_payment_return_url_signed_with_a_retired_key_still_redirects(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
+    order_id = topups.create_order(client)["order_id"]
     signature = Signer(Keyring([RETIRED_KEY]), "topup-return").sign(str(order_id).encode())
     params = {"order": str(order_id), "signature": signature}
     reply = httpx2.get(f"{stack.api_url}/topups/return", params=params)

@@ -77,7 +77,7 @@ def test_forged_trace_ids_are_rejected(
         ):
             assert (forgery, reply.status_code) == (forgery, 403)
             problem(reply, 403, "trace.invalid")
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)
     assert (
         data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": genuine_trace_id}))
         == 1
@@ -115,7 +115,7 @@ def test_trace_id_signed_with_a_retired_key_is_accepted(
     trace_id = traces.create_trace_id(Keyring([RETIRED_KEY]), Trace(list_id, reader.user_id))
     assert f".{RETIRED_KEY.id}." in trace_id
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
-    assert reader.stands(list_id)[0] == "unsubscribed"
+    assert reader.read_status(list_id)[0] == "unsubscribed"
 
 
 def test_opt_out_stored_with_a_retired_key_still_applies(
@@ -129,6 +129,6 @@ def test_opt_out_stored_with_a_retired_key_still_applies(
         digest,
     )
     assert data(subscribe(stranger, list_id, reader.email)) == 1
-    assert reader.stands(list_id)[0] == "pending"
+    assert reader.read_status(list_id)[0] == "pending"
     reader.joins(list_id)
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []

@@ -11,11 +11,11 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import (
     Reader,
-    count,
-    known_member,
-    members,
+    fetch_members,
     new_address,
     new_list,
+    read_subscriber_count,
+    require_member,
     subscribe,
     trace_for,
 )
@@ -51,15 +51,18 @@ def test_transfer_copies_the_member_and_marks_the_source_record_as_removed(
     fields = {"name": "Ann", "type": "gold", "paid_expiry": LATER_EXPIRY}
     edit(client, list_id, reader.user_id, **fields)
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 1
-    target_member = known_member(client, target_list_id, reader.email)
+    target_member = require_member(client, target_list_id, reader.email)
     assert {name: target_member[name] for name in fields} == fields
     assert (target_member["status"], target_member["email_enabled"], target_member["source"]) == (
         "active",
         True,
         "transfer",
     )
-    assert reader.stands(list_id) == ("removed", True)
-    assert (count(client, list_id), count(client, target_list_id)) == (0, 1)
+    assert reader.read_status(list_id) == ("removed", True)
+    assert (
+        read_subscriber_count(client, list_id),
+        read_subscriber_count(client, target_list_id),
+    ) == (0, 1)
 
 
 def test_repeated_transfer_changes_nothing(
@@ -67,9 +70,9 @@ def test_repeated_transfer_changes_nothing(
 ) -> None:
     reader.joins(list_id)
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 1
-    standing_before = reader.standing(target_list_id)
+    standing_before = reader.read_membership(target_list_id)
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 0
-    assert reader.standing(target_list_id) == standing_before
+    assert reader.read_membership(target_list_id) == standing_before
 
 
 def test_member_transferred_back_keeps_the_latest_tier(
@@ -80,15 +83,18 @@ def test_member_transferred_back_keeps_the_latest_tier(
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 1
     edit(client, target_list_id, reader.user_id, type="silver", paid_expiry=EARLIER_EXPIRY)
     assert data(transfer(client, target_list_id, reader.user_id, list_id)) == 1
-    member = known_member(client, list_id, reader.email)
+    member = require_member(client, list_id, reader.email)
     # The tier and expiry from before the first move are not restored.
     assert (member["status"], member["type"], member["paid_expiry"]) == (
         "active",
         "silver",
         EARLIER_EXPIRY,
     )
-    assert reader.stands(target_list_id)[0] == "removed"
-    assert (count(client, list_id), count(client, target_list_id)) == (1, 0)
+    assert reader.read_status(target_list_id)[0] == "removed"
+    assert (
+        read_subscriber_count(client, list_id),
+        read_subscriber_count(client, target_list_id),
+    ) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +138,13 @@ def test_transfer_to_a_list_with_the_member_keeps_higher_tier_and_later_expiry(
         name="Of here",
     )
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 1
-    [member] = members(client, target_list_id)
+    [member] = fetch_members(client, target_list_id)
     assert (member["type"], member["paid_expiry"]) == expected
     assert (member["name"], member["source"]) == ("Of here", "login")
-    assert (reader.stands(list_id)[0], reader.stands(target_list_id)[0]) == ("removed", "active")
+    assert (reader.read_status(list_id)[0], reader.read_status(target_list_id)[0]) == (
+        "removed",
+        "active",
+    )
 
 
 def test_opt_out_carried_back_by_a_transfer_can_be_undone_by_the_person(
@@ -151,10 +160,10 @@ def test_opt_out_carried_back_by_a_transfer_can_be_undone_by_the_person(
     data(transfer(client, list_id, reader.user_id, target_list_id))
     reader.leaves(target_list_id)
     data(transfer(client, target_list_id, reader.user_id, list_id))
-    assert reader.stands(list_id) == ("unsubscribed", True)
+    assert reader.read_status(list_id) == ("unsubscribed", True)
     query = {"trace_id": trace_for(stack, list_id, reader.user_id)}
     assert stranger.post("/unsubscribe", params=query, data={"action": "undo"}).is_redirect
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -174,12 +183,12 @@ def test_transfer_keeps_an_opt_out_from_either_list(
         reader.joins(target_list_id)
     reader.leaves({"source": list_id, "target": target_list_id}[side])
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 1
-    assert reader.stands(target_list_id)[0] == "unsubscribed"
-    assert count(client, target_list_id) == 0
+    assert reader.read_status(target_list_id)[0] == "unsubscribed"
+    assert read_subscriber_count(client, target_list_id) == 0
     path = f"/subscriptions/{target_list_id}/members/{reader.user_id}/email"
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
     subscribe(stranger, target_list_id, reader.email)
-    assert reader.stands(target_list_id)[0] == "pending"
+    assert reader.read_status(target_list_id)[0] == "pending"
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -198,11 +207,11 @@ def test_transfer_keeps_mail_off_that_the_person_switched_off_on_either_list(
         reader.joins(target_list_id)
     reader.wants_mail({"source": list_id, "target": target_list_id}[side], enabled=False)
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 1
-    assert reader.stands(target_list_id) == ("active", False)
+    assert reader.read_status(target_list_id) == ("active", False)
     path = f"/subscriptions/{target_list_id}/members/{reader.user_id}/email"
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
     reader.wants_mail(target_list_id, enabled=True)
-    assert reader.stands(target_list_id) == ("active", True)
+    assert reader.read_status(target_list_id) == ("active", True)
 
 
 def test_opt_out_from_one_list_survives_a_transfer_and_a_rejoin_of_another_list(
@@ -213,9 +222,9 @@ def test_opt_out_from_one_list_survives_a_transfer_and_a_rejoin_of_another_list(
     reader.joins(target_list_id)
     assert data(transfer(client, target_list_id, reader.user_id, list_id)) == 1
     # The reader has rejoined the target list, but has not rejoined the first list.
-    assert reader.stands(list_id)[0] == "unsubscribed"
+    assert reader.read_status(list_id)[0] == "unsubscribed"
     reader.joins(list_id)
-    assert reader.stands(list_id) == ("active", True)
+    assert reader.read_status(list_id) == ("active", True)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -227,7 +236,7 @@ def test_transfer_keeps_mail_off_that_the_owner_switched_off(
     path = f"/subscriptions/{muted_list_id}/members/{reader.user_id}/email"
     assert data(client.put(path, json={"enabled": False})) == 1
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 1
-    assert reader.stands(target_list_id) == ("active", False)
+    assert reader.read_status(target_list_id) == ("active", False)
     path = f"/subscriptions/{target_list_id}/members/{reader.user_id}/email"
     assert data(client.put(path, json={"enabled": True})) == 1
 
@@ -243,10 +252,13 @@ def test_pending_member_stays_pending_after_transfer_and_confirms_the_target_lis
     subscribe(stranger, source_id, reader.email)
     token = create_confirmation_token(stack, source_id, reader.user_id)
     assert data(transfer(client, source_id, reader.user_id, target_list_id)) == 1
-    assert (reader.stands(source_id)[0], reader.stands(target_list_id)[0]) == ("removed", "pending")
-    assert count(client, target_list_id) == 0
+    assert (reader.read_status(source_id)[0], reader.read_status(target_list_id)[0]) == (
+        "removed",
+        "pending",
+    )
+    assert read_subscriber_count(client, target_list_id) == 0
     confirm(stack, token)
-    assert (reader.stands(source_id)[0], reader.stands(target_list_id)) == (
+    assert (reader.read_status(source_id)[0], reader.read_status(target_list_id)) == (
         "removed",
         ("active", True),
     )
@@ -273,11 +285,11 @@ def test_confirmation_mail_follows_a_pending_member_who_is_transferred(
     target_id = new_list(client_without_workers)["id"]
     email = new_address()
     subscribe(client_without_workers, source_id, email)
-    source_member = known_member(client_without_workers, source_id, email)
+    source_member = require_member(client_without_workers, source_id, email)
     assert (
         data(transfer(client_without_workers, source_id, source_member["user_id"], target_id)) == 1
     )
-    target_member = known_member(client_without_workers, target_id, email)
+    target_member = require_member(client_without_workers, target_id, email)
     assert target_member["status"] == "pending"
     select_mail_jobs = (
         "SELECT 1 FROM jobs WHERE kind = 'subscription.mail_confirmation' AND subject_id = %s"
@@ -292,7 +304,7 @@ def test_transfer_of_a_pending_member_keeps_an_active_membership_of_the_target(
     reader.joins(target_list_id)
     subscribe(stranger, source_id, reader.email)
     assert data(transfer(client, source_id, reader.user_id, target_list_id)) == 1
-    assert reader.stands(target_list_id) == ("active", True)
+    assert reader.read_status(target_list_id) == ("active", True)
 
 
 def test_transfer_target_must_be_another_existing_list_of_the_same_owner(
@@ -314,8 +326,8 @@ def test_transfer_target_must_be_another_existing_list_of_the_same_owner(
     path = f"/subscriptions/{list_id}/members/{reader.user_id}/transfer"
     body = problem(client.post(path), 400, "request.invalid")
     assert [each["field"] for each in body["errors"]] == ["query.dst_list_id"]
-    assert reader.stands(list_id) == ("active", True)
-    assert members(other_owner, foreign_id) == []
+    assert reader.read_status(list_id) == ("active", True)
+    assert fetch_members(other_owner, foreign_id) == []
 
 
 def test_transfer_of_a_person_who_is_not_on_the_source_list_returns_404(
@@ -324,4 +336,4 @@ def test_transfer_of_a_person_who_is_not_on_the_source_list_returns_404(
     problem(transfer(client, list_id, reader.user_id, target_list_id), 404, "member.not_found")
     reader.joins(target_list_id)
     problem(transfer(client, list_id, reader.user_id, target_list_id), 404, "member.not_found")
-    assert reader.stands(target_list_id) == ("active", True)
+    assert reader.read_status(target_list_id) == ("active", True)

@@ -12,9 +12,9 @@ from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import (
     Reader,
-    count,
-    known_member,
     new_list,
+    read_subscriber_count,
+    require_member,
     subscribe,
     trace_for,
 )
@@ -50,7 +50,7 @@ def test_trace_id_unsubscribes_its_person_wherever_the_request_carries_the_trace
                 assert (
                     data(stranger.request("DELETE", f"/subscriptions/{id_or_slug}", **content)) == 1
                 )
-                assert reader.stands(mailing_list["id"])[0] == "unsubscribed", description
+                assert reader.read_status(mailing_list["id"])[0] == "unsubscribed", description
 
 
 def test_logged_in_person_unsubscribes_only_themselves(
@@ -60,9 +60,9 @@ def test_logged_in_person_unsubscribes_only_themselves(
     other_reader = make_reader().joins(list_id)
     for _ in range(2):
         unsubscriber.leaves(list_id)
-    assert unsubscriber.stands(list_id)[0] == "unsubscribed"
-    assert other_reader.stands(list_id) == ("active", True)
-    assert count(client, list_id) == 1
+    assert unsubscriber.read_status(list_id)[0] == "unsubscribed"
+    assert other_reader.read_status(list_id) == ("active", True)
+    assert read_subscriber_count(client, list_id) == 1
 
 
 def test_request_with_a_trace_id_ignores_other_credentials(
@@ -76,9 +76,9 @@ def test_request_with_a_trace_id_ignores_other_credentials(
     for key in ("prk_nonsense", bystander.key, read_key):
         with stack.client(key) as caller:
             assert data(caller.delete(path, params={"trace_id": trace_id})) == 1
-        assert reader.stands(list_id)[0] == "unsubscribed"
+        assert reader.read_status(list_id)[0] == "unsubscribed"
         reader.joins(list_id)
-    assert bystander.stands(list_id) == ("active", True)
+    assert bystander.read_status(list_id) == ("active", True)
 
 
 def test_trace_id_must_be_a_string(stranger: httpx2.Client, list_id: int) -> None:
@@ -125,10 +125,10 @@ def test_opt_out_is_recorded_for_every_previous_subscription_status(
     assert data(reply) == 1
     assert data(client.patch(f"/lists/{list_id}", json={"confirm_required": False}))
     subscribe(stranger, list_id, reader.email)
-    assert known_member(client, list_id, reader.email)["status"] == "pending"
+    assert require_member(client, list_id, reader.email)["status"] == "pending"
     path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
-    assert count(client, list_id) == 0
+    assert read_subscriber_count(client, list_id) == 0
 
 
 def test_unsubscribing_from_one_list_keeps_other_subscriptions(
@@ -138,7 +138,11 @@ def test_unsubscribing_from_one_list_keeps_other_subscriptions(
     foreign_list_id = new_list(other_owner)["id"]
     reader.joins(list_id).joins(second_list_id).joins(foreign_list_id).wants_mail(list_id, False)
     reader.leaves(list_id)
-    assert reader.stands(second_list_id) == reader.stands(foreign_list_id) == ("active", True)
+    assert (
+        reader.read_status(second_list_id)
+        == reader.read_status(foreign_list_id)
+        == ("active", True)
+    )
 
 
 UINT64_MAX = 2**64 - 1
@@ -159,19 +163,19 @@ def test_trace_id_or_login_switches_mail_off_and_on_for_its_own_person(
     trace_id = trace_for(stack, list_id, first_reader.user_id)
     for enabled in (False, False, True, True, False):
         assert data(switch_mail_by_trace_id(stranger, list_id, trace_id, enabled)) == 1
-        assert first_reader.stands(list_id) == ("active", enabled)
+        assert first_reader.read_status(list_id) == ("active", enabled)
     for enabled in (False, True, True, False):
         first_reader.wants_mail(list_id, enabled)
-        assert first_reader.stands(list_id) == ("active", enabled)
-    assert second_reader.stands(list_id) == ("active", True)
+        assert first_reader.read_status(list_id) == ("active", enabled)
+    assert second_reader.read_status(list_id) == ("active", True)
 
 
 def test_switching_mail_on_does_not_restore_an_unsubscribed_person(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id).wants_mail(list_id, enabled=True)
-    assert reader.stands(list_id) == ("unsubscribed", True)
-    assert count(client, list_id) == 0
+    assert reader.read_status(list_id) == ("unsubscribed", True)
+    assert read_subscriber_count(client, list_id) == 0
 
 
 def test_mail_opt_out_without_subscription_is_recorded(
@@ -182,7 +186,7 @@ def test_mail_opt_out_without_subscription_is_recorded(
         assert data(switch_mail_by_trace_id(stranger, list_id, trace_id, enabled=False)) == 1
     assert client.get(f"/lists/{list_id}/subscriptions").json()["data"]["items"] == []
     subscribe(stranger, list_id, reader.email)
-    assert known_member(client, list_id, reader.email)["status"] == "pending"
+    assert require_member(client, list_id, reader.email)["status"] == "pending"
     path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
 
@@ -193,7 +197,7 @@ def test_request_that_switches_mail_requires_a_json_boolean(reader: Reader, list
         reply = reader.client.put(f"/subscriptions/{list_id}/email", json=body)
         error = problem(reply, 422, "body.invalid")
         assert [each["field"] for each in error["errors"]] == ["body.enabled"]
-        assert reader.stands(list_id) == ("active", True)
+        assert reader.read_status(list_id) == ("active", True)
 
 
 def test_request_that_switches_mail_accepts_only_true_or_false_in_a_form(
@@ -204,7 +208,7 @@ def test_request_that_switches_mail_accepts_only_true_or_false_in_a_form(
     problem(reader.client.put(path, data={"enabled": "yes"}), 422, "body.invalid")
     for word, enabled in (("False", False), ("true", True)):
         assert data(reader.client.put(path, data={"enabled": word})) == 1
-        assert reader.stands(list_id) == ("active", enabled)
+        assert reader.read_status(list_id) == ("active", enabled)
 
 
 def test_one_click_unsubscribe_accepts_form_and_json_and_empty_body_and_login(
@@ -236,7 +240,7 @@ def test_one_click_unsubscribe_accepts_form_and_json_and_empty_body_and_login(
         reader.wants_mail(list_id, enabled=True)
         for _ in range(2):
             assert data(caller.post(f"/subscriptions/{list_id}/delete", **content)) == 1
-            assert reader.stands(list_id) == ("active", False), content
+            assert reader.read_status(list_id) == ("active", False), content
 
 
 def build_multipart_fields(fields: dict[str, str]) -> dict[str, tuple[None, str]]:

@@ -18,11 +18,11 @@ from tests.support.http.webhook_receiver import (
     OK,
     Hook,
     HookReceiver,
+    announce_events,
+    end_retry_pauses,
     event_ids,
-    happen,
-    hooked,
-    let_pauses_pass,
     new_endpoint,
+    running_receiver,
 )
 from tests.support.lists.subscribers import new_list
 
@@ -51,11 +51,11 @@ def read_endpoint(client: httpx2.Client, endpoint: dict[str, Any]) -> dict[str, 
 def test_webhook_events_arrive_signed_and_in_feed_order(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
-    happen(stack, owner)
+    announce_events(stack, owner)
     wait_until_event_is_visible(client)
     endpoint = new_endpoint(client, receiver.url)
-    happen(stack, owner, count=5)
-    happen(stack, owner, LEFT)
+    announce_events(stack, owner, count=5)
+    announce_events(stack, owner, LEFT)
     expected_ids = event_ids(stack, owner)[1:]
     eventually(lambda: len(receiver.hooks) >= 6, what="all events")
     # Events from before the endpoint was created aren't sent.
@@ -91,7 +91,7 @@ def test_webhook_receiver_that_closes_connections_loses_no_event(
     receiver.closes_silently = True
     endpoint = new_endpoint(client, receiver.url)
     data(client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"state": "paused"}))
-    happen(stack, owner, count=20)
+    announce_events(stack, owner, count=20)
     data(client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"state": "active"}))
     eventually(lambda: are_delivered(client, endpoint, 20), what="all answers")
     assert receiver.ids == event_ids(stack, owner)
@@ -105,10 +105,10 @@ def test_webhook_receives_only_its_event_types_and_list(
     other_list_id = new_list(client)["id"]
     new_endpoint(client, receiver.url, CREATED, list_id=list_id)
     count_before = len(event_ids(stack, owner, CREATED))
-    happen(stack, owner, CREATED, list_id=other_list_id)
-    happen(stack, owner, LEFT, list_id=list_id)
-    happen(stack, stack.create_owner(), CREATED, list_id=list_id)
-    happen(stack, owner, CREATED, list_id=list_id)
+    announce_events(stack, owner, CREATED, list_id=other_list_id)
+    announce_events(stack, owner, LEFT, list_id=list_id)
+    announce_events(stack, stack.create_owner(), CREATED, list_id=list_id)
+    announce_events(stack, owner, CREATED, list_id=list_id)
     eventually(lambda: receiver.hooks, what="the event")
     assert receiver.ids == event_ids(stack, owner, CREATED)[count_before + 1 :]
 
@@ -119,7 +119,7 @@ def test_failed_webhook_delivery_is_retried_with_the_same_id_before_the_next_eve
 ) -> None:
     receiver.answer = lambda _: (500, {}) if len(receiver.hooks) == 1 else OK
     endpoint = new_endpoint(client, receiver.url)
-    happen(stack, owner, count=2)
+    announce_events(stack, owner, count=2)
     first_id, second_id = event_ids(stack, owner)[-2:]
     eventually(lambda: receiver.hooks, what="the first try")
     # The pause of five seconds starts when the attempt is recorded, shortly before the receiver
@@ -142,7 +142,7 @@ def test_failed_webhook_delivery_among_many_keeps_the_order_of_all_events(
     endpoint = new_endpoint(client, receiver.url)
     path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     data(client.patch(path, json={"state": "paused"}))
-    happen(stack, owner, count=60)
+    announce_events(stack, owner, count=60)
     expected_ids = event_ids(stack, owner)[-60:]
     # Let a late event fail, so that it is claimed together with events before and after it.
     failing_id = expected_ids[34]
@@ -159,7 +159,7 @@ def test_failed_webhook_delivery_among_many_keeps_the_order_of_all_events(
         endpoint["id"],
     )
     assert attempted_count == 35
-    let_pauses_pass(stack, endpoint["id"])
+    end_retry_pauses(stack, endpoint["id"])
     eventually(lambda: len(receiver.hooks) == 61, what="all events")
     assert receiver.ids == [*expected_ids[:35], *expected_ids[34:]]
     select_attempts = "SELECT attempts FROM webhook_deliveries WHERE endpoint_id = %s ORDER BY id"
@@ -175,7 +175,7 @@ def test_webhook_retry_respects_the_retry_after_header(
 ) -> None:
     receiver.answer = lambda _: (503, {"Retry-After": "3600"})
     endpoint = new_endpoint(client, receiver.url)
-    happen(stack, owner)
+    announce_events(stack, owner)
     delivery = eventually(
         lambda: next(
             (each for each in list_deliveries(client, endpoint) if each["status_code"]), None
@@ -195,7 +195,7 @@ def test_response_410_ends_the_webhook_endpoint_and_notifies_the_owner(
 ) -> None:
     receiver.answer = lambda _: (410, {})
     endpoint = new_endpoint(client, receiver.url)
-    happen(stack, owner, count=3)
+    announce_events(stack, owner, count=3)
     eventually(lambda: read_endpoint(client, endpoint)["state"] == "ended", what="the end")
     assert len(receiver.hooks) == 1
     assert "410" in read_endpoint(client, endpoint)["reason"]
@@ -210,7 +210,7 @@ def test_response_410_ends_the_webhook_endpoint_and_notifies_the_owner(
 def test_response_410_of_a_replaced_url_does_not_end_the_webhook_endpoint(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
-    with hooked() as former_receiver, stack.client(owner.key) as second_client:
+    with running_receiver() as former_receiver, stack.client(owner.key) as second_client:
         endpoint = new_endpoint(client, former_receiver.url)
         path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
 
@@ -219,7 +219,7 @@ def test_response_410_of_a_replaced_url_does_not_end_the_webhook_endpoint(
             return 410, {}
 
         former_receiver.answer = replace_url
-        happen(stack, owner)
+        announce_events(stack, owner)
         # The attempt that was in progress is repeated at the new URL.
         eventually(lambda: receiver.hooks, what="the event at the new URL", within=30)
         assert receiver.ids == former_receiver.ids
@@ -231,7 +231,7 @@ def test_webhook_endpoint_failing_for_three_days_is_paused_and_gets_missed_event
 ) -> None:
     receiver.answer = lambda _: (500, {})
     endpoint = new_endpoint(client, receiver.url)
-    happen(stack, owner)
+    announce_events(stack, owner)
     eventually(lambda: read_endpoint(client, endpoint)["failing_since"], what="the first failure")
     # The failure began when the event was queued, so the event's last attempt after three days
     # pauses the endpoint.
@@ -244,11 +244,11 @@ def test_webhook_endpoint_failing_for_three_days_is_paused_and_gets_missed_event
         "UPDATE webhook_endpoints SET failing_since = now() - interval '3 days' WHERE id = %s",
         endpoint["id"],
     )
-    let_pauses_pass(stack, endpoint["id"])
+    end_retry_pauses(stack, endpoint["id"])
     eventually(lambda: read_endpoint(client, endpoint)["state"] == "paused", what="the pause")
     assert "three days" in read_endpoint(client, endpoint)["reason"]
     assert eventually(lambda: _mails_about(stack, owner, "stopped"), what="the mail")
-    happen(stack, owner)
+    announce_events(stack, owner)
     missed_ids = event_ids(stack, owner)[-2:]
     receiver.hooks.clear()
     receiver.answer = lambda _: OK
@@ -262,19 +262,19 @@ def test_webhook_event_rejected_for_three_days_is_dropped_and_later_events_arriv
 ) -> None:
     receiver.answer = lambda hook: (422, {}) if hook.id == receiver.ids[0] else OK
     endpoint = new_endpoint(client, receiver.url)
-    happen(stack, owner)
+    announce_events(stack, owner)
     eventually(lambda: read_endpoint(client, endpoint)["failing_since"], what="the first failure")
     # After two hours, the next event is sent without waiting for the failing event.
     _move_into_the_past(stack, endpoint, "2 hours")
-    happen(stack, owner)
+    announce_events(stack, owner)
     eventually(
         lambda: list_deliveries(client, endpoint)[0]["status"] == "delivered", what="the next event"
     )
     assert read_endpoint(client, endpoint)["failing_since"] is None
     _move_into_the_past(stack, endpoint, "70 hours")
-    let_pauses_pass(stack, endpoint["id"])
+    end_retry_pauses(stack, endpoint["id"])
     eventually(lambda: list_deliveries(client, endpoint)[1]["status"] == "failed", what="the end")
-    happen(stack, owner)
+    announce_events(stack, owner)
     eventually(
         lambda: (
             [each["status"] for each in list_deliveries(client, endpoint)]
@@ -335,11 +335,11 @@ def test_webhook_endpoint_has_a_maximum_number_of_live_secrets(
 def test_webhook_resend_and_replay_deliver_events_again_with_their_original_ids(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
-    happen(stack, owner)
+    announce_events(stack, owner)
     wait_until_event_is_visible(client)
     endpoint = new_endpoint(client, receiver.url)
     path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
-    happen(stack, owner, count=2)
+    announce_events(stack, owner, count=2)
     eventually(lambda: len(receiver.hooks) == 2, what="both events")
     eventually(lambda: are_delivered(client, endpoint, 2), what="both answers")
     first_delivery = list_deliveries(client, endpoint)[1]
@@ -400,7 +400,7 @@ def test_new_webhook_events_wait_while_the_maximum_of_deliveries_is_pending(
         endpoint["id"],
         MAX_PENDING,
     )
-    happen(stack, owner)
+    announce_events(stack, owner)
     select_held = "SELECT id FROM webhook_endpoints WHERE id = %s AND is_held"
     eventually(lambda: stack.query(select_held, endpoint["id"]), what="the full endpoint")
     assert receiver.ids == []
@@ -419,7 +419,7 @@ def test_webhook_delivery_pages_return_each_delivery_exactly_once(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
-    happen(stack, owner, count=3)
+    announce_events(stack, owner, count=3)
     eventually(lambda: len(list_deliveries(client, endpoint)) == 3, what="all deliveries")
     paged_deliveries = walk_pages(client, f"{ENDPOINTS_PATH}/{endpoint['id']}/deliveries", limit=2)
     assert [each["id"] for each in paged_deliveries] == [
@@ -433,7 +433,7 @@ def test_deleted_webhook_endpoint_receives_no_more_events(
     deleted_endpoint = new_endpoint(client, receiver.url)
     active_endpoint = new_endpoint(client, receiver.url)
     data(client.delete(f"{ENDPOINTS_PATH}/{deleted_endpoint['id']}"))
-    happen(stack, owner)
+    announce_events(stack, owner)
     eventually(lambda: receiver.hooks, what="the event")
     eventually(
         lambda: list_deliveries(client, active_endpoint)[0]["status"] == "delivered",
@@ -447,7 +447,7 @@ def test_webhook_urls_never_appear_in_logs(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, f"{receiver.url}/T0KEN-of-the-receiver")
-    happen(stack, owner)
+    announce_events(stack, owner)
     eventually(lambda: are_delivered(client, endpoint, 1), what="the answer")
     logs = [text.log.read_text(errors="replace") for text in stack.processes]
     assert any(logs)

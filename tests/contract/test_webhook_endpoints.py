@@ -14,9 +14,9 @@ from devstack.supervisor.programs import is_responding
 from services.feed.catalogue import FeedEventType
 from services.webhooks import endpoints_of_keys
 from services.webhooks.webhook_endpoints import MAX_ENDPOINTS
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.http.replies import data, problem
-from tests.support.http.webhook_receiver import CREATED, LEFT, hooked, new_endpoint
+from tests.support.http.webhook_receiver import CREATED, LEFT, new_endpoint, running_receiver
 from tests.support.lists.subscribers import Reader, new_list
 from tests.support.people.erasure import erase
 from tests.support.probe.silent_names import SILENT
@@ -295,8 +295,11 @@ def test_operator_key_revocation_ends_webhook_endpoints_unless_kept(
     (first_key, first_endpoint), (second_key, second_endpoint) = (
         create_endpoint_with_key(stack, owner) for _ in range(2)
     )
-    assert printed(stack, "keys", "revoke", str(first_key))["revoked"] == 1
-    assert printed(stack, "keys", "revoke", str(second_key), "--keep-endpoints")["revoked"] == 1
+    assert run_json_command(stack, "keys", "revoke", str(first_key))["revoked"] == 1
+    assert (
+        run_json_command(stack, "keys", "revoke", str(second_key), "--keep-endpoints")["revoked"]
+        == 1
+    )
     assert read_states(client) == {first_endpoint: "ended", second_endpoint: "active"}
 
 
@@ -371,7 +374,7 @@ def test_erasure_of_an_owner_deletes_webhook_endpoints_and_secrets_and_deliverie
     stack: Stack,
 ) -> None:
     owner = stack.create_owner()
-    with hooked() as receiver, stack.client(owner.key) as client:
+    with running_receiver() as receiver, stack.client(owner.key) as client:
         endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
         data(client.post("/apikeys", json={"name": "an event"}))
         eventually(lambda: receiver.hooks, what="the event")
@@ -390,7 +393,7 @@ def test_erasure_of_a_member_clears_stored_webhook_responses_about_the_member(
     [(owner_id,)] = stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
     assert isinstance(owner_id, int)
     select_answers = "SELECT answer FROM webhook_deliveries WHERE endpoint_id = %s"
-    with hooked() as receiver, stack.client(stack.create_key(owner_id)) as client:
+    with running_receiver() as receiver, stack.client(stack.create_key(owner_id)) as client:
         receiver.body = f"thanks, {reader.email}".encode()
         endpoint = new_endpoint(client, receiver.url, CREATED, list_id=list_id)
         reader.joins(list_id)

@@ -14,8 +14,8 @@ from tests.support.http.webhook_receiver import (
     CREATED,
     LEFT,
     HookReceiver,
+    announce_events,
     event_ids,
-    happen,
     new_endpoint,
 )
 
@@ -34,7 +34,7 @@ def record_visible_events(
     An event isn't visible while an older transaction of another test is open.
     """
 
-    happen(stack, owner, event_type, count=count)
+    announce_events(stack, owner, event_type, count=count)
     expected_count = len(event_ids(stack, owner, event_type))
     query = {"type": event_type.value}
     eventually(
@@ -53,12 +53,12 @@ def test_event_type_added_to_a_webhook_endpoint_delivers_only_later_events(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
-    happen(stack, owner, LEFT)
+    announce_events(stack, owner, LEFT)
     eventually(lambda: receiver.hooks, what="the first event")
     record_visible_events(stack, owner, client, CREATED, count=3)
     change_endpoint(client, endpoint, types=[LEFT, CREATED])
-    happen(stack, owner, CREATED)
-    happen(stack, owner, LEFT)
+    announce_events(stack, owner, CREATED)
+    announce_events(stack, owner, LEFT)
     created_ids = event_ids(stack, owner, CREATED)
     left_ids = event_ids(stack, owner, LEFT)
     expected_ids = [left_ids[0], created_ids[-1], left_ids[1]]
@@ -70,17 +70,17 @@ def test_resumed_webhook_gets_missed_events_only_of_types_configured_at_that_tim
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
     change_endpoint(client, endpoint, state="paused")
-    happen(stack, owner, LEFT)
-    happen(stack, owner, CHANGED)
+    announce_events(stack, owner, LEFT)
+    announce_events(stack, owner, CHANGED)
     record_visible_events(stack, owner, client, CREATED)
     change_endpoint(client, endpoint, types=[LEFT, CREATED])
-    happen(stack, owner, LEFT)
+    announce_events(stack, owner, LEFT)
     record_visible_events(stack, owner, client, CREATED)
     record_visible_events(stack, owner, client, CHANGED)
     # Event types that the endpoint already has keep their starting position.
     change_endpoint(client, endpoint, types=[LEFT, CREATED, CHANGED])
     for event_type in (CHANGED, CREATED):
-        happen(stack, owner, event_type)
+        announce_events(stack, owner, event_type)
     created_ids = event_ids(stack, owner, CREATED)
     left_ids = event_ids(stack, owner, LEFT)
     changed_ids = event_ids(stack, owner, CHANGED)
@@ -94,12 +94,12 @@ def test_event_type_removed_and_added_again_delivers_only_later_events(
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT, CREATED)
     change_endpoint(client, endpoint, state="paused")
-    happen(stack, owner, LEFT)
-    happen(stack, owner, CREATED)
+    announce_events(stack, owner, LEFT)
+    announce_events(stack, owner, CREATED)
     change_endpoint(client, endpoint, types=[LEFT])
     record_visible_events(stack, owner, client, CREATED)
     change_endpoint(client, endpoint, types=[LEFT, CREATED])
-    happen(stack, owner, CREATED)
+    announce_events(stack, owner, CREATED)
     change_endpoint(client, endpoint, state="active")
     expected_ids = [event_ids(stack, owner, LEFT)[0], event_ids(stack, owner, CREATED)[-1]]
     eventually(lambda: have_arrived(receiver, expected_ids), what="what it is to get")
@@ -115,7 +115,7 @@ def test_concurrent_event_type_changes_lose_no_webhook_event(
     def record_events() -> None:
         while not can_stop.is_set():
             for event_type in (LEFT, CREATED, CHANGED):
-                happen(stack, owner, event_type)
+                announce_events(stack, owner, event_type)
 
     def add_event_type(event_type: FeedEventType) -> None:
         with stack.client(owner.key) as other_client:

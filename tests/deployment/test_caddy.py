@@ -23,7 +23,7 @@ def _seconds(name: str) -> int:
 
 
 def test_caddy_waits_longer_than_the_longest_api_call_and_buffers_nothing() -> None:
-    api = files.ours()["api"]
+    api = files.our_services()["api"]
     assert _values("reverse_proxy") == [f"api:{option(api['command'], '--port')} {{"]
     assert _seconds("response_header_timeout") > DEADLINE_SECONDS
     # Request and response have no overall timeout, because a body may take hours.

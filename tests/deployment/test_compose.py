@@ -29,16 +29,16 @@ def test_compose_file_is_valid_by_the_specification() -> None:
 
 
 def test_compose_publishes_only_the_proxy_beyond_localhost() -> None:
-    services = files.services() | files.observers()
+    services = files.services() | files.observability_services()
     published = {name: each["ports"] for name, each in services.items() if "ports" in each}
-    assert set(published) == {PROXY, "api", "flower", *files.observers()}
+    assert set(published) == {PROXY, "api", "flower", *files.observability_services()}
     # The proxy doesn't listen on IPv6, because all IPv6 callers would share one internal address.
     assert all(port.startswith("0.0.0.0:") for port in published[PROXY])
     assert [port.rpartition(":")[2] for port in published.pop(PROXY)] == ["80", "443"]
     for name, ports in published.items():
         for port in ports:
             assert port.startswith("127.0.0.1:"), name
-            if name in files.ours():
+            if name in files.our_services():
                 command = files.services()[name]["command"]
                 assert option(command, "--host") == "0.0.0.0"
                 assert port.rpartition(":")[2] == option(command, "--port")
@@ -72,7 +72,7 @@ def find_memory_folders(service: dict[str, Any]) -> list[str]:
 
 
 def test_compose_containers_are_pinned_and_have_no_rights_and_limited_resources() -> None:
-    for name, service in (files.services() | files.observers()).items():
+    for name, service in (files.services() | files.observability_services()).items():
         assert service["cap_drop"] == ["ALL"], name
         # The proxy needs the capability to listen on the ports 80 and 443.
         assert service.get("cap_add", []) == (["NET_BIND_SERVICE"] if name == PROXY else []), name
@@ -112,7 +112,7 @@ def test_digest_script_pins_each_external_image_to_its_registry_digest(tmp_path:
         return completed.returncode, "\n".join(texts)
 
     print_digest = """printf 'sha256:%s' "$(printf %s "$6-{}" | sha256sum | cut --bytes 1-64)\""""
-    services = (files.services() | files.observers()).values()
+    services = (files.services() | files.observability_services()).values()
     external_images = [each["image"] for each in services if "build" not in each]
     for failing_command in ("exit 1", "echo nothing"):
         code, before = run_script(failing_command)

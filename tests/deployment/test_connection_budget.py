@@ -22,9 +22,9 @@ from devstack.harness.stack import Stack
 from storage.database import Database, Statement, open_database
 from tests.support.documents.markdown import ROOT
 from tests.support.images.pictures import photo
-from tests.support.imports.bulk import addresses, of_addresses
+from tests.support.imports.bulk import build_address_file, build_addresses
 from tests.support.lists.people_on_lists import new_list
-from tests.support.stack.load import repeated
+from tests.support.stack.load import repeating
 from workers.context import count_connections
 from workers.serving import Serving, plan_serving
 
@@ -91,7 +91,7 @@ class ConnectionPeaks:
     peaks: Counter[str] = field(default_factory=Counter)
 
     def measuring(self) -> AbstractContextManager[None]:
-        return repeated(self._measure, pause=0.02)
+        return repeating(self._measure, pause=0.02)
 
     def _measure(self) -> None:
         rows = self.stack.query(
@@ -247,7 +247,7 @@ def test_cpu_bound_worker_under_load_opens_no_more_connections_than_documented(
     with connections.measuring():
         calls = [partial(parallel_client.post, "/attachments", files=picture) for _ in range(8)]
         for _ in range(3):
-            file = {"file": ("members.csv", of_addresses(*addresses(2_000)))}
+            file = {"file": ("members.csv", build_address_file(*build_addresses(2_000)))}
             calls.append(partial(parallel_client.post, f"/lists/{list_id}/imports", files=file))
             calls.append(
                 partial(parallel_client.post, f"/lists/{list_id}/exports", json={"kind": "members"})

@@ -40,7 +40,7 @@ def compose_processes() -> list[Process]:
     # Maps each variable with a path of a secret file to the variable of its setting.
     file_variables = {each: variable_of(name) for each, name in files.secrets().items()}
     secret_variables = set(file_variables.values())
-    for name, service in files.ours().items():
+    for name, service in files.our_services().items():
         environment: dict[str, str] = service["environment"]
         variables = {each: value for each, value in environment.items() if each.startswith(PREFIX)}
         # Secrets are files, because tools that list containers show the values of variables.
@@ -53,7 +53,7 @@ def compose_processes() -> list[Process]:
         }
         words = service["command"]
         processes.append(
-            Process(name, words, {*settings.values()}, provided, pods.needed_by(words))
+            Process(name, words, {*settings.values()}, provided, pods.settings_needed_by(words))
         )
     return processes
 
@@ -68,11 +68,11 @@ def kubernetes_processes() -> list[Process]:
     processes = []
     for each in pods.processes():
         # No setting may come from both a ConfigMap and a Secret.
-        assert not each.may_hold() & each.secrets().keys(), each
+        assert not each.allowed_settings() & each.secrets().keys(), each
         required_secrets = {
             name for name, reference in each.secrets().items() if not reference.get("optional")
         }
-        settings = each.may_hold() | each.secrets().keys()
+        settings = each.allowed_settings() | each.secrets().keys()
         provided = each.values().keys() | required_secrets
         processes.append(Process(str(each), each.words, settings, provided, each.needs()))
     return processes

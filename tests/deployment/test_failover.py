@@ -21,7 +21,7 @@ from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import is_responding
 from tests.support.credits.credits import grant
 from tests.support.http.replies import data
-from tests.support.imports.bulk import addresses, of_addresses, upload
+from tests.support.imports.bulk import build_address_file, build_addresses, upload
 from tests.support.lists.people_on_lists import new_list
 from tests.support.sizes import sized
 from tests.support.stack.load import Caller, Load
@@ -59,7 +59,7 @@ class Deployment:
 
     def rows(self, statement: str, *values: object) -> list[tuple[object, ...]]:
         """Run a statement on the replica, and return its rows."""
-        url = self.replica.reached_as(self.stack.owner_url)
+        url = self.replica.build_url(self.stack.owner_url)
         with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
             cursor.execute(statement, values)
             return cursor.fetchall()
@@ -101,9 +101,9 @@ def test_no_answered_charge_or_import_is_lost_in_database_failover(deployment: D
     load = Load(stack.api_url)
     acknowledged: list[str] = []
     actions = [(owner.key, partial(charge, acknowledged))] * CALLERS
-    with stack.client(owner.key) as client, load.going_on(*actions):
+    with stack.client(owner.key) as client, load.running(*actions):
         list_id = new_list(client)
-        file = of_addresses(*addresses(IMPORTED_ROWS))
+        file = build_address_file(*build_addresses(IMPORTED_ROWS))
         job_id = data(upload(client, list_id, file, prefer=None), 202)["id"]
         eventually(lambda: len(acknowledged) > 100, what="charges")
         deployment.kill_primary()
@@ -124,7 +124,7 @@ def test_no_answered_charge_or_import_is_lost_in_database_failover(deployment: D
         )
     log.info("%s charges, slowest %.2f s", len(acknowledged), load.longest)
     # During the failover, the API responds with 503, or with 409 if the charge is in progress.
-    assert all(each.startswith(_EXPECTED_ERRORS) for each in load.again), load.again
+    assert all(each.startswith(_EXPECTED_ERRORS) for each in load.retried), load.retried
     assert load.longest < HEALTHY_WITHIN
     charges = deployment.rows(
         "SELECT source_id FROM credit_entries WHERE user_id = %s AND action = 'consume'",

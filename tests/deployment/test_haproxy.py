@@ -21,7 +21,12 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack, plain_client
 from services.credits import ledger
 from tests.support.stack import haproxy
-from tests.support.stack.haproxy import SERVERS, Front, configured, in_front
+from tests.support.stack.haproxy import (
+    SERVERS,
+    RunningHaproxy,
+    running_haproxy,
+    write_configuration,
+)
 from tests.support.stack.load import Caller, Load, charge
 
 pytestmark = pytest.mark.tier("machines")
@@ -37,7 +42,7 @@ CALLER_ADDRESS = "127.0.0.9"
 
 @pytest.fixture(scope="module")
 def api_hosts(stack: Stack) -> Iterator[dict[int, Running]]:
-    haproxy.program()
+    haproxy.find_haproxy()
     ports = free_port(), free_port()
     running = {port: stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK) for port in ports}
     yield running
@@ -46,14 +51,14 @@ def api_hosts(stack: Stack) -> Iterator[dict[int, Running]]:
 
 
 @pytest.fixture(scope="module")
-def haproxy_front(stack: Stack, api_hosts: dict[int, Running]) -> Iterator[Front]:
+def haproxy_front(stack: Stack, api_hosts: dict[int, Running]) -> Iterator[RunningHaproxy]:
     first_host, second_host = (f"{LOOPBACK}:{port}" for port in api_hosts)
-    with in_front(stack, f"{LOOPBACK}:{free_port()}", (first_host, second_host)) as running:
+    with running_haproxy(stack, f"{LOOPBACK}:{free_port()}", (first_host, second_host)) as running:
         yield running
 
 
 @pytest.fixture
-def client_through_haproxy(haproxy_front: Front, owner: Owner) -> Iterator[httpx2.Client]:
+def client_through_haproxy(haproxy_front: RunningHaproxy, owner: Owner) -> Iterator[httpx2.Client]:
     transport = httpx2.HTTPTransport(local_address=CALLER_ADDRESS, verify=False)
     headers = {"Authorization": f"Bearer {owner.key}"}
     with plain_client(base_url=haproxy_front.url, headers=headers, transport=transport) as client:
@@ -62,9 +67,11 @@ def client_through_haproxy(haproxy_front: Front, owner: Owner) -> Iterator[httpx
 
 @pytest.mark.tier("check")
 def test_haproxy_accepts_its_configuration_without_warnings(tmp_path: Path) -> None:
-    file = configured(tmp_path, f"{LOOPBACK}:{free_port()}", ("127.0.0.1:1", "127.0.0.1:2"))
+    file = write_configuration(
+        tmp_path, f"{LOOPBACK}:{free_port()}", ("127.0.0.1:1", "127.0.0.1:2")
+    )
     completed = subprocess.run(
-        [haproxy.program(), "-c", "-f", str(file)], capture_output=True, text=True, check=False
+        [haproxy.find_haproxy(), "-c", "-f", str(file)], capture_output=True, text=True, check=False
     )
     assert completed.returncode == 0, completed.stderr
     assert "WARNING" not in completed.stderr
@@ -116,7 +123,9 @@ def test_haproxy_rejects_too_long_paths(
         assert ("x-request-id" in reply.headers) == (status == 404)
 
 
-def test_haproxy_rejects_bodies_that_are_too_large_for_any_call(haproxy_front: Front) -> None:
+def test_haproxy_rejects_bodies_that_are_too_large_for_any_call(
+    haproxy_front: RunningHaproxy,
+) -> None:
     assert _post_large_body(haproxy_front, "/lists") == (413, None)
 
 
@@ -124,14 +133,14 @@ def test_haproxy_rejects_bodies_that_are_too_large_for_any_call(haproxy_front: F
     "path", ["/lists/1/imports", "/lists/the-daily/imports", "/lists/1/imports/"]
 )
 def test_haproxy_forwards_large_import_files_for_every_form_of_list_path(
-    haproxy_front: Front, path: str
+    haproxy_front: RunningHaproxy, path: str
 ) -> None:
     status, request_id = _post_large_body(haproxy_front, path)
     assert status == 401
     assert request_id is not None
 
 
-def _post_large_body(haproxy_front: Front, path: str) -> tuple[int, str | None]:
+def _post_large_body(haproxy_front: RunningHaproxy, path: str) -> tuple[int, str | None]:
     """Announce a large body without credentials, and return the status and the API's request id.
 
     The request id is None if HAProxy rejected the request itself.
@@ -146,7 +155,7 @@ def _post_large_body(haproxy_front: Front, path: str) -> tuple[int, str | None]:
 
 
 def test_repeatable_calls_through_haproxy_succeed_while_api_hosts_are_killed(
-    stack: Stack, owner: Owner, haproxy_front: Front, api_hosts: dict[int, Running]
+    stack: Stack, owner: Owner, haproxy_front: RunningHaproxy, api_hosts: dict[int, Running]
 ) -> None:
     ledger.grant_credits(
         stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
@@ -156,7 +165,7 @@ def test_repeatable_calls_through_haproxy_succeed_while_api_hosts_are_killed(
     def read_lists(caller: Caller) -> None:
         caller.call("GET", "/lists", keyed=False)
 
-    with load.going_on(*[(owner.key, charge)] * 3, (owner.key, read_lists)):
+    with load.running(*[(owner.key, charge)] * 3, (owner.key, read_lists)):
         load.require_more(50)
         for server, port in zip(SERVERS, api_hosts, strict=True):
             api_hosts[port].kill()
@@ -164,14 +173,14 @@ def test_repeatable_calls_through_haproxy_succeed_while_api_hosts_are_killed(
             api_hosts[port] = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
             haproxy_front.await_up(server)
             load.require_more(50)
-    assert load.again == []
+    assert load.retried == []
     entries = "SELECT count(*) FROM credit_entries WHERE user_id = %s AND source_id = 'load'"
     assert stack.query(entries, owner.user_id) == [(load.done,)]
 
 
 @pytest.mark.tier("machines")
 def test_calls_through_haproxy_succeed_during_rolling_restart_of_api_hosts(
-    stack: Stack, owner: Owner, haproxy_front: Front, api_hosts: dict[int, Running]
+    stack: Stack, owner: Owner, haproxy_front: RunningHaproxy, api_hosts: dict[int, Running]
 ) -> None:
     ledger.grant_credits(
         stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
@@ -183,11 +192,11 @@ def test_calls_through_haproxy_succeed_during_rolling_restart_of_api_hosts(
         api_hosts[port].stop()
         api_hosts[port] = stack.start_api(port, **DRAINING_SETTINGS)
         haproxy_front.await_up(server)
-    with load.going_on(*[(owner.key, action)] * 3):
+    with load.running(*[(owner.key, action)] * 3):
         load.require_more(50)
         for server, port in zip(SERVERS, api_hosts, strict=True):
             assert api_hosts[port].stop() == 0
             api_hosts[port] = stack.start_api(port, **DRAINING_SETTINGS)
             haproxy_front.await_up(server)
             load.require_more(50)
-    assert load.again == []
+    assert load.retried == []

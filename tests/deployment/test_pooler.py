@@ -20,7 +20,13 @@ from tests.support.credits.credits import balance, consume, grant
 from tests.support.deployment.pooler import RunningPooler, running_pooler
 from tests.support.http.replies import data, problem
 from tests.support.images.uploads import upload
-from tests.support.imports.bulk import add, addresses, exported, imported, of_addresses
+from tests.support.imports.bulk import (
+    add,
+    build_address_file,
+    build_addresses,
+    export_rows,
+    import_members_file,
+)
 from tests.support.lists.people_on_lists import new_list
 
 # Less than the processes would open without the pooler.
@@ -72,9 +78,9 @@ def test_imports_uploads_and_charges_work_through_pgbouncer(
 
     def work(client: httpx2.Client) -> None:
         list_id = new_list(client)
-        file = of_addresses(*addresses(500))
-        assert imported(client, list_id, file)["added"] == 500
-        added = add(client, list_id, *addresses(50), prefer="wait=30")
+        file = build_address_file(*build_addresses(500))
+        assert import_members_file(client, list_id, file)["added"] == 500
+        added = add(client, list_id, *build_addresses(50), prefer="wait=30")
         assert data(added) == 50
         assert upload(stack, funded_owner).status_code == 200
 
@@ -105,8 +111,11 @@ def test_pooled_session_is_returned_without_leftover_state(
     stack, _ = pooled_stack
     with stack.client(funded_owner.key) as client:
         list_id = new_list(client)
-        assert imported(client, list_id, of_addresses(*addresses(100)))["added"] == 100
-        assert exported(client, list_id) != []
+        assert (
+            import_members_file(client, list_id, build_address_file(*build_addresses(100)))["added"]
+            == 100
+        )
+        assert export_rows(client, list_id) != []
         assert client.post(f"/subscriptions/{list_id}/no-challenge").status_code == 200
     with all_pooled_sessions(pooled_stack) as sessions:
         for session in sessions:
@@ -184,7 +193,10 @@ def test_processes_recover_after_pooler_or_database_is_killed(
         else:
             services.restart("postgres")
         eventually(lambda: consume(client).status_code == 200, what="a charge")
-        assert imported(client, list_id, of_addresses(*addresses(10)))["added"] == 10
+        assert (
+            import_members_file(client, list_id, build_address_file(*build_addresses(10)))["added"]
+            == 10
+        )
 
 
 @pytest.mark.tier("machines")
@@ -198,8 +210,8 @@ def test_import_behind_pooler_ignores_temporary_tables_of_other_releases(
                 for table in (name, staging.name_table(name, "other columns")):
                     session.execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} (other int)")
     with stack.client(funded_owner.key) as client:
-        file = of_addresses(*addresses(10))
-        assert imported(client, new_list(client), file)["added"] == 10
+        file = build_address_file(*build_addresses(10))
+        assert import_members_file(client, new_list(client), file)["added"] == 10
 
 
 @pytest.mark.tier("machines")

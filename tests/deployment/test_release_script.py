@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.deployment.files import RELEASE_SCRIPT
 from tests.support.http.servers import silent_server
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 TAG = "v9.8.7"
 LIMIT = "max_seconds=1800"
@@ -84,7 +84,7 @@ def test_release_check_stops_pip_if_the_package_index_never_responds(script: Pat
 @pytest.mark.tier("processes")
 def test_release_check_stops_npm_if_the_registry_never_responds(script: Path) -> None:
     if not shutil.which("node") or not shutil.which("npm"):
-        pass_over("the script builds the clients only with Node.js and npm")
+        skip_or_fail("the script builds the clients only with Node.js and npm")
     require_stopped_download(script, "make --no-print-directory clients")
 
 

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.tier("processes"), pytest.mark.slow]
 def test_sbom_lists_every_pinned_dependency_and_is_reproducible(
     tmp_path: Path,
 ) -> None:
-    content = files.made_sbom(tmp_path / "first.json")
-    assert content == files.made_sbom(tmp_path / "second.json")
+    content = files.create_sbom(tmp_path / "first.json")
+    assert content == files.create_sbom(tmp_path / "second.json")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(content.decode()) is None
     bom: dict[str, Any] = json.loads(content)
     component = bom["metadata"]["component"]

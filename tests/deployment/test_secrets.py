@@ -8,7 +8,7 @@ from core.keyring import Keyring
 from core.settings import Settings, read_settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX
 from tests.support.deployment import files
-from tests.support.deployment.files import made_secrets
+from tests.support.deployment.files import create_secrets
 
 pytestmark = pytest.mark.tier("check")
 
@@ -36,7 +36,7 @@ def test_documented_key_command_generates_valid_keys() -> None:
 
 def _run_key_command() -> str:
     return subprocess.run(
-        files.key_recipe(), shell=True, check=True, capture_output=True, text=True
+        files.read_key_command(), shell=True, check=True, capture_output=True, text=True
     ).stdout.strip()
 
 
@@ -45,9 +45,9 @@ OWNER_SECRETS = {"migration_database_url", "postgres_password"}
 ADMINISTRATOR_SECRETS = {"s3_admin_secret_key"}
 
 
-@pytest.mark.parametrize("name", files.ours())
+@pytest.mark.parametrize("name", files.our_services())
 def test_compose_processes_see_only_the_secrets_their_variables_name(name: str) -> None:
-    service = files.ours()[name]
+    service = files.our_services()[name]
     secrets = files.secrets()
     paths = {
         variable: path for variable, path in service["environment"].items() if variable in secrets
@@ -59,10 +59,10 @@ def test_compose_processes_see_only_the_secrets_their_variables_name(name: str) 
 def test_every_compose_secret_is_used_by_a_service_and_made_by_the_script(tmp_path: Path) -> None:
     declared = files.compose()["secrets"]
     assert declared == {name: {"file": f"secrets/{name}"} for name in declared}
-    services = files.services() | files.observers()
+    services = files.services() | files.observability_services()
     used = {name for each in services.values() for name in each.get("secrets", [])}
     assert used == set(declared)
-    created = {file.name for file in made_secrets(tmp_path).iterdir()}
+    created = {file.name for file in create_secrets(tmp_path).iterdir()}
     assert created == set(declared)
 
 
@@ -90,7 +90,7 @@ def test_only_one_off_commands_and_their_servers_see_owner_and_admin_secrets(
         (ADMINISTRATOR_SECRETS, {"minio", "bucket"}),
     ):
         assert {name for name, used in secrets_of_services.items() if used & secrets} == services
-    folder = made_secrets(tmp_path)
+    folder = create_secrets(tmp_path)
     owner = files.services()["postgres"]["environment"]["POSTGRES_USER"]
     password = (folder / "postgres_password").read_text()
     assert f"//{owner}:{password}@" in (folder / "migration_database_url").read_text()
@@ -107,7 +107,7 @@ def test_compose_command_lines_contain_no_secrets() -> None:
 def test_settings_accept_every_secret_that_the_script_makes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = made_secrets(tmp_path)
+    folder = create_secrets(tmp_path)
     for variable, name in files.secrets().items():
         monkeypatch.delenv(variable.removesuffix(FILE_SUFFIX), raising=False)
         if (folder / name).exists():
@@ -121,7 +121,7 @@ def test_settings_accept_every_secret_that_the_script_makes(
 
 
 def test_two_deployments_share_no_secret(tmp_path: Path) -> None:
-    first, second = (_read_files(made_secrets(tmp_path / name)) for name in ("one", "another"))
+    first, second = (_read_files(create_secrets(tmp_path / name)) for name in ("one", "another"))
     assert first.keys() == second.keys()
     assert not [name for name, text in first.items() if text and text == second[name]]
 
@@ -129,19 +129,19 @@ def test_two_deployments_share_no_secret(tmp_path: Path) -> None:
 def test_secrets_script_keeps_existing_secrets_and_adopts_env_file_values(
     tmp_path: Path,
 ) -> None:
-    before = _read_files(made_secrets(tmp_path))
+    before = _read_files(create_secrets(tmp_path))
     env_values = {"mail_url": "smtp://u:p%24@mail.example.com", "s3_secret_key": "one's own"}
     lines = f'PRESSROOM_MAIL_URL={env_values["mail_url"]}\nPRESSROOM_S3_SECRET_KEY="one\'s own"\n'
-    after = _read_files(made_secrets(tmp_path, lines))
+    after = _read_files(create_secrets(tmp_path, lines))
     assert after == before | env_values
     # The values stay although they are no longer in the env file.
-    assert _read_files(made_secrets(tmp_path)) == after
+    assert _read_files(create_secrets(tmp_path)) == after
 
 
 def test_secret_files_are_hidden_from_other_users_and_readable_by_containers(
     tmp_path: Path,
 ) -> None:
-    folder = made_secrets(tmp_path)
+    folder = create_secrets(tmp_path)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o444}
     assert "/secrets/" in (files.ROOT / ".gitignore").read_text().splitlines()

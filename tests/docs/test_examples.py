@@ -17,7 +17,7 @@ import pytest
 from devstack.harness.stack import Owner, Stack
 from tests.support.documents import markdown
 from tests.support.images.pictures import photo
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 # The command that runs a script of each language. JavaScript allows `await` only in modules.
 _COMMANDS = {
@@ -69,7 +69,7 @@ def test_document_examples_work_as_written(
 ) -> None:
     program = {"sh": "curl", "js": "node"}.get(language)
     if program and shutil.which(program) is None:
-        pass_over(f"the examples need {program}")
+        skip_or_fail(f"the examples need {program}")
     variables = {} if language == "sh" else {"API": stack.api_url, "KEY": owner.key}
     completed = subprocess.run(
         [*_COMMANDS[language], _SCRIPTS[name, language]],

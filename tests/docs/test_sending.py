@@ -29,8 +29,8 @@ from models import Plan
 from services.accounts import accounts
 from tests.support.documents import markdown
 from tests.support.http.replies import data
-from tests.support.imports.bulk import emails_of
-from tests.support.prerequisites import pass_over
+from tests.support.imports.bulk import export_emails
+from tests.support.prerequisites import skip_or_fail
 
 _DOCUMENT = markdown.ROOT / "docs" / "sending.md"
 _FILE_NAME = re.compile(r"# (\w+\.py)\n")
@@ -127,7 +127,7 @@ def demo(stack: Stack) -> Owner:
 @pytest.fixture
 def sender(stack: Stack, demo: Owner, tmp_path: Path) -> Iterator[Sender]:
     if shutil.which("curl") is None:
-        pass_over("the recipes need curl")
+        skip_or_fail("the recipes need curl")
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / ".curlrc").write_text("fail-with-body\n")
     (tmp_path / ".pressroom").mkdir()
@@ -204,7 +204,7 @@ def test_recipe_mails_each_member_once_with_working_unsubscribe_link(
     assert one_click.status_code == 200, one_click.text
     key = sender.stack.create_key(sender.owner.user_id, Scope.DELIVERY)
     with sender.stack.client(key) as client:
-        assert sorted(emails_of(client, list_id, "delivery")) == _READERS
+        assert sorted(export_emails(client, list_id, "delivery")) == _READERS
 
 
 def test_sending_continues_after_a_crash_without_a_second_mail(sender: Sender) -> None:

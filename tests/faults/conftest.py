@@ -6,9 +6,9 @@ from devstack.harness.proxy import Proxy, open_proxy
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from devstack.sandbox.sandbox_settings import build_payment_settings
-from tests.support.credits.till import Poster, unwilling_provider
+from tests.support.credits.stripe_events import WebhookPoster, running_list_only_provider
 from tests.support.http.servers import silent_server
-from tests.support.imports.importing import Importing
+from tests.support.imports.importing import ImportRunner
 from tests.support.probe.bench import Bench, make_bench
 from tests.support.stack.fleet import Fleet
 from tests.support.stack.signals import kill_with_children
@@ -71,16 +71,16 @@ def _recover_fleet(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def imports(make_lasting_stack: Callable[[str], Stack]) -> Importing:
+def imports(make_lasting_stack: Callable[[str], Stack]) -> ImportRunner:
     """A test stack for imports of files.
 
     The test stack has no workers, except those that a test starts.
     """
-    return Importing(make_lasting_stack("bulk-faults"))
+    return ImportRunner(make_lasting_stack("bulk-faults"))
 
 
 @pytest.fixture
-def import_owner(imports: Importing) -> Iterator[Owner]:
+def import_owner(imports: ImportRunner) -> Iterator[Owner]:
     """A new owner in the test stack of the fixture `imports`.
 
     After the test, the fixture kills all workers that the test started.
@@ -95,15 +95,15 @@ def import_owner(imports: Importing) -> Iterator[Owner]:
 def payment_stack(make_lasting_stack: Callable[[str], Stack]) -> Iterator[Stack]:
     """A test stack whose payment provider reports payments only by webhook."""
     stack = make_lasting_stack("till")
-    with unwilling_provider() as url:
+    with running_list_only_provider() as url:
         stack.environment |= build_payment_settings(url, {})
         stack.start_api()
         yield stack
 
 
 @pytest.fixture(scope="session")
-def payment_webhooks(payment_stack: Stack) -> Iterator[Poster]:
+def payment_webhooks(payment_stack: Stack) -> Iterator[WebhookPoster]:
     """A client that signs webhooks and posts them to the API, as the payment provider does."""
-    poster = Poster(payment_stack)
+    poster = WebhookPoster(payment_stack)
     yield poster
     poster.close()

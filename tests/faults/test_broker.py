@@ -14,9 +14,9 @@ from models import JobStatus
 from services.jobs.outbox import send_job
 from storage.broker import Broker
 from storage.resources import open_resources
-from tests.support.images.uploads import ready, upload
+from tests.support.images.uploads import count_ready_attachments, upload
 from tests.support.probe.bench import PROBE_WORKER, Bench
-from tests.support.probe.kind import PROBE, plan
+from tests.support.probe.kind import PROBE, enqueue_probe
 from tests.support.sizes import sized
 from tests.support.stack.frozen_processes import frozen
 from tests.support.stack.signals import pause_process, resume_process
@@ -29,7 +29,7 @@ def test_queued_jobs_finish_after_redis_flush(probes: Bench) -> None:
     probes.start_worker(concurrency=2)
     with probes.stack.resources.unit_of_work() as uow:
         for _ in range(QUEUED_JOBS):
-            plan(uow, {})
+            enqueue_probe(uow, {})
     eventually(lambda: probes.stack.query("SELECT 1 FROM jobs WHERE status = 'succeeded' LIMIT 1"))
     probes.stack.resources.redis.flushall()
     probes.all_finished(within=60)
@@ -40,7 +40,7 @@ def test_job_delivered_twice_concurrently_has_one_effect(probes: Bench) -> None:
     worker = probes.start_worker(concurrency=2)
     pause_process(worker)
     with probes.stack.resources.unit_of_work() as uow:
-        jobs = [plan(uow, {}) for _ in range(DUPLICATED_JOBS)]
+        jobs = [enqueue_probe(uow, {}) for _ in range(DUPLICATED_JOBS)]
         # Send a second message per job, so that both messages are in the queue at the same time.
         for job in jobs:
             uow.after_commit(partial(send_job, uow.broker, job))
@@ -63,7 +63,7 @@ def test_upload_delivered_twice_concurrently_is_converted_only_once(
     for message in stack.resources.redis.lrange(queue, 0, -1):
         stack.resources.redis.lpush(queue, _copy(message))
     resume_process(media_worker)
-    eventually(lambda: ready(stack) == uploads, within=60, what="every upload")
+    eventually(lambda: count_ready_attachments(stack) == uploads, within=60, what="every upload")
     assert stack.query("SELECT DISTINCT attempt, crashes FROM jobs") == [(1, 0)]
 
 
@@ -106,7 +106,9 @@ def test_upload_accepted_while_broker_is_full_finishes_afterwards(
     accepted = int(reply.status_code == 202)
     eventually(lambda: b"maxmemory" in new_worker.log.read_bytes(), what="the new worker's error")
     _make_room(probes)
-    eventually(lambda: ready(stack) == accepted, within=60, what="the accepted upload")
+    eventually(
+        lambda: count_ready_attachments(stack) == accepted, within=60, what="the accepted upload"
+    )
     assert probes.finished(probes.enqueue()).status == JobStatus.SUCCEEDED
     assert [running.process.poll() for running in (api, media_worker, new_worker)] == [
         None,
@@ -135,7 +137,7 @@ def test_upload_is_accepted_while_redis_hangs_and_finishes_afterwards(
     owner = stack.create_owner()
     with frozen(services.pids["valkey"]):
         assert upload(stack, owner, wait=1).status_code == 202
-    eventually(lambda: ready(stack) == 1, within=60, what="the upload")
+    eventually(lambda: count_ready_attachments(stack) == 1, within=60, what="the upload")
 
 
 def test_sending_to_a_hanging_broker_fails_fast(probes: Bench, services: Services) -> None:

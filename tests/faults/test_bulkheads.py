@@ -134,7 +134,9 @@ def test_locked_list_delays_no_other_list_and_no_unsubscribe(
                 assert data(reply) == 1
                 preferences = data(stranger.get("/subscriptions/opponent", params=trace))
                 assert preferences["sub"]["status"] == "unsubscribed"
-                assert api_leaver.stands() == ("active", True), "the record itself is still locked"
+                assert api_leaver.read_status() == ("active", True), (
+                    "the record itself is still locked"
+                )
                 page = promptly(lambda: stranger.get(api_leaver.unsubscribe_url))
                 assert "left" in page.text
                 trace = {"trace_id": page_leaver.trace_id}
@@ -149,10 +151,11 @@ def test_locked_list_delays_no_other_list_and_no_unsubscribe(
         locker.close()
         stack.start_worker("maintenance", concurrency=1)
         eventually(
-            lambda: api_leaver.stands() == ("unsubscribed", True), what="the first record's update"
+            lambda: api_leaver.read_status() == ("unsubscribed", True),
+            what="the first record's update",
         )
         eventually(
-            lambda: page_leaver.stands() == ("active", False), what="the other record's update"
+            lambda: page_leaver.read_status() == ("active", False), what="the other record's update"
         )
 
 

@@ -20,9 +20,9 @@ from devstack.harness.stack import Owner
 from devstack.supervisor.programs import is_responding
 from models import Job, JobStatus
 from services.jobs import records
-from tests.support.images.uploads import ready, upload
+from tests.support.images.uploads import count_ready_attachments, upload
 from tests.support.probe.bench import PROBE_WORKER, Bench
-from tests.support.probe.kind import plan
+from tests.support.probe.kind import enqueue_probe
 from tests.support.sizes import sized
 from tests.support.stack.fleet import Fleet
 from tests.support.stack.signals import pause_process, resume_process
@@ -167,7 +167,7 @@ def test_every_committed_job_has_one_effect_despite_kills_and_cut_connections(
             chaos.cause_fault()
         chaos.stop_faults()
     assert len(uploaded) == UPLOADS
-    assert ready(probes.stack) == UPLOADS
+    assert count_ready_attachments(probes.stack) == UPLOADS
     probes.all_finished(within=60 + JOBS / 20)
     _retry_jobs_of_killed_workers(probes)
     effect_counts = probes.stack.query(
@@ -182,7 +182,7 @@ def _enqueue(probes: Bench, count: int) -> None:
     """Enqueue probe jobs in a transaction of the test, which knows which commits succeeded."""
     with probes.stack.resources.unit_of_work() as uow:
         for _ in range(count):
-            plan(uow, {"sleep": JOB_SECONDS})
+            enqueue_probe(uow, {"sleep": JOB_SECONDS})
 
 
 @contextmanager

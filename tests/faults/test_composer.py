@@ -14,8 +14,8 @@ from devstack import LOOPBACK
 from devstack.harness.polling import eventually
 from devstack.harness.process_memory import measure_memory
 from devstack.harness.stack import Stack
+from tests.support.composer.composer_stack import MODEL_SOURCE, ComposerStack, build_unique_post
 from tests.support.composer.composing import METADATA
-from tests.support.composer.modelling import SOURCE, Modelled, post
 from tests.support.observability.scraping import scrape_api
 from tests.support.sizes import sized
 from tests.support.stack.signals import count_descriptors
@@ -31,26 +31,26 @@ MAX_MEMORY_GROWTH_BYTES = 64 * MEGABYTE
 
 
 @pytest.fixture(scope="module")
-def stack_with_model(make_stack: Callable[[str], Stack]) -> Modelled:
-    return Modelled(make_stack, "composer-faults")
+def stack_with_model(make_stack: Callable[[str], Stack]) -> ComposerStack:
+    return ComposerStack(make_stack, "composer-faults")
 
 
 @pytest.fixture
-def api_key(stack_with_model: Modelled) -> Iterator[str]:
+def api_key(stack_with_model: ComposerStack) -> Iterator[str]:
     yield stack_with_model.stack.create_owner().key
-    stack_with_model.rest()
+    stack_with_model.stop_workers()
     stack_with_model.stack.resources.redis.flushdb()
 
 
 def call_and_disconnect(
-    stack_with_model: Modelled, api_key: str, callers: int, words: str = ""
+    stack_with_model: ComposerStack, api_key: str, callers: int, words: str = ""
 ) -> None:
     """Call the composer with a different post per caller, and disconnect after 0.3 seconds."""
     timeout = httpx2.Timeout(20, read=0.3)
 
     def call(_: int) -> None:
         with contextlib.suppress(httpx2.ReadTimeout):
-            client.post(METADATA, json=post(words), timeout=timeout)
+            client.post(METADATA, json=build_unique_post(words), timeout=timeout)
 
     with (
         stack_with_model.stack.client(api_key) as client,
@@ -59,24 +59,24 @@ def call_and_disconnect(
         list(pool.map(call, range(callers)))
 
 
-def has_no_calls(stack_with_model: Modelled) -> bool:
+def has_no_calls(stack_with_model: ComposerStack) -> bool:
     """Return whether no caller waits, and Redis holds no call's input or result."""
     redis = stack_with_model.stack.resources.redis
     kinds = ("waiting", "input", "result", "running")
     return not any(list(redis.scan_iter(f"pressroom:{kind}:*", count=1000)) for kind in kinds)
 
 
-def is_queue_empty(stack_with_model: Modelled) -> bool:
+def is_queue_empty(stack_with_model: ComposerStack) -> bool:
     return not stack_with_model.stack.resources.redis.llen("pressroom.request")
 
 
-def call_composer(stack_with_model: Modelled, api_key: str) -> httpx2.Response:
+def call_composer(stack_with_model: ComposerStack, api_key: str) -> httpx2.Response:
     with stack_with_model.stack.client(api_key) as client:
-        return client.post(METADATA, json=post(), headers={"Prefer": "wait=45"})
+        return client.post(METADATA, json=build_unique_post(), headers={"Prefer": "wait=45"})
 
 
 def test_queued_llm_calls_are_dropped_when_their_callers_disconnect(
-    stack_with_model: Modelled, api_key: str
+    stack_with_model: ComposerStack, api_key: str
 ) -> None:
     stack_with_model.work(concurrency=THREADS)
     stack_with_model.steer("moment")
@@ -87,13 +87,13 @@ def test_queued_llm_calls_are_dropped_when_their_callers_disconnect(
     assert calls_before < CALLERS_OF_SLOW_LLM / 2
     eventually(lambda: is_queue_empty(stack_with_model), what="the end of the queue")
     stack_with_model.steer(None)
-    assert call_composer(stack_with_model, api_key).headers["pressroom-source"] == SOURCE
+    assert call_composer(stack_with_model, api_key).headers["pressroom-source"] == MODEL_SOURCE
     # Each thread may have started one more LLM call just before the last caller disconnected.
     assert 1 <= stack_with_model.calls() - calls_before <= 1 + THREADS
 
 
 def test_llm_is_not_called_if_all_callers_disconnect_before_a_worker_starts(
-    stack_with_model: Modelled, api_key: str
+    stack_with_model: ComposerStack, api_key: str
 ) -> None:
     stack_with_model.steer(None)
     before = stack_with_model.calls()
@@ -105,14 +105,14 @@ def test_llm_is_not_called_if_all_callers_disconnect_before_a_worker_starts(
 
 
 def test_llm_call_is_not_retried_for_disconnected_caller(
-    stack_with_model: Modelled, api_key: str
+    stack_with_model: ComposerStack, api_key: str
 ) -> None:
     stack_with_model.work(concurrency=2)
     stack_with_model.steer("429")
     before = stack_with_model.calls()
     connection = http.client.HTTPConnection(LOOPBACK, stack_with_model.stack.api_port)
     headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
-    connection.request("POST", METADATA, json.dumps(post()), headers)
+    connection.request("POST", METADATA, json.dumps(build_unique_post()), headers)
     # Stay connected until a worker calls the LLM.
     eventually(lambda: stack_with_model.calls() > before, what="the first try")
     connection.close()
@@ -121,7 +121,7 @@ def test_llm_call_is_not_retried_for_disconnected_caller(
 
 
 def test_disconnected_composer_callers_leave_no_resources_behind(
-    stack_with_model: Modelled, api_key: str
+    stack_with_model: ComposerStack, api_key: str
 ) -> None:
     stack_with_model.work(concurrency=4)
     stack_with_model.steer("moment")
@@ -151,7 +151,7 @@ def test_disconnected_composer_callers_leave_no_resources_behind(
     assert call_composer(stack_with_model, api_key).status_code == 200
 
 
-def find_temporary_keys(stack_with_model: Modelled) -> set[bytes]:
+def find_temporary_keys(stack_with_model: ComposerStack) -> set[bytes]:
     """Return the keys in Redis, except cached results and the workers' own keys."""
     keys: set[bytes] = set(
         stack_with_model.stack.resources.redis.scan_iter("pressroom:*", count=1000)
@@ -160,5 +160,5 @@ def find_temporary_keys(stack_with_model: Modelled) -> set[bytes]:
     return {key for key in keys if not key.startswith(lasting)}
 
 
-def redis_memory(stack_with_model: Modelled) -> int:
+def redis_memory(stack_with_model: ComposerStack) -> int:
     return int(stack_with_model.stack.resources.redis.info("memory")["used_memory"])

@@ -15,26 +15,28 @@ from core.errors import DomainError
 from devstack.harness.stack import Owner, Stack
 from services.access.caller import Caller
 from services.credits import ledger
-from tests.support.credits.charging import Bank
+from tests.support.credits.charging import CreditAccounts
 from tests.support.credits.credits import consume
 from tests.support.sizes import sized
-from tests.support.stack.load import at_once
+from tests.support.stack.load import call_at_once
 
 
 @pytest.fixture(scope="module")
-def credits_stack(make_stack: Callable[[str], Stack]) -> Bank:
+def credits_stack(make_stack: Callable[[str], Stack]) -> CreditAccounts:
     stack = make_stack("bank")
     stack.start_api()
-    return Bank(stack)
+    return CreditAccounts(stack)
 
 
 @pytest.mark.tier("fast")
-def test_concurrent_charges_with_one_idempotency_key_create_one_entry(credits_stack: Bank) -> None:
+def test_concurrent_charges_with_one_idempotency_key_create_one_entry(
+    credits_stack: CreditAccounts,
+) -> None:
     for _ in range(sized(1, 20)):
-        owner = credits_stack.holder("10")
+        owner = credits_stack.create_holder("10")
         key = token_hex(16)
         with _open_many_connections(credits_stack, owner) as client:
-            replies = at_once(200, partial(consume, client, "0.1", key=key))
+            replies = call_at_once(200, partial(consume, client, "0.1", key=key))
         assert {reply.status_code for reply in replies} == {200}
         assert len({reply.text.rpartition(',"ts":')[0] for reply in replies}) == 1
         assert sum("idempotent-replayed" not in reply.headers for reply in replies) == 1
@@ -43,7 +45,7 @@ def test_concurrent_charges_with_one_idempotency_key_create_one_entry(credits_st
     credits_stack.require_clean_books()
 
 
-def _open_many_connections(credits_stack: Bank, owner: Owner) -> httpx2.Client:
+def _open_many_connections(credits_stack: CreditAccounts, owner: Owner) -> httpx2.Client:
     return httpx2.Client(
         base_url=credits_stack.stack.api_url,
         headers={"Authorization": f"Bearer {owner.key}"},
@@ -52,8 +54,8 @@ def _open_many_connections(credits_stack: Bank, owner: Owner) -> httpx2.Client:
     )
 
 
-def test_concurrent_charges_never_overdraw_an_account(credits_stack: Bank) -> None:
-    owner = credits_stack.holder("3.3333")
+def test_concurrent_charges_never_overdraw_an_account(credits_stack: CreditAccounts) -> None:
+    owner = credits_stack.create_holder("3.3333")
     numbers = count()
 
     def spend() -> list[httpx2.Response]:
@@ -61,7 +63,7 @@ def test_concurrent_charges_never_overdraw_an_account(credits_stack: Bank) -> No
         return [consume(client, f"0.{cents.randint(1, 3000):04}") for _ in range(sized(4, 200))]
 
     with _open_many_connections(credits_stack, owner) as client:
-        replies = list(chain.from_iterable(at_once(50, spend)))
+        replies = list(chain.from_iterable(call_at_once(50, spend)))
     assert {reply.status_code for reply in replies} <= {200, 402}
     paid = [
         json.loads(reply.text, parse_float=Decimal)["data"]
@@ -80,10 +82,10 @@ def test_concurrent_charges_never_overdraw_an_account(credits_stack: Bank) -> No
     credits_stack.require_clean_books()
 
 
-def test_random_credit_movements_leave_the_exact_balance(credits_stack: Bank) -> None:
+def test_random_credit_movements_leave_the_exact_balance(credits_stack: CreditAccounts) -> None:
     for seed in range(sized(3, 100)):
         chance = random.Random(seed)
-        owner = credits_stack.holder("1")
+        owner = credits_stack.create_holder("1")
         expected_balance = Decimal(1)
         entry_count = 1
         for _ in range(sized(60, 500)):
@@ -107,7 +109,7 @@ def test_random_credit_movements_leave_the_exact_balance(credits_stack: Bank) ->
     credits_stack.require_clean_books()
 
 
-def _change_balance(credits_stack: Bank, kind: str, user_id: int, delta: Decimal) -> None:
+def _change_balance(credits_stack: CreditAccounts, kind: str, user_id: int, delta: Decimal) -> None:
     database = credits_stack.stack.resources.database
     if kind == "g":
         ledger.grant_credits(database, user_id, delta, source_id="x")

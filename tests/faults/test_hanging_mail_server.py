@@ -4,8 +4,8 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
+from tests.support.composer.composer_stack import build_unique_post
 from tests.support.composer.composing import METADATA
-from tests.support.composer.modelling import post
 from tests.support.sizes import sized
 
 MAIL_COUNT = sized(300, 10_000)
@@ -28,7 +28,7 @@ def test_mails_to_a_hanging_server_delay_no_composer_call(
     eventually(lambda: stack.query(running), what="mails that use all threads of their queue")
     with stack.client(owner.key) as client:
         for number in range(5):
-            reply = client.post(METADATA, json=post(f"{number} "), timeout=20)
+            reply = client.post(METADATA, json=build_unique_post(f"{number} "), timeout=20)
             assert reply.status_code == 200, reply.text
     unfinished = "SELECT count(*) FROM jobs WHERE queue = 'mail' AND finished_at IS NULL"
     assert stack.query(unfinished) == [(MAIL_COUNT,)]

@@ -11,10 +11,10 @@ from devstack.harness.process_memory import measure_memory
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner
 from models import FINISHED
-from tests.support.imports.importing import Importing, csv_of, new_addresses
-from tests.support.imports.killed_imports import succeeded, worker
+from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
+from tests.support.imports.killed_imports import await_success, start_import_worker
 from tests.support.sizes import sized
-from tests.support.stack.load import repeated
+from tests.support.stack.load import repeating
 
 MEGABYTE = 1024 * 1024
 # Much less than a hundred thousand rows take in memory.
@@ -22,12 +22,12 @@ MAX_EXTRA_MEMORY_BYTES = 50 * MEGABYTE
 
 
 def test_small_import_does_not_wait_for_another_owners_large_import(
-    imports: Importing, import_owner: Owner
+    imports: ImportRunner, import_owner: Owner
 ) -> None:
     other_owner = imports.stack.create_owner()
     row_count = sized(100_000, 1_000_000)
     large_file = csv_of([[each, "A name"] for each in new_addresses(row_count)])
-    worker(imports)
+    start_import_worker(imports)
     large_import = imports.begin(import_owner, imports.new_list(import_owner), large_file)
     eventually(lambda: imports.of_job(large_import).chunk_bytes, what="the large import's start")
     small_import = imports.begin(
@@ -35,9 +35,9 @@ def test_small_import_does_not_wait_for_another_owners_large_import(
         imports.new_list(other_owner),
         csv_of([[f"{random_hash_id()}@example.com", ""] for _ in range(100)]),
     )
-    assert succeeded(imports, small_import, within=60).added == 100
+    assert await_success(imports, small_import, within=60).added == 100
     assert imports.job(large_import).status not in FINISHED
-    assert succeeded(imports, large_import, within=sized(90, 900)).added == row_count
+    assert await_success(imports, large_import, within=sized(90, 900)).added == row_count
     # The large import let other jobs run between its turns.
     assert imports.job(large_import).attempt > 1
 
@@ -64,9 +64,9 @@ def hostile_files() -> dict[str, bytes]:
 
 
 def test_import_memory_stays_bounded_for_large_and_hostile_files(
-    imports: Importing, import_owner: Owner
+    imports: ImportRunner, import_owner: Owner
 ) -> None:
-    running = worker(imports)
+    running = start_import_worker(imports)
     _import_many(imports, import_owner, 10_000)
     with measure_peak_memory(running) as small_import_peak:
         _import_many(imports, import_owner, 10_000)
@@ -86,10 +86,10 @@ def test_import_memory_stays_bounded_for_large_and_hostile_files(
     _import_many(imports, import_owner, 100)
 
 
-def _import_many(imports: Importing, import_owner: Owner, rows: int) -> None:
+def _import_many(imports: ImportRunner, import_owner: Owner, rows: int) -> None:
     file = csv_of([[each, "A name"] for each in new_addresses(rows)])
     job_id = imports.begin(import_owner, imports.new_list(import_owner), file)
-    assert succeeded(imports, job_id, within=sized(60, 900)).added == rows
+    assert await_success(imports, job_id, within=sized(60, 900)).added == rows
 
 
 @contextmanager
@@ -105,5 +105,5 @@ def measure_peak_memory(running: Running) -> Iterator[list[int]]:
             current_bytes = sum(measure_memory(pid) for pid in (running.pid, *running.children()))
             peak_bytes[0] = max(peak_bytes[0], current_bytes)
 
-    with repeated(measure_once, pause=0.05):
+    with repeating(measure_once, pause=0.05):
         yield peak_bytes

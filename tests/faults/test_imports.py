@@ -20,11 +20,16 @@ from services.accounts import accounts
 from services.jobs.outbox import send_job
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from services.subscriptions.imports.judging import MAX_BATCH_ROWS
-from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
-from tests.support.imports.killed_imports import prepare, require_exact, succeeded, worker
+from tests.support.imports.importing import ImportRunner, counts_of, csv_of, new_addresses
+from tests.support.imports.killed_imports import (
+    await_success,
+    prepare_import,
+    require_exact,
+    start_import_worker,
+)
 from tests.support.imports.workbooks import workbook
 from tests.support.sizes import sized
-from tests.support.stack.held_rows import WAITS, await_waiter, held
+from tests.support.stack.held_rows import LOCK_WAIT_QUERY, await_waiter, locked_row
 from tests.support.stack.signals import kill_with_children, pause_process, resume_process
 
 ROWS = sized(24_000, 200_000)
@@ -37,14 +42,14 @@ def kill_child(running: Running) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def import_progress(imports: Importing, job_id: int) -> tuple[int, int]:
+def import_progress(imports: ImportRunner, job_id: int) -> tuple[int, int]:
     """Return how many bytes of the file were read, and how many rows were applied."""
     task = imports.of_job(job_id)
     return task.chunk_bytes, task.applied
 
 
 def await_progress(
-    imports: Importing, job_id: int, before: tuple[int, int], compared: slice = slice(None)
+    imports: ImportRunner, job_id: int, before: tuple[int, int], compared: slice = slice(None)
 ) -> None:
     """Wait until the import progresses or ends.
 
@@ -59,13 +64,13 @@ def await_progress(
 
 
 def test_each_row_is_imported_exactly_once_while_workers_are_killed(
-    imports: Importing, import_owner: Owner
+    imports: ImportRunner, import_owner: Owner
 ) -> None:
     dice = random.Random(20_261_121)
     list_id = imports.new_list(import_owner)
     # The file is so large that the other workers can't finish it while one worker restarts.
-    prepared_import = prepare(imports, list_id, sized(3, 5) * ROWS)
-    running = [worker(imports) for _ in range(3)]
+    prepared_import = prepare_import(imports, list_id, sized(3, 5) * ROWS)
+    running = [start_import_worker(imports) for _ in range(3)]
     job_id = imports.begin(import_owner, list_id, prepared_import.file())
     kills = 0
     while kills < KILLS and imports.job(job_id).status not in FINISHED:
@@ -78,11 +83,11 @@ def test_each_row_is_imported_exactly_once_while_workers_are_killed(
         # meanwhile. So three of four kills hit only a pool process.
         if kills % 4 == 3:
             kill_with_children(running[worker_number])
-            running[worker_number] = worker(imports)
+            running[worker_number] = start_import_worker(imports)
         else:
             kill_child(running[worker_number])
         kills += 1
-    task = succeeded(imports, job_id, within=sized(60, 600))
+    task = await_success(imports, job_id, within=sized(60, 600))
     assert kills >= sized(3, KILLS)
     require_exact(imports, list_id, task, prepared_import)
     undone = imports.ended(imports.begin_undo(import_owner, task.id))
@@ -95,7 +100,7 @@ def test_each_row_is_imported_exactly_once_while_workers_are_killed(
     )
 
 
-def _find_unfinished_parts(imports: Importing, import_id: int) -> list[tuple[object, ...]]:
+def _find_unfinished_parts(imports: ImportRunner, import_id: int) -> list[tuple[object, ...]]:
     """Return the chunks that aren't applied yet, and the helper jobs that haven't ended."""
     return imports.stack.query(
         "SELECT 'chunk', number FROM waiting_chunks WHERE import_id = %s"
@@ -106,12 +111,12 @@ def _find_unfinished_parts(imports: Importing, import_id: int) -> list[tuple[obj
 
 
 def test_import_survives_redis_flush_killed_api_and_postgres_restart(
-    imports: Importing, services: Services, import_owner: Owner
+    imports: ImportRunner, services: Services, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
-    prepared_import = prepare(imports, list_id, ROWS)
+    prepared_import = prepare_import(imports, list_id, ROWS)
     api = imports.stack.start_api()
-    running = [worker(imports), worker(imports)]
+    running = [start_import_worker(imports), start_import_worker(imports)]
     with imports.stack.client(import_owner.key) as client:
         reply = client.post(f"/lists/{list_id}/imports", content=prepared_import.file())
     assert reply.status_code == 202, reply.text
@@ -121,27 +126,27 @@ def test_import_survives_redis_flush_killed_api_and_postgres_restart(
     api.kill()
     eventually(lambda: imports.of_job(job_id).applied >= 1, what="the first rows")
     services.restart("postgres")
-    task = succeeded(imports, job_id)
+    task = await_success(imports, job_id)
     require_exact(imports, list_id, task, prepared_import)
     assert [each.process.poll() for each in running] == [None, None]
 
 
 def test_chunk_that_crashes_workers_is_tried_three_times_and_other_chunks_are_imported(
-    imports: Importing, import_owner: Owner
+    imports: ImportRunner, import_owner: Owner
 ) -> None:
     people = new_addresses(4 * ROWS_PER_CHUNK)
     with imports.resources.unit_of_work() as uow:
         person = accounts.find_or_create_person(uow, people[0])
     list_id = imports.new_list(import_owner)
     job_id = imports.begin(import_owner, list_id, csv_of([[each, ""] for each in people]))
-    with held(imports.stack, "users", person.id):
-        running = worker(imports)
+    with locked_row(imports.stack, "users", person.id):
+        running = start_import_worker(imports)
         for _ in range(3):
             # Kill the process in the statement that inserts the first chunk.
             await_waiter(imports.stack, "FOR KEY SHARE OFFSET 0")
             kill_child(running)
             eventually(
-                lambda: not imports.stack.query(WAITS, "%FOR KEY SHARE OFFSET 0%"),
+                lambda: not imports.stack.query(LOCK_WAIT_QUERY, "%FOR KEY SHARE OFFSET 0%"),
                 what="the end of its statement",
             )
         job = imports.ended(job_id)
@@ -153,7 +158,7 @@ def test_chunk_that_crashes_workers_is_tried_three_times_and_other_chunks_are_im
 
 
 def test_import_of_file_damaged_at_its_end_adds_no_member_and_no_opt_out(
-    imports: Importing, import_owner: Owner
+    imports: ImportRunner, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
     # Mix members and opt-outs, so that full chunks of both precede the damaged end of the file.
@@ -164,7 +169,7 @@ def test_import_of_file_damaged_at_its_end_adds_no_member_and_no_opt_out(
     checksum_position = len(archive) - 8
     archive[checksum_position] ^= 0xFF
     for _ in range(2):
-        worker(imports)
+        start_import_worker(imports)
     job_id = imports.begin(import_owner, list_id, bytes(archive), name="members.csv.gz")
     job = imports.ended(job_id)
     assert (job.status, job.error and job.error["code"]) == ("failed", "import.damaged")
@@ -176,16 +181,16 @@ def test_import_of_file_damaged_at_its_end_adds_no_member_and_no_opt_out(
 
 
 def test_duplicate_delivery_of_import_or_undo_has_no_effect(
-    imports: Importing, import_owner: Owner
+    imports: ImportRunner, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
     records_before = imports.records(list_id)
     file = csv_of([[f"{random_hash_id()}@example.com", "A"] for _ in range(3000)])
     for _ in range(2):
-        worker(imports)
+        start_import_worker(imports)
     job_id = imports.begin(import_owner, list_id, file)
     deliver_often(imports, job_id)
-    task = succeeded(imports, job_id)
+    task = await_success(imports, job_id)
     deliver_often(imports, job_id)
     undo = imports.begin_undo(import_owner, task.id)
     assert undo is not None
@@ -196,23 +201,23 @@ def test_duplicate_delivery_of_import_or_undo_has_no_effect(
     assert imports.records(list_id) == records_before
 
 
-def deliver_often(imports: Importing, job_id: int) -> None:
+def deliver_often(imports: ImportRunner, job_id: int) -> None:
     job = imports.job(job_id)
     for _ in range(10):
         assert send_job(imports.resources.broker, job)
 
 
 def test_worker_resuming_after_its_lease_expired_changes_nothing_in_an_import(
-    imports: Importing, import_owner: Owner
+    imports: ImportRunner, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
-    prepared_import = prepare(imports, list_id, ROWS)
+    prepared_import = prepare_import(imports, list_id, ROWS)
     job_id = imports.begin(import_owner, list_id, prepared_import.file())
-    paused_worker = worker(imports)
+    paused_worker = start_import_worker(imports)
     eventually(lambda: imports.of_job(job_id).applied >= 1, what="the first rows")
     pause_process(paused_worker)
-    worker(imports)
-    succeeded(imports, job_id)
+    start_import_worker(imports)
+    await_success(imports, job_id)
     resume_process(paused_worker)
     # When new imports succeed, the resumed worker has dealt with its old chunk.
     eventually(
@@ -224,7 +229,7 @@ def test_worker_resuming_after_its_lease_expired_changes_nothing_in_an_import(
     require_exact(imports, list_id, imports.of_job(job_id), prepared_import)
 
 
-def _import_small_files(imports: Importing, import_owner: Owner) -> bool:
+def _import_small_files(imports: ImportRunner, import_owner: Owner) -> bool:
     jobs = [
         imports.begin(import_owner, imports.new_list(import_owner), csv_of([["a@example.com", ""]]))
         for _ in range(4)
@@ -233,23 +238,23 @@ def _import_small_files(imports: Importing, import_owner: Owner) -> bool:
 
 
 def test_workbook_is_imported_exactly_once_while_its_child_and_its_worker_are_killed(
-    imports: Importing, import_owner: Owner
+    imports: ImportRunner, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
-    prepared_import = prepare(imports, list_id, ROWS)
+    prepared_import = prepare_import(imports, list_id, ROWS)
     file = workbook({"Members": [["email", "name", "status"], *prepared_import.rows]})
-    running = worker(imports)
+    running = start_import_worker(imports)
     job_id = imports.begin(import_owner, list_id, file, name="members.xlsx")
     for kill_worker in (False, True, False):
         child = eventually(partial(_find_reader, running), within=60, what="the workbook's child")
         if kill_worker:
             kill_with_children(running)
-            running = worker(imports)
+            running = start_import_worker(imports)
         else:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
         child.wait(10)
-    task = succeeded(imports, job_id, within=sized(90, 600))
+    task = await_success(imports, job_id, within=sized(90, 600))
     require_exact(imports, list_id, task, prepared_import)
 
 

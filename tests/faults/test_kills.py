@@ -27,18 +27,18 @@ from devstack.supervisor.programs import is_responding
 from models import BulkActionKind, Job
 from services.accounts import accounts
 from services.privacy import erasure
-from tests.support.credits.charging import Bank, Spenders
+from tests.support.credits.charging import CreditAccounts, Spenders
 from tests.support.images.uploads import upload
-from tests.support.imports.importing import Importing
-from tests.support.imports.killed_imports import prepare, require_exact
+from tests.support.imports.importing import ImportRunner
+from tests.support.imports.killed_imports import prepare_import, require_exact
 from tests.support.lists.bulk_actions import BulkActions
-from tests.support.lists.subscribers import fill
+from tests.support.lists.subscribers import insert_members
 from tests.support.people import traces as lives
 from tests.support.probe.bench import Bench, make_bench
 from tests.support.probe.kind import PROBES
 from tests.support.sizes import sized
 from tests.support.stack.held_rows import await_waiter, uncommitted
-from tests.support.stack.load import repeated
+from tests.support.stack.load import repeating
 from tests.support.stack.programs import TEST_PROGRAMS
 from tests.support.stack.signals import kill_with_children
 
@@ -125,7 +125,7 @@ def _load(stack: Stack, owner: Owner) -> Iterator[None]:
         if reply.status_code not in {200, 202, 503}:
             unexpected.append(reply.text)
 
-    with repeated(call, pause=0.05):
+    with repeating(call, pause=0.05):
         time.sleep(0.2)
         yield
     assert unexpected == []
@@ -133,8 +133,8 @@ def _load(stack: Stack, owner: Owner) -> Iterator[None]:
 
 @pytest.mark.tier("fast")
 def test_acknowledged_charges_survive_killed_database(own_services_stack: Site) -> None:
-    bank = Bank(own_services_stack.stack)
-    owner = bank.holder("1000000")
+    bank = CreditAccounts(own_services_stack.stack)
+    owner = bank.create_holder("1000000")
     spenders = Spenders(bank, owner)
     threads = [threading.Thread(target=spenders.run, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -161,7 +161,7 @@ def test_acknowledged_charges_survive_killed_database(own_services_stack: Site) 
     _require_all_charges(bank, owner, spenders)
 
 
-def _require_all_charges(bank: Bank, owner: Owner, spenders: Spenders) -> None:
+def _require_all_charges(bank: CreditAccounts, owner: Owner, spenders: Spenders) -> None:
     charges = bank.entries(owner)[1:]
     balances = {str(source): balance for _, _, balance, source in charges}
     # Each charge was made only once, although some calls were repeated.
@@ -191,11 +191,11 @@ class Work:
     check: Callable[[Job], None]
 
 
-def begin_import(imports: Importing) -> Work:
+def begin_import(imports: ImportRunner) -> Work:
     owner = imports.stack.create_owner()
     list_id = imports.new_list(owner)
     # The import has two chunks. The worker is killed in the second one.
-    prepared_import = prepare(imports, list_id, 10_100)
+    prepared_import = prepare_import(imports, list_id, 10_100)
     job_id = imports.begin(owner, list_id, prepared_import.file())
     [last_address, *_] = prepared_import.rows[-1]
     person = "INSERT INTO users (id, email) VALUES (1, %s)", (last_address,), "INSERT INTO users"
@@ -209,9 +209,11 @@ def begin_import(imports: Importing) -> Work:
     return Work(job_id, Queue.BULK, [person, counts], check)
 
 
-def begin_bulk_action(imports: Importing) -> Work:
+def begin_bulk_action(imports: ImportRunner) -> Work:
     bulk = BulkActions(imports, owner := imports.stack.create_owner(), imports.new_list(owner))
-    fill(imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
+    insert_members(
+        imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)]
+    )
 
     def check(job: Job) -> None:
         assert job.result is not None
@@ -227,9 +229,11 @@ def begin_bulk_action(imports: Importing) -> Work:
     return Work(bulk.begin(BulkActionKind.REMOVE), Queue.BULK, [row], check)
 
 
-def begin_undo_job(imports: Importing) -> Work:
+def begin_undo_job(imports: ImportRunner) -> Work:
     bulk = BulkActions(imports, owner := imports.stack.create_owner(), imports.new_list(owner))
-    fill(imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
+    insert_members(
+        imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)]
+    )
     before = bulk.records()
     bulk_id = bulk.do(BulkActionKind.REMOVE)["bulk_id"]
 
@@ -241,19 +245,19 @@ def begin_undo_job(imports: Importing) -> Work:
     return Work(bulk.begin_undo(bulk_id), Queue.BULK, [row], check)
 
 
-def begin_erasure_job(imports: Importing) -> Work:
+def begin_erasure_job(imports: ImportRunner) -> Work:
     stack = imports.stack
     address = f"{random_hash_id()}@example.com"
     with imports.resources.unit_of_work() as uow:
         user_id = accounts.create_user(uow, email=address, name="Ada").id
     owner = stack.create_owner()
     list_id = imports.new_list(owner)
-    lives.fill(stack, list_id=list_id, user_id=user_id, other_id=owner.user_id, rows=ROWS)
+    lives.insert_rows(stack, list_id=list_id, user_id=user_id, other_id=owner.user_id, rows=ROWS)
 
     def check(job: Job) -> None:
         assert job.result is not None
         assert (job.result["attachments"], job.result["jobs"]) == (ROWS, ROWS)
-        assert lives.left(stack, user_id) == {}
+        assert lives.count_unerased_rows(stack, user_id) == {}
         [(counts,)] = stack.query("SELECT counts FROM erasures WHERE user_id = %s", user_id)
         assert isinstance(counts, dict)
         assert (counts["events"], counts["acts"], counts["idempotency"]) == (ROWS, ROWS, ROWS)
@@ -284,10 +288,10 @@ def _lock_middle_row(
     ],
 )
 def test_job_of_killed_worker_is_resumed_by_the_next_worker_and_succeeds(
-    own_services_stack: Site, begin: Callable[[Importing], Work]
+    own_services_stack: Site, begin: Callable[[ImportRunner], Work]
 ) -> None:
     stack = own_services_stack.stack
-    importing = Importing(own_services_stack.stack)
+    importing = ImportRunner(own_services_stack.stack)
     work = begin(importing)
     for statement, values, words in work.stops:
         worker = stack.start_worker(work.queue, concurrency=1)

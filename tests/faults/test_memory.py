@@ -8,7 +8,7 @@ from tests.support.images.uploads import upload
 from tests.support.probe.bench import Bench
 from tests.support.sizes import sized
 from tests.support.stack.fleet import Fleet
-from tests.support.stack.held_memory import MEGABYTE, settled_memory
+from tests.support.stack.held_memory import MEGABYTE, await_stable_memory
 from tests.support.stack.signals import list_children
 
 IMAGE_COUNT = sized(60, 1000)
@@ -33,7 +33,7 @@ def test_memory_of_media_worker_returns_to_its_level_after_many_images(
 ) -> None:
     # Upload enough images that both processes of the media worker start an image converter.
     _upload_all(probes, 2 * CONCURRENT_UPLOADS)
-    before = settled_memory(lambda: _memory(media_worker))
+    before = await_stable_memory(lambda: _memory(media_worker))
     _upload_all(probes, IMAGE_COUNT)
     eventually(
         lambda: _memory(media_worker) <= before + MAX_MEMORY_GROWTH_BYTES,

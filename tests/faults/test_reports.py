@@ -21,7 +21,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from devstack.supervisor.programs import is_responding
-from tests.support.lists.subscribers import fill, new_list
+from tests.support.lists.subscribers import insert_members, new_list
 from tests.support.senders.mailings import new_mailing
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import Report, bounce, delivery_for, post, report, settle
@@ -137,7 +137,9 @@ def test_10000_reports_are_applied_exactly_once_while_each_process_is_killed(sit
     with stack.client(stack.create_owner().key) as client, ThreadPoolExecutor(4) as threads:
         list_id = int(new_list(client)["id"])
         poster = Poster(client, new_sender(client))
-        fill(stack, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)])
+        insert_members(
+            stack, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)]
+        )
         rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
         stack.query(_INSERT_MAILING, MAILING_ID, list_id, MEMBERS)
         reports = build_reports(
@@ -222,7 +224,7 @@ def test_two_hosts_apply_bodies_that_both_received_only_once(
 ) -> None:
     list_id = int(new_list(client)["id"])
     sender = new_sender(client)
-    fill(stack, list_id, [f"{number}.{list_id}@example.com" for number in range(200)])
+    insert_members(stack, list_id, [f"{number}.{list_id}@example.com" for number in range(200)])
     rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
     mailing_id = new_mailing(stack, list_id, rows=200)
     ids = [delivery_for(stack, list_id, int(str(row[0])), mailing_id) for row in rows]

@@ -12,7 +12,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data
-from tests.support.images.uploads import await_jobs, ready, upload
+from tests.support.images.uploads import await_jobs, count_ready_attachments, upload
 from tests.support.probe.bench import PROBE_WORKER, Bench
 from tests.support.stack.fleet import Fleet
 from tests.support.stack.signals import pause_process, resume_process
@@ -59,7 +59,9 @@ def test_accepted_uploads_finish_after_a_storage_outage_of_one_hour(
         # Pretend that the outage began an hour ago.
         stack.query("UPDATE jobs SET failing_since = failing_since - interval '1 hour'")
     stack.query("UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'")
-    eventually(lambda: ready(stack) == 3, within=60, what="three ready attachments")
+    eventually(
+        lambda: count_ready_attachments(stack) == 3, within=60, what="three ready attachments"
+    )
     assert stack.query("SELECT DISTINCT crashes, failing_since, last_reason FROM jobs") == [
         (0, None, None)
     ]
@@ -87,7 +89,9 @@ def test_failed_upload_keeps_its_original_and_can_be_retried(
     assert stack.query("SELECT status FROM attachments") == [(3,)]
     with stack.client(owner.key) as client:
         assert retry_job(client, job_id) == 200
-        eventually(lambda: ready(stack) == 1, within=60, what="the ready attachment")
+        eventually(
+            lambda: count_ready_attachments(stack) == 1, within=60, what="the ready attachment"
+        )
         assert retry_job(client, job_id) == 409
         [record] = data(client.get("/attachments"))["items"]
     hash_id = record["hash_id"]

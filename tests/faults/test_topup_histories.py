@@ -12,8 +12,8 @@ import pytest
 from devstack.harness.stack import Owner, Stack
 from models import Resolution
 from services.credits import ledger, settlement
-from tests.support.credits import till
-from tests.support.credits.till import Json, Poster, Terms
+from tests.support.credits import stripe_events
+from tests.support.credits.stripe_events import Json, OrderTerms, WebhookPoster
 from tests.support.sizes import sized
 
 _HISTORY_COUNT = sized(4, 300)
@@ -51,7 +51,7 @@ class ExpectedOrder:
     The test computes the state with its own rules, which use only integers.
     """
 
-    terms: Terms
+    terms: OrderTerms
     account: Account | None
     paid: bool = False
     # The checkout session expired, or a delayed payment failed, before any payment arrived.
@@ -106,7 +106,7 @@ class ExpectedOrder:
         self.failed = sum(each["amount"] for each in refunds if each["status"] == "failed")
 
     def _update_disputes(self) -> None:
-        disputes = till.disputes_of(self.terms)
+        disputes = stripe_events.list_disputes(self.terms)
         self.disputed = sum(each["amount"] for each in disputes if each["status"] != "won")
 
     @property
@@ -134,7 +134,7 @@ class History:
     """Random payments, refunds and disputes of a few accounts."""
 
     stack: Stack
-    poster: Poster
+    poster: WebhookPoster
     chance: random.Random
     accounts: list[Account] = field(default_factory=list)
     orders: list[ExpectedOrder] = field(default_factory=list)
@@ -158,7 +158,7 @@ class History:
         currency = self.chance.choice(["USD", "JPY"])
         minor = self.chance.choice([3, 7, 100, 500, 99_999_999])
         units = self.chance.randint(1, 10_000) if minor < 10 else self.chance.randint(1, 10**9)
-        terms = till.new_order(
+        terms = stripe_events.new_order(
             self.stack,
             account.owner.user_id if account else None,
             minor=minor,
@@ -173,11 +173,11 @@ class History:
     def _draw_events(self, order: ExpectedOrder, *, is_owned: bool) -> list[Json]:
         terms = order.terms
         draw = self.chance.random
-        events = [till.session(terms)] if draw() < 0.8 else []
+        events = [stripe_events.session_event(terms)] if draw() < 0.8 else []
         if draw() < 0.3:
-            events.append(till.session(terms, "checkout.session.expired"))
+            events.append(stripe_events.session_event(terms, "checkout.session.expired"))
         if is_owned and draw() < 0.15:
-            events.append(till.fallen_through(terms))
+            events.append(stripe_events.failed_payment_event(terms))
         if events and draw() < 0.6:
             events += self._draw_refunds(order)
         if events and draw() < 0.4:
@@ -186,7 +186,7 @@ class History:
             wrong_fields: Json = self.chance.choice(
                 [{"amount_total": terms.minor + 1}, {"currency": "eur"}]
             )
-            events.append(till.session(terms, **wrong_fields))
+            events.append(stripe_events.session_event(terms, **wrong_fields))
         return events
 
     def _draw_disputes(self, order: ExpectedOrder) -> list[Json]:
@@ -202,7 +202,9 @@ class History:
             final_state = self.chance.choice(["won", "lost", None])
             order.final_disputed += amount if final_state != "won" else 0
             states = ["needs_response", *([final_state] if final_state else [])]
-            events += [till.dispute(terms, each, amount, number=number) for each in states]
+            events += [
+                stripe_events.dispute_event(terms, each, amount, number=number) for each in states
+            ]
         return events
 
     def _draw_refunds(self, order: ExpectedOrder) -> list[Json]:
@@ -218,11 +220,11 @@ class History:
                 break
             amount = self.chance.randint(1, terms.minor - refunded_amount)
             fails = self.chance.random() < 0.3
-            refund = till.refund_object(terms, amount, "failed" if fails else "succeeded")
+            refund = stripe_events.add_refund(terms, amount, "failed" if fails else "succeeded")
             order.provider_refunds.append(refund)
-            events.append(till.refund(terms, refunded_amount + amount))
+            events.append(stripe_events.refund_event(terms, refunded_amount + amount))
             if fails and (is_last or self.chance.random() < 0.7):
-                events.append(till.failed_refund(refund))
+                events.append(stripe_events.failed_refund_event(refund))
             elif not fails:
                 refunded_amount += amount
         return events
@@ -242,7 +244,9 @@ class History:
         if self.remaining_kills and self.chance.random() < 0.1:
             self.remaining_kills -= 1
             # The kill hits the API before, during or after the settlement.
-            till.die_while_settling(self.stack, self.poster, event, self.chance.uniform(0, 0.03))
+            stripe_events.kill_api_while_settling(
+                self.stack, self.poster, event, self.chance.uniform(0, 0.03)
+            )
         reply = self.poster.post(event)
         if reply.status_code == 503:
             # The event precedes its payment. Send the event again later, unless no payment follows.
@@ -301,7 +305,7 @@ class History:
     def resolve(self) -> None:
         """Resolve all orders in review, as an operator does."""
         for order in self.orders:
-            if till.state(self.stack, order.terms) != "review":
+            if stripe_events.read_order_status(self.stack, order.terms) != "review":
                 assert not order.in_review
                 continue
             assert order.in_review
@@ -325,7 +329,9 @@ class History:
                 assert order.disputed == order.final_disputed
         for account in self.accounts:
             expected = (Decimal(account.balance).scaleb(-4), Decimal(account.debt).scaleb(-4))
-            assert till.standing(self.stack, account.owner.user_id) == expected
+            assert (
+                stripe_events.read_balance_and_debt(self.stack, account.owner.user_id) == expected
+            )
             credited_orders = [
                 each for each in self.orders if each.account is account and each.credited
             ]
@@ -344,7 +350,7 @@ class History:
 
 @pytest.mark.parametrize("first", range(0, _HISTORY_COUNT, _HISTORIES_PER_TEST))
 def test_random_payment_histories_leave_the_exact_balance(
-    payment_stack: Stack, payment_webhooks: Poster, first: int
+    payment_stack: Stack, payment_webhooks: WebhookPoster, first: int
 ) -> None:
     for seed in range(first, first + _HISTORIES_PER_TEST):
         history = History(payment_stack, payment_webhooks, random.Random(seed))
@@ -353,4 +359,4 @@ def test_random_payment_histories_leave_the_exact_balance(
         history.resolve()
         history.require_exact()
     # One check at the end is enough, because an error in the ledger stays there.
-    till.require_clean_books(payment_stack)
+    stripe_events.require_clean_books(payment_stack)

@@ -8,8 +8,8 @@ import pytest
 from devstack.harness.stack import Stack
 from models import Resolution
 from services.credits import ledger, settlement
-from tests.support.credits import till
-from tests.support.credits.till import Json, Poster, Terms
+from tests.support.credits import stripe_events
+from tests.support.credits.stripe_events import Json, OrderTerms, WebhookPoster
 from tests.support.sizes import sized
 from tests.support.stack import held_rows
 
@@ -17,43 +17,51 @@ pytestmark = pytest.mark.tier("fast")
 
 
 def test_concurrent_duplicate_payment_events_credit_an_order_only_once(
-    payment_stack: Stack, payment_webhooks: Poster
+    payment_stack: Stack, payment_webhooks: WebhookPoster
 ) -> None:
     for seed in range(sized(3, 100)):
         owner = payment_stack.create_owner()
-        terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-        events = [till.session(terms), till.session(terms), till.refund(terms, 100)]
+        terms = stripe_events.new_order(
+            payment_stack, owner.user_id, minor=500, credit_units=5_000_000
+        )
+        events = [
+            stripe_events.session_event(terms),
+            stripe_events.session_event(terms),
+            stripe_events.refund_event(terms, 100),
+        ]
         posts = events * 6
         random.Random(seed).shuffle(posts)
         with ThreadPoolExecutor(8) as pool:
             replies = list(pool.map(payment_webhooks.post, posts))
         assert {reply.status_code for reply in replies} == {200}
         assert {reply.json()["data"] for reply in replies} == {1}
-        assert till.standing(payment_stack, owner.user_id) == (400, 0)
-    till.require_clean_books(payment_stack)
+        assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (400, 0)
+    stripe_events.require_clean_books(payment_stack)
 
 
 @pytest.mark.parametrize(
     ("secret", "seconds_ago"), [("whsec_guessed", 0), (None, 301), (None, 86_400)]
 )
 def test_forged_or_late_payment_event_returns_400_and_changes_nothing(
-    payment_stack: Stack, payment_webhooks: Poster, secret: str | None, seconds_ago: float
+    payment_stack: Stack, payment_webhooks: WebhookPoster, secret: str | None, seconds_ago: float
 ) -> None:
-    terms = till.new_order(
+    terms = stripe_events.new_order(
         payment_stack,
         payment_stack.create_owner().user_id,
         minor=500,
         credit_units=5_000_000,
     )
-    reply = payment_webhooks.post(till.session(terms), secret=secret, seconds_ago=seconds_ago)
+    reply = payment_webhooks.post(
+        stripe_events.session_event(terms), secret=secret, seconds_ago=seconds_ago
+    )
     assert (reply.status_code, reply.json()["code"]) == (400, "webhook.signature_invalid")
-    assert till.state(payment_stack, terms) == "created"
+    assert stripe_events.read_order_status(payment_stack, terms) == "created"
 
 
 def test_payment_event_without_matching_signature_returns_400(
-    payment_stack: Stack, payment_webhooks: Poster
+    payment_stack: Stack, payment_webhooks: WebhookPoster
 ) -> None:
-    terms = till.new_order(
+    terms = stripe_events.new_order(
         payment_stack,
         payment_stack.create_owner().user_id,
         minor=500,
@@ -62,10 +70,10 @@ def test_payment_event_without_matching_signature_returns_400(
     signature = payment_webhooks.sign(b'{"id": "evt"}')
     for headers in ({"Stripe-Signature": signature}, {"Stripe-Signature": "t=1,v1="}, {}):
         reply = payment_webhooks.http.post(
-            "/webhooks/stripe", json=till.session(terms), headers=headers
+            "/webhooks/stripe", json=stripe_events.session_event(terms), headers=headers
         )
         assert (reply.status_code, reply.json()["code"]) == (400, "webhook.signature_invalid")
-    assert till.state(payment_stack, terms) == "created"
+    assert stripe_events.read_order_status(payment_stack, terms) == "created"
 
 
 @pytest.mark.parametrize(
@@ -73,113 +81,134 @@ def test_payment_event_without_matching_signature_returns_400(
     [{"amount_total": 499}, {"amount_total": 50_000}, {"currency": "jpy"}, {"amount_total": 0}],
 )
 def test_payment_with_wrong_amount_or_currency_goes_to_review(
-    payment_stack: Stack, payment_webhooks: Poster, difference: Json
+    payment_stack: Stack, payment_webhooks: WebhookPoster, difference: Json
 ) -> None:
     owner = payment_stack.create_owner()
-    terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-    assert payment_webhooks.post(till.session(terms, **difference)).status_code == 200
-    assert payment_webhooks.post(till.session(terms)).status_code == 200
-    assert till.state(payment_stack, terms) == "review"
-    assert till.standing(payment_stack, owner.user_id) == (0, 0)
-    paid = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-    payment_webhooks.post(till.session(paid))
-    payment_webhooks.post(till.session(paid, **difference))
-    assert till.state(payment_stack, paid) == "paid"
-    assert till.standing(payment_stack, owner.user_id) == (500, 0)
+    terms = stripe_events.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
+    assert (
+        payment_webhooks.post(stripe_events.session_event(terms, **difference)).status_code == 200
+    )
+    assert payment_webhooks.post(stripe_events.session_event(terms)).status_code == 200
+    assert stripe_events.read_order_status(payment_stack, terms) == "review"
+    assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (0, 0)
+    paid = stripe_events.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
+    payment_webhooks.post(stripe_events.session_event(paid))
+    payment_webhooks.post(stripe_events.session_event(paid, **difference))
+    assert stripe_events.read_order_status(payment_stack, paid) == "paid"
+    assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (500, 0)
 
 
 def test_unrelated_payment_events_return_200(
-    payment_stack: Stack, payment_webhooks: Poster
+    payment_stack: Stack, payment_webhooks: WebhookPoster
 ) -> None:
-    unknown = Terms(5, 500, 5_000_000, "USD", "")
-    foreign = till.session(unknown, metadata={"application": "somebody", "order_id": "5"})
-    for event in (till.session(unknown), foreign, till.event("customer.created", {"id": "x"})):
+    unknown = OrderTerms(5, 500, 5_000_000, "USD", "")
+    foreign = stripe_events.session_event(
+        unknown, metadata={"application": "somebody", "order_id": "5"}
+    )
+    for event in (
+        stripe_events.session_event(unknown),
+        foreign,
+        stripe_events.build_event("customer.created", {"id": "x"}),
+    ):
         assert payment_webhooks.post(event).status_code == 200
 
 
 def test_dispute_event_before_its_payment_event_returns_503_and_succeeds_later(
-    payment_stack: Stack, payment_webhooks: Poster
+    payment_stack: Stack, payment_webhooks: WebhookPoster
 ) -> None:
     owner = payment_stack.create_owner()
-    terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-    early_event = till.dispute(terms, "needs_response", 500)
+    terms = stripe_events.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
+    early_event = stripe_events.dispute_event(terms, "needs_response", 500)
     reply = payment_webhooks.post(early_event)
     assert reply.status_code == 503
-    assert payment_webhooks.post(till.session(terms)).status_code == 200
+    assert payment_webhooks.post(stripe_events.session_event(terms)).status_code == 200
     assert payment_webhooks.post(early_event).status_code == 200
-    assert till.state(payment_stack, terms) == "disputed"
-    assert till.standing(payment_stack, owner.user_id) == (0, 0)
+    assert stripe_events.read_order_status(payment_stack, terms) == "disputed"
+    assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (0, 0)
 
 
 def test_refund_total_is_corrected_although_the_refund_failure_event_was_lost(
-    payment_stack: Stack, payment_webhooks: Poster
+    payment_stack: Stack, payment_webhooks: WebhookPoster
 ) -> None:
     for seed in range(sized(3, 30)):
         owner = payment_stack.create_owner()
-        terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-        till.refund_object(terms, 500, "failed")
-        till.refund_object(terms, 100)
+        terms = stripe_events.new_order(
+            payment_stack, owner.user_id, minor=500, credit_units=5_000_000
+        )
+        stripe_events.add_refund(terms, 500, "failed")
+        stripe_events.add_refund(terms, 100)
         # A refund of the whole payment failed, and a refund of a fifth succeeded. The event of the
         # failure was lost, so the provider reports a refund total of 500, and then of 100.
-        events = [till.session(terms), till.refund(terms, 500), till.refund(terms, 100)]
+        events = [
+            stripe_events.session_event(terms),
+            stripe_events.refund_event(terms, 500),
+            stripe_events.refund_event(terms, 100),
+        ]
         random.Random(seed).shuffle(events)
         for event in events:
             assert payment_webhooks.post(event).status_code == 200
-        assert till.standing(payment_stack, owner.user_id) == (400, 0)
-        assert till.state(payment_stack, terms) == "paid"
-    till.require_clean_books(payment_stack)
+        assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (400, 0)
+        assert stripe_events.read_order_status(payment_stack, terms) == "paid"
+    stripe_events.require_clean_books(payment_stack)
 
 
 def test_settlement_is_rolled_back_if_its_process_is_killed(
-    payment_stack: Stack, payment_webhooks: Poster
+    payment_stack: Stack, payment_webhooks: WebhookPoster
 ) -> None:
     owner = payment_stack.create_owner()
     ledger.grant_credits(payment_stack.resources.database, owner.user_id, Decimal(1), source_id="x")
     [(account,)] = payment_stack.query(
         "SELECT id FROM credit_accounts WHERE user_id = %s", owner.user_id
     )
-    terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-    events = [till.session(terms), till.refund(terms, 200), till.dispute(terms, "lost", 100)]
+    terms = stripe_events.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
+    events = [
+        stripe_events.session_event(terms),
+        stripe_events.refund_event(terms, 200),
+        stripe_events.dispute_event(terms, "lost", 100),
+    ]
     expected = [("created", 1), ("paid", 501), ("paid", 301), ("paid", 201)]
     for event, (state, balance), (next_state, next_balance) in zip(
         events[: sized(3, 3, few=1)], expected, expected[1:], strict=False
     ):
         with ThreadPoolExecutor() as pool:
             # The transaction has updated the order, and waits for the lock of the credit account.
-            with held_rows.held(payment_stack, "credit_accounts", account):
+            with held_rows.locked_row(payment_stack, "credit_accounts", account):
                 posted = pool.submit(payment_webhooks.post, event)
                 held_rows.await_waiter(payment_stack, "credit_")
-                till.kill_and_restart(payment_stack)
+                stripe_events.kill_and_restart_api(payment_stack)
             with pytest.raises(httpx2.TransportError):
                 posted.result()
-        assert till.state(payment_stack, terms) == state
-        assert till.standing(payment_stack, owner.user_id) == (balance, 0)
+        assert stripe_events.read_order_status(payment_stack, terms) == state
+        assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (balance, 0)
         # The payment provider got no response, so it sends the event again.
         assert payment_webhooks.post(event).status_code == 200
-        assert till.state(payment_stack, terms) == next_state
-        assert till.standing(payment_stack, owner.user_id) == (next_balance, 0)
-    till.require_clean_books(payment_stack)
+        assert stripe_events.read_order_status(payment_stack, terms) == next_state
+        assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (
+            next_balance,
+            0,
+        )
+    stripe_events.require_clean_books(payment_stack)
 
 
 def test_payment_beyond_the_maximum_balance_goes_to_review(
-    payment_stack: Stack, payment_webhooks: Poster
+    payment_stack: Stack, payment_webhooks: WebhookPoster
 ) -> None:
     owner = payment_stack.create_owner()
     database = payment_stack.resources.database
     ledger.grant_credits(database, owner.user_id, Decimal("99999999999.9999"), source_id="x")
-    terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-    assert payment_webhooks.post(till.session(terms)).status_code == 200
-    assert till.state(payment_stack, terms) == "review"
-    till.require_clean_books(payment_stack)
+    terms = stripe_events.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
+    assert payment_webhooks.post(stripe_events.session_event(terms)).status_code == 200
+    assert stripe_events.read_order_status(payment_stack, terms) == "review"
+    stripe_events.require_clean_books(payment_stack)
     ledger.adjust_balance(database, owner.user_id, Decimal(-500), source_id="x")
     with payment_stack.resources.unit_of_work() as uow:
         settlement.resolve_order(uow, terms.order_id, Resolution.CREDIT)
-    assert till.state(payment_stack, terms) == "paid"
-    till.require_clean_books(payment_stack)
+    assert stripe_events.read_order_status(payment_stack, terms) == "paid"
+    stripe_events.require_clean_books(payment_stack)
 
 
 def test_payment_webhook_larger_than_one_megabyte_returns_413(
-    payment_stack: Stack, payment_webhooks: Poster
+    payment_stack: Stack, payment_webhooks: WebhookPoster
 ) -> None:
     reply = payment_webhooks.http.post("/webhooks/stripe", content=b"x" * (1024 * 1024 + 1))
     assert (reply.status_code, reply.json()["code"]) == (413, "body.too_large")

@@ -20,7 +20,7 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.credits.credits import balance, consume, grant
 from tests.support.http.replies import data
 from tests.support.images.pictures import photo
-from tests.support.images.uploads import await_jobs, ready, upload, uploading
+from tests.support.images.uploads import await_jobs, count_ready_attachments, upload, uploading
 from tests.support.observability.scraping import scrape_api
 from tests.support.probe.bench import Bench
 from tests.support.sizes import sized
@@ -104,7 +104,7 @@ def test_waiting_uploads_return_200_after_redis_flush(
         stack.resources.redis.flushall()
         resume_process(media_worker)
     assert {reply.result().status_code for reply in replies} == {200}
-    assert ready(stack) == UPLOADS
+    assert count_ready_attachments(stack) == UPLOADS
 
 
 @pytest.mark.tier("fast")

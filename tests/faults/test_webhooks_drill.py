@@ -16,18 +16,18 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import is_responding
 from services.feed.catalogue import FeedEventType
-from tests.support.clients.javascript_client import FOLDER, node
+from tests.support.clients.javascript_client import JAVASCRIPT_FOLDER, find_node
 from tests.support.http.replies import data
 from tests.support.http.webhook_receiver import (
     OK,
     Answer,
     Hook,
+    end_retry_pauses,
     event_ids,
-    hooked,
-    let_pauses_pass,
     new_endpoint,
+    running_receiver,
 )
-from tests.support.imports.bulk import imported, of_addresses
+from tests.support.imports.bulk import build_address_file, import_members_file
 from tests.support.lists.subscribers import new_list
 from tests.support.sizes import sized
 
@@ -118,7 +118,7 @@ def test_webhook_receiver_gets_exactly_the_published_events_despite_kills_and_er
         with lock:
             return (500, {}) if dice.random() < 1 / 3 else OK
 
-    with hooked() as receiver, empty_stack.client(owner.key) as client:
+    with running_receiver() as receiver, empty_stack.client(owner.key) as client:
         receiver.answer = fail_often
         paths = _add_members(empty_stack, client)
         endpoint = new_endpoint(client, receiver.url, EVENT_TYPE)
@@ -139,7 +139,7 @@ def test_webhook_receiver_gets_exactly_the_published_events_despite_kills_and_er
         while any(writer.is_alive() for writer in writers):
             random_kills.kill_random_process(len(receiver.hooks))
             if time.monotonic() > passed_at + BETWEEN_PASSES_SECONDS:
-                let_pauses_pass(empty_stack, endpoint["id"])
+                end_retry_pauses(empty_stack, endpoint["id"])
                 passed_at = time.monotonic()
             time.sleep(random_kills.draw_pause_seconds())
             if random_kills.kills >= MIN_KILLS:
@@ -158,7 +158,7 @@ def _add_members(stack: Stack, client: httpx2.Client) -> list[str]:
     list_id = new_list(client)["id"]
     worker = stack.start_worker("bulk", concurrency=1)
     addresses = [f"member{number}.{list_id}@example.com" for number in range(WRITERS)]
-    imported(client, list_id, of_addresses(*addresses))
+    import_members_file(client, list_id, build_address_file(*addresses))
     worker.kill()
     rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
     return [f"/lists/{list_id}/members/{user_id}" for (user_id,) in rows]
@@ -186,7 +186,7 @@ def _await_all_deliveries(stack: Stack, owner: Owner, endpoint_id: int, ends_by:
         "SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'delivered'"
     )
     while stack.query(delivered, endpoint_id) != [(len(event_ids(stack, owner, EVENT_TYPE)),)]:
-        let_pauses_pass(stack, endpoint_id)
+        end_retry_pauses(stack, endpoint_id)
         time.sleep(BETWEEN_PASSES_SECONDS)
         assert time.monotonic() < ends_by, "not all events were delivered"
 
@@ -204,8 +204,8 @@ class Verifiers:
         self._lock = threading.Lock()
         self._count = 0
         self._node = subprocess.Popen(
-            [node(), "hooks.mjs"],
-            cwd=FOLDER,
+            [find_node(), "hooks.mjs"],
+            cwd=JAVASCRIPT_FOLDER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -243,7 +243,7 @@ def test_webhook_event_is_sent_again_after_killed_worker(empty_stack: Stack) -> 
             worker.kill()
         return OK
 
-    with hooked() as receiver, empty_stack.client(owner.key) as client:
+    with running_receiver() as receiver, empty_stack.client(owner.key) as client:
         receiver.answer = kill
         endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
         data(client.post("/apikeys", json={"name": "an event"}))
@@ -272,7 +272,7 @@ def test_webhook_listener_continues_after_api_restart(empty_stack: Stack) -> Non
     owner = empty_stack.create_owner()
     secret = "whsec_" + base64.b64encode(bytes(32)).decode()
     api = empty_stack.start_api()
-    with hooked() as receiver, empty_stack.client(owner.key) as client:
+    with running_receiver() as receiver, empty_stack.client(owner.key) as client:
         listener = empty_stack.start(
             "listener",
             *("listen", "--forward-to", receiver.url, "--key", owner.key, "--secret", secret),

@@ -17,8 +17,8 @@ from tests.support.observability.alert_rules import (
     RECORDING,
     RULE_FILES,
     alerts,
+    find_unknown_names,
     recorded,
-    unknown_in,
 )
 from tests.support.observability.scraping import promtool
 
@@ -292,7 +292,7 @@ def test_every_alert_links_to_its_runbook_section() -> None:
 
 def test_alert_rules_use_only_existing_metrics_and_labels() -> None:
     for query in (*(each.query for each in alerts().values()), *recorded().values()):
-        assert unknown_in(query) == [], query
+        assert find_unknown_names(query) == [], query
 
 
 def test_alert_rules_use_only_existing_error_codes() -> None:

@@ -3,7 +3,7 @@ import json
 import pytest
 import yaml
 
-from tests.support.observability.alert_rules import FOLDER, unknown_in
+from tests.support.observability.alert_rules import FOLDER, find_unknown_names
 from tests.support.observability.known_metrics import registered
 
 pytestmark = pytest.mark.tier("check")
@@ -22,7 +22,7 @@ def test_dashboard_panels_use_the_provisioned_datasource_and_existing_metrics() 
             assert panel["datasource"]["uid"] == source["uid"], panel_name
             for target in panel["targets"]:
                 assert target["datasource"]["uid"] == source["uid"], panel_name
-                assert unknown_in(target["expr"]) == [], panel_name
+                assert find_unknown_names(target["expr"]) == [], panel_name
 
 
 def test_metric_labels_never_identify_people_lists_or_addresses() -> None:

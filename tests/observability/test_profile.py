@@ -32,13 +32,13 @@ def test_prometheus_scrapes_the_api_and_every_worker_at_their_ports() -> None:
         for name, each in files.workers().items()
     }
     assert targets == {api, *workers}
-    networks = set(files.observers()["prometheus"]["networks"])
+    networks = set(files.observability_services()["prometheus"]["networks"])
     for name, _ in targets:
         assert networks & set(files.services()[name]["networks"])
 
 
 def test_prometheus_reads_token_and_rules_from_their_mounts() -> None:
-    service = files.observers()["prometheus"]
+    service = files.observability_services()["prometheus"]
     [secret] = service["secrets"]
     [token_file] = {
         each["authorization"]["credentials_file"]
@@ -53,14 +53,14 @@ def test_prometheus_reads_token_and_rules_from_their_mounts() -> None:
 
 
 def test_grafana_uses_prometheus_and_finds_its_dashboards() -> None:
-    service = files.observers()["grafana"]
+    service = files.observability_services()["grafana"]
     provisioning = FOLDER / "grafana" / "provisioning"
     [source] = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())[
         "datasources"
     ]
-    port = files.observers()["prometheus"]["ports"][0].rpartition(":")[2]
+    port = files.observability_services()["prometheus"]["ports"][0].rpartition(":")[2]
     assert source["url"] == f"http://prometheus:{port}"
-    assert set(service["networks"]) & set(files.observers()["prometheus"]["networks"])
+    assert set(service["networks"]) & set(files.observability_services()["prometheus"]["networks"])
     [provider] = yaml.safe_load((provisioning / "dashboards" / "pressroom.yml").read_text())[
         "providers"
     ]

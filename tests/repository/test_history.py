@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 from tests.support.repository.tracked_files import ROOT, run_git
 
 pytestmark = pytest.mark.tier("check")
@@ -16,7 +16,7 @@ REPLACED_DECISION = re.compile(r"decision (\d+) was (?:replaced by|merged into)\
 
 def test_commits_that_blame_ignores_exist_with_the_subject_in_the_comment() -> None:
     if run_git("rev-parse", "--is-shallow-repository").strip() == "true":
-        pass_over("A shallow clone lacks the commits of .git-blame-ignore-revs.")
+        skip_or_fail("A shallow clone lacks the commits of .git-blame-ignore-revs.")
     text = (ROOT / ".git-blame-ignore-revs").read_text()
     ignored = {commit: subject for subject, commit in IGNORED_COMMIT.findall(text)}
     hashes = [line for line in text.splitlines() if line and not line.startswith("#")]

@@ -13,7 +13,7 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
 from models import User
 from services.accounts import passwords
-from tests.support.people.visiting import PASSWORD, a_visitor, new_account, new_address
+from tests.support.people.visiting import PASSWORD, new_account, new_address, new_visitor
 from tests.support.security.people import Request
 from tests.support.security.stopwatch import share_of_slower_first, time_requests
 from tests.support.stack.cheap_passwords import thorough_hashes
@@ -47,7 +47,7 @@ def stack_with_full_hashes(stack: Stack) -> Iterator[Stack]:
 def comparable_reply(
     stack: Stack, path: str, email: str, **fields: str
 ) -> tuple[int, str, list[str]]:
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         reply = visitor.fill_in(path, email=email, **fields)
         names = sorted({name for name in reply.headers if name != "content-length"})
         # Remove the browser's token and the submitted values, which the forms contain.

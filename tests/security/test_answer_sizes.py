@@ -27,11 +27,11 @@ from tests.support.imports.bulk import add
 from tests.support.lists.segments import filter_of_bytes
 from tests.support.lists.subscribers import new_address, new_list
 from tests.support.people.quotas import MB
-from tests.support.people.visiting import SESSION
+from tests.support.people.visiting import SESSION_COOKIE
 from tests.support.security.calls import CALLS, Call
 from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, build
-from tests.support.stack.held_memory import settled_memory
+from tests.support.stack.held_memory import await_stable_memory
 
 pytestmark = [pytest.mark.tier("processes"), pytest.mark.timeout(900)]
 
@@ -66,10 +66,10 @@ def test_responses_stay_small_and_memory_is_released_for_account_at_all_limits(
     headers = {"Authorization": f"Bearer {world.owner.key}"}
     url = f"http://127.0.0.1:{port}"
     api_client = httpx2.Client(base_url=url, headers=headers, timeout=60)
-    browser = httpx2.Client(base_url=url, cookies={SESSION: cookie}, timeout=60)
+    browser = httpx2.Client(base_url=url, cookies={SESSION_COOKIE: cookie}, timeout=60)
     with api_client, browser:
         read_all(world, api_client, browser)
-        memory_before = settled_memory(lambda: measure_memory(api.pid))
+        memory_before = await_stable_memory(lambda: measure_memory(api.pid))
         fill(world)
         sizes = read_all(world, api_client, browser)
         too_large = {name: size for name, size in sizes.items() if size > MAX_ANSWER_BYTES}

@@ -17,7 +17,7 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.programs import is_responding
 from tests.support.images.pictures import encoded
 from tests.support.lists.subscribers import new_list
-from tests.support.people.visiting import hidden
+from tests.support.people.visiting import read_hidden_fields
 
 METRICS_TOKEN = "canary-metrics-" + secrets.token_hex(8)
 FLOWER_PASSWORD = "canary-flower-" + secrets.token_hex(8)
@@ -151,7 +151,7 @@ def test_address_in_a_sign_up_form_is_in_no_url_log_job_or_metric(
         )
         pages = [page]
         for action in ("again", "correct"):
-            form = {"answers": hidden(page)["answers"], "action": action}
+            form = {"answers": read_hidden_fields(page)["answers"], "action": action}
             pages.append(browser.post(str(page.url), data=form, follow_redirects=True))
     replies = [reply for each in pages for reply in (*each.history, each)]
     assert len(replies) == 6

@@ -21,9 +21,9 @@ from tests.support.security.people import (
     Request,
     address_of,
     addresses_of,
-    forged,
+    build_traced_requests,
+    forge_trace_id,
     new_list,
-    traced,
     user_ids,
 )
 from tests.support.security.stopwatch import (
@@ -109,9 +109,9 @@ def test_forged_trace_id_gets_the_same_error_for_every_kind_of_person(
     other_list_id = new_list(stack, list_owner)
     people = user_ids(stack, list_id)
     assert {"active", "nobody"} < set(people)
-    for method, path, body in traced(list_id):
+    for method, path, body in build_traced_requests(list_id):
         tokens = [
-            forged(stack, forged_list_id, user_id)
+            forge_trace_id(stack, forged_list_id, user_id)
             for user_id in people.values()
             for forged_list_id in (list_id, other_list_id)
         ]
@@ -220,7 +220,7 @@ def test_forged_trace_id_takes_equally_long_for_member_and_unknown_person(
 ) -> None:
     list_id = new_list(stack, list_owner)
     member = user_ids(stack, list_id)["active"]
-    requests = traced(list_id)
+    requests = build_traced_requests(list_id)
     with ThreadPoolExecutor(len(requests)) as pool:
         timings = list(pool.map(partial(_time_traced_pairs, stack, list_id, member), requests))
     for (method, path, _), pairs in zip(requests, timings, strict=True):
@@ -233,7 +233,7 @@ def _time_traced_pairs(
     method, path, body = request
 
     def build_request(user_id: int) -> Request:
-        return (method, f"{path}?trace_id={forged(stack, list_id, user_id)}", body)
+        return (method, f"{path}?trace_id={forge_trace_id(stack, list_id, user_id)}", body)
 
     known = build_request(member)
     return Stopwatch(stack).time_pairs(

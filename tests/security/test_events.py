@@ -7,7 +7,7 @@ import pytest
 
 from devstack.harness.stack import Owner, Stack
 from tests.support.people.erasure import erase
-from tests.support.people.visiting import a_visitor, new_account, new_address, user_id_of
+from tests.support.people.visiting import new_account, new_address, new_visitor, user_id_of
 from tests.support.stack.maintenance import run_maintenance
 
 INSERT_OLD_EVENT = (
@@ -63,7 +63,7 @@ def test_temporary_table_cannot_bypass_the_event_trigger(stack: Stack, owner: Ow
 def test_events_of_erased_person_are_kept_without_ip_and_user_agent(stack: Stack) -> None:
     email = new_account(stack)
     user_id = user_id_of(stack, email)
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         visitor.log_in(email)
     [(event_id, kind, ip, _)] = stack.query(SELECT_EVENTS, user_id)
     assert ip == "127.0.0.1"
@@ -75,7 +75,7 @@ def test_events_of_erased_person_are_kept_without_ip_and_user_agent(stack: Stack
 
 def test_account_event_truncates_long_user_agent(stack: Stack) -> None:
     email = new_account(stack)
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         visitor.client.headers["User-Agent"] = "x" * 5000
         assert visitor.log_in(email).status_code == 303
         assert "x" * 301 not in visitor.get("/account/events").text
@@ -88,7 +88,7 @@ def test_log_has_account_events_without_addresses(stack: Stack) -> None:
     unknown_email = new_address()
     [api] = [each for each in stack.processes if each.name == "api"][:1]
     log_length = len(api.log.read_text())
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         visitor.log_in(unknown_email, "not the password")
         visitor.log_in(email, "not the password")
         visitor.log_in(email)

@@ -31,10 +31,10 @@ from tests.support.people.visiting import PASSWORD, Visitor
 from tests.support.people.visiting import new_address as new_email
 from tests.support.security.attackers import (
     Attacker,
-    answer_of,
-    attacking,
-    first_answer,
     new_address,
+    read_answer,
+    read_first_answer,
+    running_attacker,
 )
 
 MEGABYTE = 1024 * 1024
@@ -62,7 +62,7 @@ def proxied_port(stack: Stack) -> Iterator[int]:
 @pytest.fixture
 def body_attacker(proxied_port: int) -> Iterator[Attacker]:
     """An attacker with an IP address that no other test uses."""
-    with attacking(proxied_port, new_address()) as attacker:
+    with running_attacker(proxied_port, new_address()) as attacker:
         yield attacker
 
 
@@ -104,11 +104,13 @@ def test_bodies_without_credentials_are_never_read(
     body_attacker: Attacker, neighbour: Neighbour
 ) -> None:
     connections = [
-        body_attacker.begins("POST /composer/metadata", declares=8 * MEGABYTE - 1, sends=256 * 1024)
+        body_attacker.begin_request(
+            "POST /composer/metadata", declares=8 * MEGABYTE - 1, sends=256 * 1024
+        )
         for _ in range(32)
     ]
     assert neighbour.is_served()
-    assert {answer_of(each) for each in connections} == {(401, "auth.credentials_missing")}
+    assert {read_answer(each) for each in connections} == {(401, "auth.credentials_missing")}
 
 
 def test_account_at_its_body_limits_does_not_block_other_accounts(
@@ -116,14 +118,16 @@ def test_account_at_its_body_limits_does_not_block_other_accounts(
 ) -> None:
     key = stack.create_owner().key
     small = MAX_SMALL_BODY_BYTES - 1024
-    body_attacker.begins(ADD_MEMBERS, declares=32 * MEGABYTE, sends=LARGE_SHARE - MEGABYTE, key=key)
+    body_attacker.begin_request(
+        ADD_MEMBERS, declares=32 * MEGABYTE, sends=LARGE_SHARE - MEGABYTE, key=key
+    )
     for _ in range(SMALL_SHARE // small):
-        body_attacker.begins(CONSUME, declares=small + 1, sends=small, key=key)
+        body_attacker.begin_request(CONSUME, declares=small + 1, sends=small, key=key)
     while True:
-        connection = body_attacker.begins(CONSUME, declares=small, key=key)
+        connection = body_attacker.begin_request(CONSUME, declares=small, key=key)
         connection.settimeout(0.2)
         try:
-            assert answer_of(connection) == (429, "body.too_many_unfinished")
+            assert read_answer(connection) == (429, "body.too_many_unfinished")
         except TimeoutError:
             # The API waits for this body, so the limit isn't reached yet.
             continue
@@ -136,27 +140,27 @@ def test_body_limit_per_owner_is_shared_by_all_client_addresses(
 ) -> None:
     key = stack.create_owner().key
     with (
-        attacking(proxied_port, new_address()) as first,
-        attacking(proxied_port, new_address()) as second,
+        running_attacker(proxied_port, new_address()) as first,
+        running_attacker(proxied_port, new_address()) as second,
     ):
         connections = [
-            body_attacker.begins("POST /lists", declares=1024, key=key)
+            body_attacker.begin_request("POST /lists", declares=1024, key=key)
             for body_attacker in (first, second)
             for _ in range(MAX_UNFINISHED_BODIES // 2 + 1)
         ]
-        assert first_answer(connections) == (429, "body.too_many_unfinished")
+        assert read_first_answer(connections) == (429, "body.too_many_unfinished")
 
 
 def test_body_budget_is_released_when_connections_close(
     stack: Stack, proxied_port: int, neighbour: Neighbour
 ) -> None:
     key = stack.create_owner().key
-    with attacking(proxied_port, neighbour.address) as body_attacker:
+    with running_attacker(proxied_port, neighbour.address) as body_attacker:
         connections = [
-            body_attacker.begins("POST /lists", declares=1024, key=key)
+            body_attacker.begin_request("POST /lists", declares=1024, key=key)
             for _ in range(MAX_UNFINISHED_BODIES + 1)
         ]
-        assert first_answer(connections) == (429, "body.too_many_unfinished")
+        assert read_first_answer(connections) == (429, "body.too_many_unfinished")
     eventually(neighbour.is_served, what="the release of the body budget")
 
 
@@ -175,7 +179,7 @@ def test_routes_that_require_credentials_reject_before_reading_the_body(
     # The API reads the first kilobytes of a body, because they may contain a trace id.
     declares = MAX_UNCHECKED_BODY_BYTES + 1
     statuses = {
-        operation: answer_of(body_attacker.begins(operation, declares=declares))[0]
+        operation: read_answer(body_attacker.begin_request(operation, declares=declares))[0]
         for operation in operations(needs_credentials)
     }
     assert len(statuses) > 40
@@ -192,25 +196,25 @@ def is_optional(access: Access) -> bool:
 
 def test_routes_for_strangers_are_rate_limited_before_reading_the_body(proxied_port: int) -> None:
     address = new_address()
-    with attacking(proxied_port, address) as attacker_at_limit:
+    with running_attacker(proxied_port, address) as attacker_at_limit:
         connections = [
-            attacker_at_limit.begins("POST /login", declares=1024)
+            attacker_at_limit.begin_request("POST /login", declares=1024)
             for _ in range(MAX_LOGINS_PER_DAY + 1)
         ]
-        assert first_answer(connections)[0] == 429
+        assert read_first_answer(connections)[0] == 429
         for operation in operations(lambda access: access.stranger is RateLimitName.LOGIN):
-            assert answer_of(attacker_at_limit.begins(operation, declares=1024))[0] == 429, (
-                operation
-            )
+            assert (
+                read_answer(attacker_at_limit.begin_request(operation, declares=1024))[0] == 429
+            ), operation
         # The login page itself still opens.
-        assert answer_of(attacker_at_limit.begins("GET /login", declares=0))[0] == 200
-    with attacking(proxied_port, address) as attacker_at_limit:
+        assert read_answer(attacker_at_limit.begin_request("GET /login", declares=0))[0] == 200
+    with running_attacker(proxied_port, address) as attacker_at_limit:
         for _ in range(MAX_ANONYMOUS_CALLS_PER_DAY):
-            answer_of(attacker_at_limit.begins("GET /login", declares=0))
+            read_answer(attacker_at_limit.begin_request("GET /login", declares=0))
         for operation in operations(is_for_strangers):
-            assert answer_of(attacker_at_limit.begins(operation, declares=1024))[0] == 429, (
-                operation
-            )
+            assert (
+                read_answer(attacker_at_limit.begin_request(operation, declares=1024))[0] == 429
+            ), operation
 
 
 def is_for_strangers(access: Access) -> bool:
@@ -226,5 +230,5 @@ def test_account_forms_are_read_only_from_logged_in_people(
         "/account/email",
         "/console/developers/keys/new",
     ):
-        connection = body_attacker.begins(f"POST {path}", declares=1024)
-        assert answer_of(connection)[0] == 303, path
+        connection = body_attacker.begin_request(f"POST {path}", declares=1024)
+        assert read_answer(connection)[0] == 303, path

@@ -22,18 +22,18 @@ from devstack.harness.stack import Owner, Stack
 from services.access import sessions
 from tests.support.http.openapi import openapi_document
 from tests.support.people.oauth import log_in, register
-from tests.support.people.visiting import SESSION
+from tests.support.people.visiting import SESSION_COOKIE
 from tests.support.security import world as worlds
 from tests.support.security.calls import (
     CALLS,
-    FOR_EVERYBODY,
-    FOR_STRANGERS,
-    SHOW_THE_LIST,
-    WITHOUT_A_SCOPE,
+    CALLS_FOR_EVERYBODY,
+    CALLS_FOR_STRANGERS,
+    CALLS_WITH_PUBLIC_LIST,
+    CALLS_WITHOUT_SCOPE,
     Call,
 )
 from tests.support.security.console_calls import CONSOLE_CALLS
-from tests.support.security.world import World, belongings, settled, tokens_of
+from tests.support.security.world import World, await_jobs, digest_owned_rows, obtain_tokens
 from tests.support.stack.maintenance import resting_maintenance
 
 # The pages of the console, except the stylesheets and scripts, which everybody may read.
@@ -121,7 +121,7 @@ def _revoked_token(world: World) -> dict[str, str]:
 
 def _ended_token(world: World, change: str) -> dict[str, str]:
     """Return the headers with an OAuth token whose row in the database was changed."""
-    tokens = tokens_of(world, register(world.stack, name=f"{world.mark} ended"))
+    tokens = obtain_tokens(world, register(world.stack, name=f"{world.mark} ended"))
     world.stack.query(
         f"UPDATE oauth_tokens SET {change} WHERE grant_id = "
         "(SELECT max(id) FROM oauth_grants WHERE user_id = %s)",
@@ -133,7 +133,7 @@ def _ended_token(world: World, change: str) -> dict[str, str]:
 def _session(world: World) -> dict[str, str]:
     person = log_in(world.stack, world.owner)
     with person.browser:
-        return {"Cookie": f"{SESSION}={person.browser.cookies[SESSION]}"}
+        return {"Cookie": f"{SESSION_COOKIE}={person.browser.cookies[SESSION_COOKIE]}"}
 
 
 # To test a new kind of credential, add a line here.
@@ -191,7 +191,7 @@ def console_side(stack: Stack) -> Iterator[Side]:
 def open_browser(stack: Stack, owner: Owner) -> httpx2.Client:
     """Return a browser in which the owner is logged in, and which sends a valid CSRF token."""
     browser = log_in(stack, owner).browser
-    cookie = browser.cookies[SESSION]
+    cookie = browser.cookies[SESSION_COOKIE]
     browser.headers[CSRF_HEADER] = sessions.create_csrf_token(stack.resources.keyring, cookie)
     return browser
 
@@ -209,7 +209,7 @@ def _pause_maintenance(
     stack: Stack, api_side: Side, console_side: Side, stranger_headers: object
 ) -> Iterator[None]:
     """Wait until Pressroom has sent all mails, and pause maintenance jobs during the tests."""
-    settled(stack)
+    await_jobs(stack)
     with resting_maintenance(stack):
         yield
 
@@ -225,7 +225,7 @@ def test_isolation_tests_cover_every_operation() -> None:
 
 def test_isolation_tests_look_at_rows_of_every_table_of_an_owner(api_side: Side) -> None:
     # If this test fails for a new table, add a row in tests/support/security/world.py.
-    rows = belongings(api_side.world)
+    rows = digest_owned_rows(api_side.world)
     assert {table for table in rows if rows[table] == (0, None)} <= TABLES_WITHOUT_ROWS
 
 
@@ -241,18 +241,20 @@ def test_isolation_tests_cover_every_console_page_and_form() -> None:
 
 
 def test_operations_without_credential_or_scope_are_exactly_the_known_ones() -> None:
-    without_credential = {name for name in FOR_EVERYBODY if operations()[name]["security"] == []}
-    assert without_credential == FOR_STRANGERS
-    assert {name for name in CALLS if _insufficient_scopes(name) is None} == WITHOUT_A_SCOPE
+    without_credential = {
+        name for name in CALLS_FOR_EVERYBODY if operations()[name]["security"] == []
+    }
+    assert without_credential == CALLS_FOR_STRANGERS
+    assert {name for name in CALLS if _insufficient_scopes(name) is None} == CALLS_WITHOUT_SCOPE
 
 
 @pytest.mark.parametrize("kind", INVALID_CREDENTIALS)
 def test_call_with_invalid_credential_reads_and_changes_nothing(
     api_side: Side, stranger: httpx2.Client, stranger_headers: dict[str, dict[str, str]], kind: str
 ) -> None:
-    before = belongings(api_side.world)
+    before = digest_owned_rows(api_side.world)
     for operation in CALLS:
-        if operation in FOR_STRANGERS or (
+        if operation in CALLS_FOR_STRANGERS or (
             INVALID_CREDENTIALS[kind].can_read and operation.startswith("GET ")
         ):
             continue
@@ -261,7 +263,7 @@ def test_call_with_invalid_credential_reads_and_changes_nothing(
             assert reply.status_code == INVALID_CREDENTIALS[kind].status, (operation, reply.text)
             assert reply.json()["code"] == INVALID_CREDENTIALS[kind].code, operation
         _require_no_leak(api_side.world, operation, reply)
-    assert belongings(api_side.world) == before
+    assert digest_owned_rows(api_side.world) == before
 
 
 def _accepts_strangers(operation: str, kind: str) -> bool:
@@ -272,7 +274,7 @@ def _accepts_strangers(operation: str, kind: str) -> bool:
 
 def _require_no_leak(world: World, operation: str, reply: httpx2.Response) -> None:
     assert reply.status_code < 500, reply.text
-    if operation in SHOW_THE_LIST:
+    if operation in CALLS_WITH_PUBLIC_LIST:
         assert "@" not in reply.text
     else:
         assert world.mark not in reply.text
@@ -283,27 +285,27 @@ def _require_no_leak(world: World, operation: str, reply: httpx2.Response) -> No
 def test_console_redirects_to_login_without_session(
     console_side: Side, stranger: httpx2.Client, operation: str
 ) -> None:
-    before = belongings(console_side.world)
+    before = digest_owned_rows(console_side.world)
     reply = console_side.send(stranger, operation, "nobody")
     assert reply.status_code == 303
     assert "/login?next=%2Fconsole" in reply.headers["location"]
-    assert belongings(console_side.world) == before
+    assert digest_owned_rows(console_side.world) == before
 
 
 @parametrize_operation(EVERY_CALL)
 def test_other_owner_reads_and_changes_nothing(side: Side, operation: str) -> None:
     world = side.world
     call = EVERY_CALL[operation]
-    before = belongings(side.world)
+    before = digest_owned_rows(side.world)
     reply = side.send(side.other_client, operation, "b")
     assert reply.status_code == call.others, reply.text
     if operation in PAGES:
         # A page without an id in its path shows the other owner's own data.
         is_hidden = "{" in operation or is_for_operators(operation)
         assert (reply.status_code == 404) == is_hidden
-    if operation not in FOR_EVERYBODY:
-        assert belongings(world) == before
-    if call.others >= 400 or operation not in SHOW_THE_LIST:
+    if operation not in CALLS_FOR_EVERYBODY:
+        assert digest_owned_rows(world) == before
+    if call.others >= 400 or operation not in CALLS_WITH_PUBLIC_LIST:
         _require_no_leak(world, operation, reply)
     else:
         # The response may show only the list and the other owner's own subscription.
@@ -353,7 +355,7 @@ def test_combining_own_list_with_ids_of_another_owner_reveals_nothing(
     list_body = {"title": "Mine", "slug": f"mine-{world.mark}"}
     own_list_id = caller.post("/lists", json=list_body).json()["data"]["id"]
     user_id = world.values["user_id"]
-    before = belongings(world)
+    before = digest_owned_rows(world)
     member_path = f"/subscriptions/{own_list_id}/members/{user_id}"
     record_path = f"/lists/{own_list_id}/members/{user_id}"
     target = {"dst_list_id": str(own_list_id)}
@@ -373,7 +375,7 @@ def test_combining_own_list_with_ids_of_another_owner_reveals_nothing(
     ):
         assert reply.status_code == status, reply.text
         assert f"@{world.mark}" not in reply.text
-    assert belongings(world) == before
+    assert digest_owned_rows(world) == before
 
 
 def _insufficient_scopes(operation: str) -> list[Scope] | None:
@@ -413,7 +415,7 @@ def key_with_scopes(api_side: Side) -> Callable[[tuple[Scope, ...]], str]:
     )
 
 
-@parametrize_operation(name for name in CALLS if name not in WITHOUT_A_SCOPE)
+@parametrize_operation(name for name in CALLS if name not in CALLS_WITHOUT_SCOPE)
 def test_key_without_the_required_scope_is_rejected(
     api_side: Side,
     stranger: httpx2.Client,
@@ -422,11 +424,11 @@ def test_key_without_the_required_scope_is_rejected(
 ) -> None:
     world = api_side.world
     bearer = _bearer(key_with_scopes(tuple(_insufficient_scopes(operation) or ())))
-    before = belongings(world)
+    before = digest_owned_rows(world)
     reply = api_side.send(stranger, operation, "a", **bearer)
     assert reply.status_code in {403, 404}, reply.text
     assert world.mark not in reply.text
-    assert belongings(world) == before
+    assert digest_owned_rows(world) == before
 
 
 def test_oauth_token_without_the_required_scope_is_rejected(
@@ -435,7 +437,7 @@ def test_oauth_token_without_the_required_scope_is_rejected(
     world = api_side.world
     bearer = _bearer(world.values["access_token"])
     assert stranger.get("/auxilia/credits/balance", headers=bearer).status_code == 200
-    before = belongings(world)
+    before = digest_owned_rows(world)
     for operation in CALLS:
         insufficient_scopes = _insufficient_scopes(operation)
         if insufficient_scopes is None or "credit.read" not in insufficient_scopes:
@@ -443,17 +445,17 @@ def test_oauth_token_without_the_required_scope_is_rejected(
         reply = api_side.send(stranger, operation, "a", **bearer)
         assert reply.status_code in {403, 404}, (operation, reply.text)
         assert world.mark not in reply.text
-    assert belongings(world) == before
+    assert digest_owned_rows(world) == before
 
 
 @parametrize_operation(name for name in PAGES if not name.startswith("GET "))
 def test_console_form_with_forged_csrf_token_changes_nothing(
     console_side: Side, operation: str
 ) -> None:
-    before = belongings(console_side.world)
+    before = digest_owned_rows(console_side.world)
     reply = console_side.send(console_side.own_client, operation, "forged", **{CSRF_HEADER: "x"})
     assert reply.status_code == (404 if is_for_operators(operation) else 403), reply.text
-    assert belongings(console_side.world) == before
+    assert digest_owned_rows(console_side.world) == before
 
 
 @parametrize_operation(EVERY_CALL)

@@ -7,7 +7,7 @@ import httpx2
 
 from api.auth.redirects import read_local_path
 from devstack.harness.stack import Stack
-from tests.support.people.visiting import Visitor, a_visitor, new_account
+from tests.support.people.visiting import Visitor, new_account, new_visitor
 
 EVIL = "evil.example"
 CONTROLS = [chr(code) for code in (*range(0x21), 0x7F, 0x85, 0xA0, 0xAD, 0x2028, 0x2029, 0xFEFF)]
@@ -66,7 +66,7 @@ def test_redirect_after_login_accepts_only_local_paths() -> None:
 
 def test_login_redirects_only_to_our_own_host(stack: Stack) -> None:
     email = new_account(stack)
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         for path in [f"//{EVIL}", f"/\\{EVIL}", f"https://{EVIL}"]:
             require_own_host(stack, visitor.log_in(email, next=path).headers["location"])
             log_out(visitor)
@@ -91,7 +91,7 @@ def require_own_host(stack: Stack, location: str) -> None:
 
 
 def test_login_form_drops_or_escapes_hostile_redirect_path(stack: Stack) -> None:
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         assert 'name="next"' not in visitor.get("/login", next=f"//{EVIL}").text
         plain = visitor.get("/login", next="/account")
         escaped = visitor.get("/login", next='/account?"><script>alert(1)</script>')

@@ -22,8 +22,8 @@ from tests.support.people.oauth import (
     log_in,
     register,
 )
-from tests.support.security.redirects import ELSEWHERE, LOOPBACK, REGISTERED, UNREGISTRABLE
-from tests.support.stack.load import at_once
+from tests.support.security.redirects import HOSTILE_URIS, LOOPBACK, REGISTERED, UNREGISTRABLE
+from tests.support.stack.load import call_at_once
 
 ME = "/users/me"
 
@@ -77,7 +77,7 @@ def test_concurrent_reuse_of_authorization_code_leaves_no_valid_token(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)
-    replies = at_once(8, lambda: program.exchange(code))
+    replies = call_at_once(8, lambda: program.exchange(code))
     tokens = [reply.json() for reply in replies if reply.status_code == 200]
     assert len(tokens) == 1
     assert not stack.is_accepted(tokens[0]["access_token"])
@@ -98,7 +98,7 @@ def test_concurrent_reuse_of_refresh_token_revokes_all_tokens(
     stack: Stack, public_program: Program, logged_in_owner: Person
 ) -> None:
     first = public_program.tokens(logged_in_owner)
-    replies = at_once(8, lambda: public_program.refresh(first["refresh_token"]))
+    replies = call_at_once(8, lambda: public_program.refresh(first["refresh_token"]))
     tokens = [reply.json() for reply in replies if reply.status_code == 200]
     assert len(tokens) == 1
     for each in (first, tokens[0]):
@@ -252,7 +252,7 @@ def test_code_exchange_requires_the_matching_pkce_verifier(
 def test_authorization_never_redirects_to_unregistered_uri(
     stack: Stack, public_program: Program, logged_in_owner: Person
 ) -> None:
-    assert len(set(ELSEWHERE)) >= 100
+    assert len(set(HOSTILE_URIS)) >= 100
     # The result must not depend on other mistakes in the request, or on a login.
     mistakes: list[dict[str, str | None]] = [
         {},
@@ -262,7 +262,7 @@ def test_authorization_never_redirects_to_unregistered_uri(
         {"code_challenge": None},
     ]
     with stack.client() as nobody:
-        for number, uri in enumerate(ELSEWHERE):
+        for number, uri in enumerate(HOSTILE_URIS):
             wrong_request = {**mistakes[number % len(mistakes)], "redirect_uri": uri}
             path = public_program.request(**wrong_request)
             for browser in (nobody, logged_in_owner.browser):
@@ -290,7 +290,7 @@ def test_tampered_consent_form_never_redirects_to_unregistered_uri(
 ) -> None:
     token = logged_in_owner.csrf_token(public_program.request())
     form = {"csrf_token": token, "decision": "allow", "scope.credit.read": "on"}
-    for uri in ELSEWHERE:
+    for uri in HOSTILE_URIS:
         for decision in ("allow", "deny"):
             path = public_program.request(redirect_uri=uri)
             reply = logged_in_owner.browser.post(path, data={**form, "decision": decision})

@@ -16,7 +16,14 @@ from core.scopes import Scope
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.images.pictures import photo
-from tests.support.imports.bulk import add, addresses, errors, export, imported, of_addresses
+from tests.support.imports.bulk import (
+    add,
+    build_address_file,
+    build_addresses,
+    export,
+    fetch_rejected_rows,
+    import_members_file,
+)
 from tests.support.lists.subscribers import new_list
 
 
@@ -61,19 +68,19 @@ def test_import_and_export_leave_no_plain_bytes_in_storage_or_temp_files(
     stack.start_worker("bulk", "export", concurrency=1, TMPDIR=str(temporary))
     owner = stack.create_owner()
     sender = stack.create_key(owner.user_id, Scope.DELIVERY)
-    people = addresses(50)
+    people = build_addresses(50)
     rejected = f"not an address {secrets.token_hex(8)}"
-    file = of_addresses(*people, rejected)
+    file = build_address_file(*people, rejected)
     with stack.client(owner.key) as client, stack.client(sender) as sending:
         list_id = new_list(client)["id"]
-        result = imported(client, list_id, file)
-        added = addresses(50)
+        result = import_members_file(client, list_id, file)
+        added = build_addresses(50)
         assert data(add(client, list_id, *added)) == len(added)
         sheets = [
             httpx2.get(data(export(asking, list_id, kind))["result"]["url"]).content
             for asking, kind in ((client, "members"), (sending, "delivery"))
         ]
-        assert [each["Email"] for each in errors(result["errors_url"])] == [rejected]
+        assert [each["Email"] for each in fetch_rejected_rows(result["errors_url"])] == [rejected]
     traces = [each[start : start + 24] for each in sheets for start in (20, len(each) // 2)]
     traces += [each.encode() for each in (*people, *added, rejected)]
     _require_no_traces(stack, traces, temporary)

@@ -104,7 +104,7 @@ def test_login_over_tls_sets_only_secure_host_cookies(
 ) -> None:
     with production.visitor() as person:
         reply = person.log_in(production_email)
-        assert person.is_in()
+        assert person.is_logged_in()
     assert reply.status_code == 303
     cookies = reply.headers.get_list("set-cookie")
     assert any(each.startswith("__Host-pressroom_session=") for each in cookies)

@@ -13,15 +13,15 @@ from core.ids import random_hash_id
 from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access.quotas import count_row_bytes
-from tests.support.composer.composing import METADATA, ask, fresh
+from tests.support.composer.composing import METADATA, make_unique_post, request_composer
 from tests.support.http.replies import data, problem, send
 from tests.support.images.pictures import encoded
-from tests.support.imports.bulk import add, of_addresses, upload
+from tests.support.imports.bulk import add, build_address_file, upload
 from tests.support.lists.segments import VIP
 from tests.support.lists.subscribers import new_address, new_list
-from tests.support.people.quotas import MB, begin_jobs, end_jobs, store, stored_bytes
+from tests.support.people.quotas import MB, begin_jobs, end_jobs, set_stored_bytes, stored_bytes
 from tests.support.sizes import sized
-from tests.support.stack.load import at_once
+from tests.support.stack.load import call_at_once
 
 CALLERS = 8
 PICTURE = encoded("PNG", size=(32, 32))
@@ -57,12 +57,12 @@ def _fill_keys(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
 
 def _fill_storage(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
     room = (QUOTA_CALLS["uploads"].max_calls - used) * len(PICTURE)
-    store(stack, owner.user_id, 500 * MB - room)
+    set_stored_bytes(stack, owner.user_id, 500 * MB - room)
 
 
 def _fill_rows(stack: Stack, client: httpx2.Client, owner: Owner, used: int) -> None:
     new_list(client)
-    store(
+    set_stored_bytes(
         stack,
         owner.user_id,
         500 * MB - (QUOTA_CALLS["segments"].max_calls - used) * count_row_bytes(VIP),
@@ -86,7 +86,7 @@ def _list_id(client: httpx2.Client) -> int:
     return int(data(client.get("/lists"))["items"][0]["id"])
 
 
-POST = fresh()
+POST = make_unique_post()
 QUOTA_CALLS = {
     "lists": QuotaCall(
         "lists",
@@ -113,7 +113,7 @@ QUOTA_CALLS = {
         3,
         _fill_jobs,
         lambda client: upload(
-            client, _list_id(client), of_addresses(new_address()), prefer=None, dry_run="1"
+            client, _list_id(client), build_address_file(new_address()), prefer=None, dry_run="1"
         ),
     ),
     "exports": QuotaCall(
@@ -127,7 +127,10 @@ QUOTA_CALLS = {
         ),
     ),
     "composer": QuotaCall(
-        "composer_per_day", 50, _fill_composer, lambda client: ask(client, METADATA, POST)
+        "composer_per_day",
+        50,
+        _fill_composer,
+        lambda client: request_composer(client, METADATA, POST),
     ),
 }
 
@@ -142,7 +145,7 @@ def test_concurrent_calls_never_exceed_the_plan_quota(
     owner = stack.create_owner(plan=Plan.FREE)
     with stack.client(owner.key) as client:
         quota_call.fill(stack, client, owner, quota_call.max_calls - room)
-        replies = at_once(callers, partial(quota_call.make_call, client))
+        replies = call_at_once(callers, partial(quota_call.make_call, client))
         used = data(client.get("/users/me"))["quotas"][quota_call.quota]
     end_jobs(stack, owner.user_id)
     rejections = [reply for reply in replies if reply.status_code == 403]
@@ -167,7 +170,7 @@ def test_free_account_cannot_add_members_by_import_or_api(stack: Stack) -> None:
     owner = stack.create_owner(plan=Plan.FREE)
     with stack.client(owner.key) as client:
         list_id = new_list(client)["id"]
-        file = of_addresses(*(new_address() for _ in range(3)))
+        file = build_address_file(*(new_address() for _ in range(3)))
         problem(upload(client, list_id, file), 403, "plan.required")
         problem(upload(client, list_id, file, on_existing="update"), 403, "plan.required")
         problem(add(client, list_id, new_address()), 403, "plan.required")
@@ -187,7 +190,7 @@ def test_equal_concurrent_uploads_at_the_quota_return_the_same_attachment(stack:
         picture = data(send(client, PICTURE))
         picture_bytes = picture["size"] + picture["thumbnail"]["size"]
         data(client.delete(f"/attachments/{picture['hash_id']}"))
-        store(stack, owner.user_id, 500 * MB - max(len(PICTURE), picture_bytes))
-        replies = at_once(4, lambda: send(client, PICTURE, key=key))
+        set_stored_bytes(stack, owner.user_id, 500 * MB - max(len(PICTURE), picture_bytes))
+        replies = call_at_once(4, lambda: send(client, PICTURE, key=key))
     # The first upload uses up the quota. The others get the same response.
     assert {data(reply)["hash_id"] for reply in replies} == {data(replies[0])["hash_id"]}

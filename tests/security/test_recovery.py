@@ -21,11 +21,11 @@ from tests.support.people.oauth import Person, Program, register
 from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
-    SESSION,
+    SESSION_COOKIE,
     Visitor,
-    a_visitor,
-    hidden,
     new_address,
+    new_visitor,
+    read_hidden_fields,
     user_id_of,
 )
 from tests.support.senders.own_senders import new_sender
@@ -56,7 +56,7 @@ class Intruder:
 
     def valid_credentials(self) -> set[str]:
         is_valid = {
-            "session": self.session.is_in(),
+            "session": self.session.is_logged_in(),
             "access token": self.is_accepted(self.tokens["access_token"]),
             "key": self.is_accepted(self.key["key"]),
             "second key": self.is_accepted(self.second_key["key"]),
@@ -72,7 +72,7 @@ def own_key(stack: Stack, email: str) -> str:
 
 @pytest.fixture
 def intruder(stack: Stack, email: str, own_key: str) -> Iterator[Intruder]:
-    with a_visitor(stack) as session:
+    with new_visitor(stack) as session:
         session.log_in(email)
         owner = Owner(user_id_of(stack, email), email, own_key)
         program = register(stack)
@@ -88,7 +88,7 @@ def intruder(stack: Stack, email: str, own_key: str) -> Iterator[Intruder]:
 @pytest.fixture
 def recovering_owner(stack: Stack) -> Iterator[Visitor]:
     """A browser of the account's owner, who is not logged in yet."""
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         yield visitor
 
 
@@ -115,7 +115,7 @@ def test_password_reset_revokes_sessions_tokens_and_keys_of_an_intruder(
     assert intruder.valid_credentials() == set()
     assert not intruder.can_refresh()
     assert not intruder.is_accepted(own_key)
-    assert recovering_owner.is_in()
+    assert recovering_owner.is_logged_in()
 
 
 def test_password_reset_keeps_only_keys_that_the_person_unticked(
@@ -135,7 +135,7 @@ def test_password_reset_keeps_only_keys_that_the_person_unticked(
         stack.query(INSERT_REQUEST, key_id)
     # The intruder creates another key while the person reads the page.
     late_key = stack.create_key(user_id_of(stack, email))
-    form = {**hidden(page), **dict.fromkeys(ticked - {f"end.{kept_key_id}"}, "on")}
+    form = {**read_hidden_fields(page), **dict.fromkeys(ticked - {f"end.{kept_key_id}"}, "on")}
     recovering_owner.client.post(link, data={**form, "password": OTHER_PASSWORD})
     assert intruder.valid_credentials() == set()
     assert intruder.is_accepted(own_key)
@@ -185,7 +185,7 @@ def test_rejected_password_reset_form_keeps_the_selection_of_keys(
     page = recovering_owner.get(link)
     ticked_box = f"end.{intruder.key['id']}"
     rejected_page = recovering_owner.client.post(
-        link, data={**hidden(page), "password": "short", ticked_box: "on"}
+        link, data={**read_hidden_fields(page), "password": "short", ticked_box: "on"}
     )
     assert rejected_page.status_code == 422
     assert find_checkboxes(rejected_page, "checked") == {ticked_box}
@@ -210,7 +210,7 @@ def test_password_change_offers_to_revoke_keys_and_grants(
     # A key is revoked together with the key that created it.
     assert intruder.valid_credentials() == set()
     assert intruder.is_accepted(own_key)
-    assert recovering_owner.is_in()
+    assert recovering_owner.is_logged_in()
 
 
 def test_password_change_cannot_revoke_keys_of_another_person(
@@ -236,17 +236,17 @@ def test_intruders_browser_triggers_new_browser_mail_after_password_reset(
 ) -> None:
     count_mails = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
     mails_before_login = stack.query(count_mails, email)
-    intruder.session.client.cookies.delete(SESSION)
+    intruder.session.client.cookies.delete(SESSION_COOKIE)
     assert intruder.session.log_in(email).status_code == 303
     assert stack.query(count_mails, email) == mails_before_login
     reset_password(recovering_owner, email)
     [(before,)] = stack.query(count_mails, email)
     assert isinstance(before, int)
-    intruder.session.client.cookies.delete(SESSION)
+    intruder.session.client.cookies.delete(SESSION_COOKIE)
     assert intruder.session.log_in(email, OTHER_PASSWORD).status_code == 303
     assert stack.query(count_mails, email) == [(before + 1,)]
     # The browser in which the person reset the password is known, so it triggers no mail.
-    recovering_owner.client.cookies.delete(SESSION)
+    recovering_owner.client.cookies.delete(SESSION_COOKIE)
     assert recovering_owner.log_in(email, OTHER_PASSWORD).status_code == 303
     assert stack.query(count_mails, email) == [(before + 1,)]
 
@@ -271,7 +271,7 @@ def test_undo_link_at_the_old_address_recovers_the_account(
     assert not intruder.can_refresh()
     assert user_id_of(stack, email) == user_id
     # The intruder knows the old password, so it is invalid and the person chooses a new one.
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         assert visitor.log_in(email).status_code == 403
     password_path = reply.headers["location"].removeprefix(stack.api_url)
     assert recovering_owner.fill_in(password_path, password=OTHER_PASSWORD).status_code == 303
@@ -308,7 +308,7 @@ def test_intruder_cannot_undo_the_undo_of_an_address_change(
     first_undo = recovering_owner.mailed_path(email, subject)
     change_address(intruder.session, second_new_email)
     second_undo = recovering_owner.mailed_path(first_new_email, subject)
-    second_undo_form = hidden(recovering_owner.get(second_undo))
+    second_undo_form = read_hidden_fields(recovering_owner.get(second_undo))
     # The intruder may undo the second change before the owner undoes the first one.
     if intruder_is_first:
         assert intruder.session.fill_in(second_undo).status_code == 303

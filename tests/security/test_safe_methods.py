@@ -14,7 +14,7 @@ from tests.support.people.oauth import REDIRECT, challenge_of, log_in
 from tests.support.security import world as worlds
 from tests.support.security.calls import CALLS, Call
 from tests.support.security.console_calls import CONSOLE_CALLS
-from tests.support.security.world import World, everything, settled
+from tests.support.security.world import World, await_jobs, digest_all_rows
 from tests.support.stack.maintenance import resting_maintenance
 
 # Pages for people. The OpenAPI document doesn't contain them.
@@ -89,7 +89,7 @@ def settled_account(stack: Stack) -> Iterator[World]:
     world.values |= {"provider": "stockphoto", "slug": world.values["list_id"]}
     # Pause the webhook endpoints of earlier tests, whose deliveries are retried again and again.
     stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE state = 'active'")
-    settled(stack)
+    await_jobs(stack)
     with resting_maintenance(stack):
         yield world
     world.client.close()
@@ -117,7 +117,7 @@ def test_get_and_head_requests_do_not_change_the_database(
     settled_account: World, owner_browser: httpx2.Client, stranger: httpx2.Client, operation: str
 ) -> None:
     call = READ_CALLS[operation]
-    before = everything(settled_account)
+    before = digest_all_rows(settled_account)
     path = operation.removeprefix("GET ")
     for client in (settled_account.client, owner_browser, stranger):
         replies = [
@@ -127,7 +127,7 @@ def test_get_and_head_requests_do_not_change_the_database(
         [status] = {reply.status_code for reply in replies}
         assert status < 500
         assert replies[1].content == replies[3].content == b""
-    after = everything(settled_account)
+    after = digest_all_rows(settled_account)
     changed_tables = {table for table in after if after[table] != before[table]}
     assert changed_tables == CHANGED_TABLES.get(operation, set())
 

@@ -24,9 +24,9 @@ from tests.support.people.authenticator import (
     Device,
     add_app,
     add_passkey,
-    begin,
-    let_half_a_minute_pass,
+    begin_login,
     log_in_by_passkey,
+    make_code_valid_again,
     options_of,
     send_code,
     send_passkey,
@@ -34,11 +34,11 @@ from tests.support.people.authenticator import (
 from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
-    SESSION,
+    SESSION_COOKIE,
     Visitor,
-    a_visitor,
-    hidden,
     new_account,
+    new_visitor,
+    read_hidden_fields,
     user_id_of,
 )
 
@@ -71,14 +71,18 @@ def test_used_totp_code_is_rejected(
 ) -> None:
     app = add_app(logged_in_visitor)
     assert (
-        send_code(attacker_browser, begin(attacker_browser, email), app.confirmed_by).status_code
+        send_code(
+            attacker_browser, begin_login(attacker_browser, email), app.confirmed_by
+        ).status_code
         == 403
     )
-    let_half_a_minute_pass(logged_in_visitor, email)
+    make_code_valid_again(logged_in_visitor, email)
     code = app.code()
-    assert send_code(visitor, begin(visitor, email), code).status_code == 303
-    assert send_code(attacker_browser, begin(attacker_browser, email), code).status_code == 403
-    assert not attacker_browser.is_in()
+    assert send_code(visitor, begin_login(visitor, email), code).status_code == 303
+    assert (
+        send_code(attacker_browser, begin_login(attacker_browser, email), code).status_code == 403
+    )
+    assert not attacker_browser.is_logged_in()
 
 
 @pytest.mark.parametrize("kind", ["app", "recovery"])
@@ -86,14 +90,14 @@ def test_only_one_of_concurrent_logins_with_the_same_code_succeeds(
     make_visitor: Callable[[], Visitor], logged_in_visitor: Visitor, email: str, kind: str
 ) -> None:
     app = add_app(logged_in_visitor)
-    let_half_a_minute_pass(logged_in_visitor, email)
+    make_code_valid_again(logged_in_visitor, email)
     code = app.code() if kind == "app" else app.recovery_codes[0]
     visitors = [make_visitor() for _ in range(4)]
-    pages = [begin(each, email) for each in visitors]
+    pages = [begin_login(each, email) for each in visitors]
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(send_code, visitors, pages, [code] * 4))
     assert sorted(each.status_code for each in replies) == [303, 403, 403, 403]
-    assert sum(each.is_in() for each in visitors) == 1
+    assert sum(each.is_logged_in() for each in visitors) == 1
 
 
 def guess_until_paused(stack: Stack, guess: Callable[[int], httpx2.Response]) -> None:
@@ -119,22 +123,22 @@ def test_code_guessing_pauses_logins_except_in_the_persons_known_browser(
     # After this login, Pressroom knows the browser as the person's browser.
     visitor.log_in(email)
     app = add_app(visitor)
-    let_half_a_minute_pass(visitor, email)
+    make_code_valid_again(visitor, email)
 
     def guess(number: int) -> httpx2.Response:
         # Each guess has a new browser and the right password, which resets the password counter.
         guesser = make_visitor()
-        return send_code(guesser, begin(guesser, email), f"{number:06}")
+        return send_code(guesser, begin_login(guesser, email), f"{number:06}")
 
     guess_until_paused(stack, guess)
     attacker = make_visitor()
-    reply = send_code(attacker, begin(attacker, email), app.code())
+    reply = send_code(attacker, begin_login(attacker, email), app.code())
     assert reply.status_code == 429
     assert send_code(attacker, reply, app.recovery_codes[0]).status_code == 429
-    assert not attacker.is_in()
+    assert not attacker.is_logged_in()
     # The person's own browser has a separate counter.
     visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
-    assert send_code(visitor, begin(visitor, email), app.code()).status_code == 303
+    assert send_code(visitor, begin_login(visitor, email), app.code()).status_code == 303
 
 
 def test_code_guesses_at_reset_and_login_share_one_limit(
@@ -152,21 +156,21 @@ def test_code_guesses_at_reset_and_login_share_one_limit(
     right_form = {"password": OTHER_PASSWORD, "code": app.recovery_codes[0]}
     assert attacker_browser.fill_in(link, **right_form).status_code == 429
     other_browser = make_visitor()
-    page = begin(other_browser, email)
+    page = begin_login(other_browser, email)
     assert send_code(other_browser, page, app.recovery_codes[0]).status_code == 429
-    assert logged_in_visitor.is_in()
+    assert logged_in_visitor.is_logged_in()
 
 
 def test_cookie_of_first_login_step_is_no_session(
     stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     add_app(logged_in_visitor)
-    begin(attacker_browser, email)
+    begin_login(attacker_browser, email)
     assert set(attacker_browser.client.cookies) == {FIRST_STEP_COOKIE, FORM_COOKIE}
     first_step = attacker_browser.client.cookies[FIRST_STEP_COOKIE]
     for value in (first_step, first_step.rpartition(".")[2], first_step.partition(".")[2]):
-        with a_visitor(stack) as other_browser:
-            other_browser.client.cookies.set(SESSION, value)
+        with new_visitor(stack) as other_browser:
+            other_browser.client.cookies.set(SESSION_COOKIE, value)
             assert other_browser.get("/users/me").status_code == 401
             assert other_browser.get("/account").status_code == 303
 
@@ -178,17 +182,17 @@ def test_first_login_step_is_invalid_in_another_browser(
     email: str,
 ) -> None:
     app = add_app(logged_in_visitor)
-    begin(attacker_browser, email)
+    begin_login(attacker_browser, email)
     other_browser = make_visitor()
     page = other_browser.get("/login")
     other_browser.client.cookies.set(
         FIRST_STEP_COOKIE, attacker_browser.client.cookies[FIRST_STEP_COOKIE]
     )
     assert other_browser.get("/login/factor").headers["location"].endswith("/login?next=%2Fconsole")
-    form = {**hidden(page), "code": app.recovery_codes[0]}
+    form = {**read_hidden_fields(page), "code": app.recovery_codes[0]}
     reply = other_browser.client.post("/login/factor", data=form)
     assert "/login" in reply.headers["location"]
-    assert not other_browser.is_in()
+    assert not other_browser.is_logged_in()
 
 
 def test_first_login_step_cannot_be_used_for_another_person(
@@ -199,12 +203,12 @@ def test_first_login_step_cannot_be_used_for_another_person(
     attacker_browser.log_in(attackers_email)
     app = add_app(attacker_browser)
     attacker_browser.client.post("/logout", data={"csrf_token": attacker_browser.csrf_token()})
-    page = begin(attacker_browser, attackers_email)
+    page = begin_login(attacker_browser, attackers_email)
     _, _, proof = attacker_browser.client.cookies[FIRST_STEP_COOKIE].partition(".")
     attacker_browser.client.cookies.delete(FIRST_STEP_COOKIE)
     attacker_browser.client.cookies.set(FIRST_STEP_COOKIE, f"{user_id_of(stack, email)}.{proof}")
     assert "/login" in send_code(attacker_browser, page, app.recovery_codes[0]).headers["location"]
-    assert not attacker_browser.is_in()
+    assert not attacker_browser.is_logged_in()
 
 
 FORGED_FIRST_STEPS = "|.|1|1.2.3|1.2.3.4.5|-1.9.a.b.c|" + "9" * 400 + ".1.a.b.c|٣.1.a.b.c"
@@ -212,7 +216,7 @@ FORGED_FIRST_STEPS = "|.|1|1.2.3|1.2.3.4.5|-1.9.a.b.c|" + "9" * 400 + ".1.a.b.c|
 
 def test_forged_first_login_step_is_rejected(attacker_browser: Visitor) -> None:
     page = attacker_browser.get("/login")
-    form = {**hidden(page), "code": "000000"}
+    form = {**read_hidden_fields(page), "code": "000000"}
     for value in FORGED_FIRST_STEPS.split("|"):
         form_cookie = attacker_browser.client.cookies[FORM_COOKIE]
         cookie = f"{FORM_COOKIE}={form_cookie}; {FIRST_STEP_COOKIE}={value}"
@@ -226,32 +230,32 @@ def test_first_login_step_works_only_once(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
-    page = begin(attacker_browser, email)
+    page = begin_login(attacker_browser, email)
     first_step = attacker_browser.client.cookies[FIRST_STEP_COOKIE]
     assert send_code(attacker_browser, page, app.recovery_codes[0]).status_code == 303
     assert FIRST_STEP_COOKIE not in attacker_browser.client.cookies
-    attacker_browser.client.cookies.delete(SESSION)
+    attacker_browser.client.cookies.delete(SESSION_COOKIE)
     attacker_browser.client.cookies.set(FIRST_STEP_COOKIE, first_step)
     assert "/login" in send_code(attacker_browser, page, app.recovery_codes[1]).headers["location"]
-    assert not attacker_browser.is_in()
+    assert not attacker_browser.is_logged_in()
 
 
 def test_password_change_invalidates_first_login_step(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
-    page = begin(attacker_browser, email)
+    page = begin_login(attacker_browser, email)
     passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
     assert logged_in_visitor.fill_in("/account/password", **passwords).status_code == 303
     assert "/login" in send_code(attacker_browser, page, app.recovery_codes[0]).headers["location"]
-    assert not attacker_browser.is_in()
+    assert not attacker_browser.is_logged_in()
 
 
 def test_first_login_step_expires_and_cannot_be_prolonged(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     add_app(logged_in_visitor)
-    begin(attacker_browser, email)
+    begin_login(attacker_browser, email)
     first_step = attacker_browser.client.cookies[FIRST_STEP_COOKIE]
     expires_at = int(first_step.split(".")[1])
     page = attacker_browser.get("/login/factor")
@@ -273,18 +277,18 @@ def test_login_does_not_adopt_session_cookie_planted_beforehand(
     app = add_app(logged_in_visitor)
     victim = make_visitor()
     planted_session = "x" * 43
-    victim.client.cookies.set(SESSION, planted_session)
-    assert send_code(victim, begin(victim, email), app.recovery_codes[0]).status_code == 303
-    victim.client.cookies.delete(SESSION, domain="")
-    attacker_browser.client.cookies.set(SESSION, planted_session)
-    assert not attacker_browser.is_in()
+    victim.client.cookies.set(SESSION_COOKIE, planted_session)
+    assert send_code(victim, begin_login(victim, email), app.recovery_codes[0]).status_code == 303
+    victim.client.cookies.delete(SESSION_COOKIE, domain="")
+    attacker_browser.client.cookies.set(SESSION_COOKIE, planted_session)
+    assert not attacker_browser.is_logged_in()
 
 
 def can_log_in(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
     """Send an answer of a passkey, and return whether the visitor is then logged in."""
     reply = send_passkey(visitor, page, answer)
     assert reply.status_code in {303, 403}, reply.text
-    return reply.status_code == 303 and visitor.is_in()
+    return reply.status_code == 303 and visitor.is_logged_in()
 
 
 def test_passkey_of_another_person_is_rejected_as_second_factor(
@@ -293,10 +297,10 @@ def test_passkey_of_another_person_is_rejected_as_second_factor(
     add_passkey(logged_in_visitor, device)
     attackers_device = Device(stack.api_url)
     attackers_email = new_account(stack)
-    with a_visitor(stack) as attackers_account:
+    with new_visitor(stack) as attackers_account:
         attackers_account.log_in(attackers_email)
         add_passkey(attackers_account, attackers_device)
-    page = begin(attacker_browser, email)
+    page = begin_login(attacker_browser, email)
     answer = attackers_device.sign(options_of(page))
     assert not can_log_in(attacker_browser, page, answer)
     # The answer is also rejected with the id of the person's own passkey.
@@ -310,7 +314,7 @@ def test_passkey_signature_for_another_origin_is_rejected(
 ) -> None:
     add_passkey(logged_in_visitor, device)
     own_origin = device.origin
-    page = begin(attacker_browser, email)
+    page = begin_login(attacker_browser, email)
     for origin in ("https://evil.example", "http://127.0.0.1", "http://127.0.0.1:1", "null", ""):
         device.origin = origin
         assert not can_log_in(attacker_browser, page, device.sign(options_of(page))), origin
@@ -330,7 +334,7 @@ def test_passkey_signature_for_another_site_is_rejected(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str, device: Device
 ) -> None:
     add_passkey(logged_in_visitor, device)
-    page = begin(attacker_browser, email)
+    page = begin_login(attacker_browser, email)
     assert not can_log_in(
         attacker_browser, page, device.sign({**options_of(page), "rpId": "evil.example"})
     )
@@ -341,19 +345,22 @@ def test_passkey_signature_is_valid_only_once_and_in_one_browser(
 ) -> None:
     synced = Device(stack.api_url, counts=False)
     add_passkey(logged_in_visitor, synced)
-    with a_visitor(stack) as victim:
+    with new_visitor(stack) as victim:
         page = victim.get("/login")
-        form = {**hidden(page, 1), "passkey": json.dumps(synced.sign(options_of(page)))}
-        attackers_form = hidden(attacker_browser.get("/login"))
+        form = {**read_hidden_fields(page, 1), "passkey": json.dumps(synced.sign(options_of(page)))}
+        attackers_form = read_hidden_fields(attacker_browser.get("/login"))
         attackers_form["passkey"] = form["passkey"]
         reply = attacker_browser.client.post("/login/passkey", data=attackers_form)
         assert reply.status_code == 403
         assert victim.client.post("/login/passkey", data=form).status_code == 303
         assert victim.client.post("/login/passkey", data=form).status_code == 403
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         # The signature is for a challenge that an attacker chose.
         options = {**options_of(visitor.get("/login")), "challenge": "AAAA"}
-        form = {**hidden(visitor.get("/login"), 1), "passkey": json.dumps(synced.sign(options))}
+        form = {
+            **read_hidden_fields(visitor.get("/login"), 1),
+            "passkey": json.dumps(synced.sign(options)),
+        }
         assert visitor.client.post("/login/passkey", data=form).status_code == 403
 
 
@@ -373,8 +380,8 @@ def test_passkey_without_user_verification_cannot_replace_the_password(
     stolen_device = Device(stack.api_url, verifies=False)
     add_passkey(logged_in_visitor, stolen_device)
     assert log_in_by_passkey(attacker_browser, stolen_device).status_code == 403
-    assert not attacker_browser.is_in()
-    page = begin(attacker_browser, email)
+    assert not attacker_browser.is_logged_in()
+    page = begin_login(attacker_browser, email)
     assert can_log_in(attacker_browser, page, stolen_device.sign(options_of(page)))
 
 
@@ -420,7 +427,7 @@ def test_passkey_answer_without_valid_json_is_rejected(
     attacker_browser: Visitor, answer: str
 ) -> None:
     page = attacker_browser.get("/login")
-    form = {**hidden(page), "passkey": answer}
+    form = {**read_hidden_fields(page), "passkey": answer}
     assert attacker_browser.client.post("/login/passkey", data=form).status_code == 403
 
 

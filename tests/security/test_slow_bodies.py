@@ -13,7 +13,7 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from tests.support.images.pictures import photo
 from tests.support.lists.subscribers import new_list
-from tests.support.security.attackers import answer_of, attacking, trickling
+from tests.support.security.attackers import read_answer, running_attacker, trickling
 
 MEGABYTE = 1024 * 1024
 SLOW_UPLOAD_COUNT = 200
@@ -40,7 +40,7 @@ def slow_upload(
 
 
 def read_status(upload: socket.socket) -> int:
-    return answer_of(upload)[0]
+    return read_answer(upload)[0]
 
 
 def read_process_status(pid: int, name: str) -> int:
@@ -70,12 +70,12 @@ def test_trickling_import_file_ends_with_408(
     stack = impatient_api[0]
     with stack.client(impatient_owner.key) as client:
         path = f"/lists/{new_list(client)['id']}/imports"
-    with attacking(stack.api_port, "192.0.2.1") as attacker:
-        connection = attacker.begins(
+    with running_attacker(stack.api_port, "192.0.2.1") as attacker:
+        connection = attacker.begin_request(
             f"POST {path}", declares=MEGABYTE, sends=1, key=impatient_owner.key
         )
         with trickling(connection):
-            assert answer_of(connection) == (408, "body.too_slow")
+            assert read_answer(connection) == (408, "body.too_slow")
 
 
 def test_slow_uploads_hold_no_threads_and_other_uploads_are_served(

@@ -10,7 +10,7 @@ from core.errors import DomainError
 from devstack import LOOPBACK
 from devstack.harness.stack import Stack
 from services.accounts import logins
-from tests.support.people.visiting import Visitor, a_visitor, new_account, new_address
+from tests.support.people.visiting import Visitor, new_account, new_address, new_visitor
 
 FREE_ATTEMPTS = logins.SOURCE_THROTTLE.free
 
@@ -28,7 +28,7 @@ def visitor_at(stack_behind_proxy: Stack) -> Iterator[Callable[[str], Visitor]]:
     with ExitStack() as opened:
 
         def make(address: str) -> Visitor:
-            visitor = opened.enter_context(a_visitor(stack_behind_proxy))
+            visitor = opened.enter_context(new_visitor(stack_behind_proxy))
             visitor.client.headers["X-Forwarded-For"] = address
             return visitor
 

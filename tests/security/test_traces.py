@@ -9,16 +9,16 @@ import pytest
 from devstack.harness.stack import Stack
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.http.replies import data, problem
-from tests.support.lists.subscribers import Reader, a_reader, new_list, trace_for
+from tests.support.lists.subscribers import Reader, new_list, new_reader, trace_for
 
 OPPONENT = "/subscriptions/opponent"
 
 
 @pytest.fixture
 def reader(stack: Stack, list_id: int) -> Iterator[Reader]:
-    with a_reader(stack) as reader:
+    with new_reader(stack) as reader:
         yield reader.joins(list_id)
 
 
@@ -41,7 +41,9 @@ def test_trace_id_shows_masked_address_and_no_name(
 def test_revoked_trace_id_can_only_unsubscribe_and_turn_mail_off(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    revoked_trace = {"trace_id": printed(stack, "trace", str(list_id), reader.email)["trace_id"]}
+    revoked_trace = {
+        "trace_id": run_json_command(stack, "trace", str(list_id), reader.email)["trace_id"]
+    }
     page = f"/unsubscribe?trace_id={revoked_trace['trace_id']}"
     assert reader.email.partition("@")[2] in stranger.get(page).text
     assert data(client.delete(f"/lists/{list_id}/traces")) == 1
@@ -52,18 +54,18 @@ def test_revoked_trace_id_can_only_unsubscribe_and_turn_mail_off(
     assert "Unsubscribe from this list" in text
     assert "@" not in re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
     assert data(stranger.put(email, json={**revoked_trace, "enabled": False})) == 1
-    assert reader.stands(list_id) == ("active", False)
+    assert reader.read_status(list_id) == ("active", False)
     one_click = {"List-Unsubscribe": "One-Click"}
     assert stranger.post(page, data=one_click).status_code == 200
     assert data(stranger.post(f"/subscriptions/{list_id}/delete", json=revoked_trace)) == 1
     assert stranger.post(page, data={"action": "leave"}).status_code == 303
-    assert reader.stands(list_id)[0] == "unsubscribed"
+    assert reader.read_status(list_id)[0] == "unsubscribed"
     text = stranger.get(page).text
     assert "You have unsubscribed" in text
     assert 'value="undo"' not in text
     for action in ("undo", "resume_mail"):
         assert stranger.post(page, data={"action": action}).status_code == 403
-    assert reader.stands(list_id)[0] == "unsubscribed"
+    assert reader.read_status(list_id)[0] == "unsubscribed"
     assert data(stranger.delete(f"/subscriptions/{list_id}", params=revoked_trace)) == 1
 
 

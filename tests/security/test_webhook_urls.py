@@ -13,7 +13,7 @@ from integrations.receivers import destinations
 from integrations.receivers.addresses import is_public
 from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
 from integrations.receivers.destinations import DestinationRefused
-from tests.support.http.servers import Listener, trickling
+from tests.support.http.servers import Listener, trickling_server
 
 MIN_HOSTILE_URLS = 200
 PRIVATE_V4 = [
@@ -212,7 +212,7 @@ def test_trickling_webhook_response_times_out(
     monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
     monkeypatch.setattr("integrations.receivers.client.MAX_CALL_SECONDS", 1.0)
-    with trickling(beginning, b"x" if beginning else b"") as url:
+    with trickling_server(beginning, b"x" if beginning else b"") as url:
         began_at = time.monotonic()
         assert post(build_client("127.0.0.1/32"), url).status is None
         assert time.monotonic() - began_at < 10

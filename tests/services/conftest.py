@@ -3,10 +3,10 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.support.lists.acting import Acting
+from tests.support.lists.acting import ListActions
 
 
 @pytest.fixture
-def acting(stack: Stack) -> Iterator[Acting]:
+def acting(stack: Stack) -> Iterator[ListActions]:
     with stack.client() as client:
-        yield Acting(stack, client)
+        yield ListActions(stack, client)

@@ -2,12 +2,12 @@ import pytest
 
 from devstack.harness.stack import Owner, Stack
 from services.privacy import ip_addresses
-from tests.support.lists.acting import Acting
+from tests.support.lists.acting import ListActions
 from tests.support.stack.maintenance import run_maintenance
 
 
 def test_folding_of_subscriber_count_deltas_keeps_the_count_and_leaves_no_deltas(
-    stack: Stack, acting: Acting, owner: Owner
+    stack: Stack, acting: ListActions, owner: Owner
 ) -> None:
     list_id = acting.new_list(owner, confirm_required=False, challenge=False)
     # The deltas fill more than two batches, and their sum is one.
@@ -26,7 +26,7 @@ def test_folding_of_subscriber_count_deltas_keeps_the_count_and_leaves_no_deltas
 
 
 def test_ip_addresses_of_member_events_are_shortened_after_90_days(
-    stack: Stack, acting: Acting, owner: Owner
+    stack: Stack, acting: ListActions, owner: Owner
 ) -> None:
     list_id = acting.new_list(owner, confirm_required=False, challenge=False)
     shortened_by_ip = {
@@ -57,7 +57,7 @@ def test_ip_addresses_of_member_events_are_shortened_after_90_days(
 
 
 def test_ip_addresses_of_consent_are_shortened_after_90_days(
-    stack: Stack, acting: Acting, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, acting: ListActions, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list_id = acting.new_list(owner, confirm_required=False, challenge=False)
     shortened_by_ip: dict[str | None, str | None] = {

@@ -16,7 +16,7 @@ from core.errors import TransientError
 from core.settings import Settings
 from devstack.harness.stack import Stack
 from storage.buckets import create_bucket
-from tests.support.http.servers import QuietHandler, running
+from tests.support.http.servers import QuietHandler, running_server
 
 ADMIN_SECRET = "administrators-secret"
 
@@ -88,7 +88,7 @@ def _decrypt_body(body: bytes) -> Any:
 def admin_server() -> Iterator[AdminServer]:
     """A test server that accepts the administration calls of an S3 object storage."""
     server = AdminServer()
-    with running(server):
+    with running_server(server):
         yield server
 
 

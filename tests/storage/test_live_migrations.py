@@ -48,7 +48,9 @@ def test_concurrent_migrations_run_one_after_another_and_retry_for_a_table_lock(
         other_host.exec_driver_sql(f"SELECT pg_advisory_unlock({ADVISORY_LOCK})")
         other_host.commit()
         assert migrated.result(60) == get_newest_revision()
-        with database_with_table.held("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"):
+        with database_with_table.open_transaction(
+            "LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"
+        ):
             migrated = pool.submit(migrate, database_with_table.settings)
             threading.Event().wait(LONGER_THAN_THE_LOCK_TIMEOUT)
             assert not migrated.done()
@@ -65,7 +67,7 @@ def test_online_migration_steps_do_not_block_callers_and_resume_after_failures(
         database_with_table.step(build)
     assert database_with_table.scalar(IS_INDEX_VALID) is False
     with ThreadPoolExecutor(1) as pool:
-        with database_with_table.held("DELETE FROM things WHERE id = 1"):
+        with database_with_table.open_transaction("DELETE FROM things WHERE id = 1"):
             index_build = pool.submit(database_with_table.step, build)
             threading.Event().wait(LONGER_THAN_THE_LOCK_TIMEOUT)
             assert not index_build.done()

@@ -10,7 +10,7 @@ from devstack.harness.stack import Stack
 from models import Model
 from storage.migrations.run import migrate
 from tests.support.stack.definitions import definitions
-from tests.support.stack.make_release import ROOT, released_sums, sums_of
+from tests.support.stack.make_release import ROOT, compute_checksums, read_checksums
 from tests.support.stack.scratch_databases import ScratchDatabase, scratch_database
 
 # Triggers check these foreign keys instead of Postgres.
@@ -52,8 +52,8 @@ def test_migrated_database_matches_the_models_and_the_schema_files(
 @pytest.mark.tier("check")
 def test_released_migrations_and_schema_files_never_change() -> None:
     """Later changes are new migrations. Each release adds the checksums of its files."""
-    released = released_sums()
-    assert sums_of(map(ROOT.joinpath, released)) == released
+    released = read_checksums()
+    assert compute_checksums(map(ROOT.joinpath, released)) == released
     assert f"tests/storage/releases/{version('pressroom')}.json" in released
 
 

@@ -6,7 +6,7 @@ from core.errors import ServerFailed
 from devstack.harness.stack import Stack
 from storage import objects
 from storage.objects import ObjectStore
-from tests.support.http.servers import trickling
+from tests.support.http.servers import trickling_server
 
 # Much longer than the call budget of the test, and much shorter than the trickling response.
 MAX_SECONDS = 8.0
@@ -21,7 +21,7 @@ def test_trickling_or_silent_storage_response_is_aborted_within_the_call_budget(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, head: bytes, drip: bytes
 ) -> None:
     monkeypatch.setattr(objects, "MAX_CALL_SECONDS", 0.5)
-    with trickling(head, drip) as url:
+    with trickling_server(head, drip) as url:
         settings = stack.settings().model_copy(
             update={"s3_endpoint": type(stack.settings().s3_endpoint)(url)}
         )

@@ -22,8 +22,8 @@ from services.subscriptions.export_sheets import ExportKind
 from storage.database import open_replica
 from storage.replica_reads import MAX_REPLICA_FAILURES, ReplicaFailed, ReplicaReads
 from storage.resources import Resources, open_resources
-from tests.support.imports.importing import Importing, new_addresses
-from tests.support.lists.subscribers import fill
+from tests.support.imports.importing import ImportRunner, new_addresses
+from tests.support.lists.subscribers import insert_members
 from tests.support.stack.replica import RunningReplica, running_replica
 
 ONE_MINUTE = timedelta(minutes=1)
@@ -44,12 +44,12 @@ def primary_stack(make_stack: Callable[[str], Stack]) -> Stack:
 @pytest.fixture(scope="module")
 def replica(services: Services, primary_stack: Stack) -> Iterator[RunningReplica]:
     with running_replica(services) as running:
-        yield replace(running, owner_url=running.reached_as(primary_stack.owner_url))
+        yield replace(running, owner_url=running.build_url(primary_stack.owner_url))
 
 
 @pytest.fixture
 def replica_url(primary_stack: Stack, replica: RunningReplica) -> SecretStr:
-    return secret_url(replica.reached_as(primary_stack.settings().database_url.get_secret_value()))
+    return secret_url(replica.build_url(primary_stack.settings().database_url.get_secret_value()))
 
 
 @pytest.fixture
@@ -182,10 +182,10 @@ def vacuum(stack: Stack) -> None:
 @pytest.fixture
 def export_lease(primary_stack: Stack) -> Lease:
     """The lease of the first attempt to export a list with one member."""
-    importing = Importing(primary_stack)
+    importing = ImportRunner(primary_stack)
     owner = primary_stack.create_owner()
     list_id = importing.new_list(owner)
-    fill(primary_stack, list_id, new_addresses(1))
+    insert_members(primary_stack, list_id, new_addresses(1))
     with primary_stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
         job = exports.enqueue_export(uow, owner.user_id, mailing_list, ExportKind.MEMBERS)

@@ -21,10 +21,10 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
 from storage.backup_files import postgres_tools
 from storage.migrations.run import migrate
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.credits.credits import balance, consume
 from tests.support.http.replies import data
-from tests.support.security.world import tables
+from tests.support.security.world import list_tables
 from tests.support.stack.definitions import definitions
 from tests.support.stack.make_release import FOLDER
 from tests.support.stack.programs import TEST_PROGRAMS
@@ -76,12 +76,12 @@ def test_database_of_every_release_is_upgraded_without_losing_data(
         balance_before = balance(client)
         data(consume(client, "0.125", source_id="upgraded"))
         assert balance(client) == balance_before - Decimal("0.125")
-    assert printed(release_stack, "credits", "verify", "--full") == []
+    assert run_json_command(release_stack, "credits", "verify", "--full") == []
 
 
 def _count_rows(stack: Stack) -> dict[str, int]:
     """Return the number of rows per table."""
-    queries = (f"SELECT '{name}', count(*)::int FROM {name}" for name in tables(stack))
+    queries = (f"SELECT '{name}', count(*)::int FROM {name}" for name in list_tables(stack))
     return dict(stack.query(" UNION ALL ".join(queries)))  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ from typing import NoReturn
 import pytest
 
 
-def pass_over(missing: str) -> NoReturn:
+def skip_or_fail(missing: str) -> NoReturn:
     """Skip the test, or fail it in CI, where every prerequisite must be installed.
 
     ``missing``: says which prerequisite is missing. The test run prints it at the end.

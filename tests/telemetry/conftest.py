@@ -4,15 +4,15 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.support.composer.language_model import Run
-from tests.support.composer.modelling import steered_settings
-from tests.support.observability.otlp_collector import Collector, collecting
+from tests.support.composer.composer_stack import steered_settings
+from tests.support.composer.language_model import LanguageModelRun
+from tests.support.observability.otlp_collector import Collector, running_collector
 from tests.support.observability.traced_calls import MODEL_RUN
 
 
 @pytest.fixture(scope="module")
 def collector() -> Iterator[Collector]:
-    with collecting() as opened:
+    with running_collector() as opened:
         yield opened
 
 
@@ -21,7 +21,7 @@ def traced_stack(empty_stack: Stack, collector: Collector) -> Stack:
     """A test stack whose API and workers send traces to an OpenTelemetry collector."""
     stack = empty_stack
     stack.start_sandbox()
-    run = Run(stack.sandbox_url, MODEL_RUN)
+    run = LanguageModelRun(stack.sandbox_url, MODEL_RUN)
     stack.environment |= collector.environment | steered_settings(run)
     with stack.starting_together():
         stack.start_api()

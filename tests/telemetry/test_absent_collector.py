@@ -10,7 +10,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack, plain_client
 from tests.support.images.pictures import photo
-from tests.support.observability.otlp_collector import Collector, collecting
+from tests.support.observability.otlp_collector import Collector, running_collector
 
 # The import log may also name another part of the SDK, because the Redis client tries to import it.
 # So the test looks for this module.
@@ -22,7 +22,7 @@ LOG_IMPORTS = {"PYTHONPROFILEIMPORTTIME": "1"}
 @pytest.fixture
 def hanging_collector() -> Iterator[Collector]:
     """An OpenTelemetry collector that accepts calls but never responds."""
-    with collecting(silent=True) as collector:
+    with running_collector(silent=True) as collector:
         yield collector
 
 

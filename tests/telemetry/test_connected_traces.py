@@ -9,13 +9,13 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.support.composer.language_model import Run
-from tests.support.composer.modelling import SOURCE, post
+from tests.support.composer.composer_stack import MODEL_SOURCE, build_unique_post
+from tests.support.composer.language_model import LanguageModelRun
 from tests.support.http.replies import data
 from tests.support.images.pictures import photo
-from tests.support.imports.bulk import addresses, imported, of_addresses
+from tests.support.imports.bulk import build_address_file, build_addresses, import_members_file
 from tests.support.lists.subscribers import new_list
-from tests.support.observability.otlp_collector import Collector, Exported
+from tests.support.observability.otlp_collector import Collector, ExportedSpan
 from tests.support.observability.traced_calls import (
     COMPOSE,
     IMPORT,
@@ -28,11 +28,11 @@ from tests.support.observability.traced_calls import (
 CALLERS_TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def span_names(trace: list[Exported]) -> set[str]:
+def span_names(trace: list[ExportedSpan]) -> set[str]:
     return {each.name for each in trace}
 
 
-def find_span(trace: list[Exported], name: str) -> Exported:
+def find_span(trace: list[ExportedSpan], name: str) -> ExportedSpan:
     [span] = [each for each in trace if each.name == name]
     return span
 
@@ -42,7 +42,7 @@ def contains_spans(*names: str) -> Any:
     return lambda trace: set(names) <= span_names(trace) and is_connected(trace)
 
 
-def is_connected(trace: list[Exported]) -> bool:
+def is_connected(trace: list[ExportedSpan]) -> bool:
     """Return whether each span except the root has its parent in the trace."""
     known = {each.span_id for each in trace}
     return [each.parent_id in known for each in trace].count(False) == 1
@@ -78,7 +78,7 @@ def test_import_is_one_trace_from_uploaded_file_to_added_members(
     collector: Collector, traced_client: httpx2.Client
 ) -> None:
     list_id = new_list(traced_client)["id"]
-    imported(traced_client, list_id, of_addresses(*addresses(3)))
+    import_members_file(traced_client, list_id, build_address_file(*build_addresses(3)))
     parts = "INSERT imports", "job members.import", "s3 put", "s3 get", "INSERT subscriptions"
     # After the import, the owner gets a mail.
     trace = collector.trace(IMPORT, contains_spans(*parts, "job account.mail"))
@@ -91,7 +91,10 @@ def test_composer_call_is_one_trace_from_api_to_llm(
     collector: Collector, traced_client: httpx2.Client
 ) -> None:
     assert (
-        traced_client.post("/composer/metadata", json=post()).headers["pressroom-source"] == SOURCE
+        traced_client.post("/composer/metadata", json=build_unique_post()).headers[
+            "pressroom-source"
+        ]
+        == MODEL_SOURCE
     )
     is_complete = contains_spans("send composer.write", "request composer.write", "POST 127.0.0.1")
     trace = collector.trace(COMPOSE, is_complete)
@@ -104,10 +107,10 @@ def test_composer_call_is_one_trace_from_api_to_llm(
 def test_failed_provider_call_is_marked_in_the_trace(
     traced_stack: Stack, collector: Collector, traced_client: httpx2.Client
 ) -> None:
-    run = Run(traced_stack.sandbox_url, MODEL_RUN)
+    run = LanguageModelRun(traced_stack.sandbox_url, MODEL_RUN)
     run.steer("401")
     try:
-        reply = traced_client.post("/composer/metadata", json=post("failing"))
+        reply = traced_client.post("/composer/metadata", json=build_unique_post("failing"))
     finally:
         run.steer(None)
     assert reply.headers["pressroom-source"].startswith("offline")
@@ -126,7 +129,7 @@ def test_trace_of_the_caller_is_linked_but_not_continued(
     reply = traced_client.get("/lists", headers={"traceparent": CALLERS_TRACEPARENT})
     assert reply.status_code == 200
 
-    def find_linked_spans() -> list[Exported]:
+    def find_linked_spans() -> list[ExportedSpan]:
         return [
             each
             for each in collector.spans()

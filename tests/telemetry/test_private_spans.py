@@ -2,10 +2,10 @@ import httpx2
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.support.composer.modelling import post
+from tests.support.composer.composer_stack import build_unique_post
 from tests.support.http.replies import send
 from tests.support.images.pictures import photo
-from tests.support.imports.bulk import imported, sheet
+from tests.support.imports.bulk import build_csv, import_members_file
 from tests.support.lists.subscribers import new_list
 from tests.support.observability.otlp_collector import Collector
 from tests.support.observability.traced_calls import COMPOSE, upload
@@ -39,10 +39,12 @@ def _use_personal_data(client: httpx2.Client) -> None:
     upload(client, f"{ADDRESS}.jpg", params={"note": QUERY})
     assert send(client, photo()[:-2000], f"{ADDRESS}.jpg").status_code == 422
     list_id = new_list(client, title=f"Letters of {NAME}")["id"]
-    rows = sheet(["Email", "Name"], [ADDRESS, f"Anna {NAME}"], ["broken", NAME])
+    rows = build_csv(["Email", "Name"], [ADDRESS, f"Anna {NAME}"], ["broken", NAME])
     for _ in range(2):
-        imported(client, list_id, rows, f"{NAME}.csv")
-    reply = client.post("/composer/metadata", json=post(f"Write to {ADDRESS}, {NAME}."))
+        import_members_file(client, list_id, rows, f"{NAME}.csv")
+    reply = client.post(
+        "/composer/metadata", json=build_unique_post(f"Write to {ADDRESS}, {NAME}.")
+    )
     assert reply.status_code == 200
     # The address is in a path, in a query, and in bodies that the database or the schema rejects.
     assert client.get(f"/lists/{list_id}/members/{ADDRESS}").status_code == 200

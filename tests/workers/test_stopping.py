@@ -7,7 +7,7 @@ from devstack.harness.polling import eventually
 from models import JobStatus
 from services.jobs.kinds import JobKind
 from tests.support.probe.bench import Bench
-from tests.support.probe.kind import BRIEF, PROBES
+from tests.support.probe.kind import BRIEF_PROBE, PROBES
 from workers.stopping import STUCK_EXIT_CODE
 
 MAIL = PROBES[Queue.MAIL]
@@ -53,7 +53,7 @@ def test_job_past_its_deadline_is_restarted_and_its_stuck_worker_process_exits(
     worker = probes.start_worker("mail", "money", concurrency=2, PRESSROOM_WORKER_GRACE="0.2")
     neighbour = probes.enqueue(kind=PROBES[Queue.MONEY], hang=1)
     probes.started(neighbour)
-    overdue = probes.enqueue(kind=BRIEF, hang=1)
+    overdue = probes.enqueue(kind=BRIEF_PROBE, hang=1)
     probes.started(overdue)
     probes.start_worker("mail", "money", concurrency=2)
     eventually(lambda: worker.process.poll() is not None, within=30, what="the worker's end")

@@ -20,7 +20,7 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from devstack.supervisor.programs import is_responding
 from storage.redis import request_scripts
-from tests.support.probe.asking import STEPS, TAKEN
+from tests.support.probe.asking import STEPS_KEY, TAKEN_KEY
 
 MODULE = "tests.support.probe.asking"
 # A caller must wait longer than a worker takes to start on a busy machine.
@@ -91,7 +91,7 @@ def probe_client(probe_stack: Stack) -> Iterator[httpx2.Client]:
         yield client
 
 
-def read_counter(stack: Stack, key: str = TAKEN) -> int:
+def read_counter(stack: Stack, key: str = TAKEN_KEY) -> int:
     count = stack.resources.redis.get(key)
     return int(count) if count else 0
 
@@ -247,7 +247,7 @@ def test_shared_run_continues_for_second_caller_after_first_disconnects(
             )
             eventually(lambda: redis.zcard(CALLERS_KEY) == 2, what="the second caller")
         assert second_reply.result().json()["data"] == {"echo": "shared"}
-    assert (read_counter(probe_stack), read_counter(probe_stack, STEPS)) == (1, 4)
+    assert (read_counter(probe_stack), read_counter(probe_stack, STEPS_KEY)) == (1, 4)
 
 
 def test_shared_run_stops_at_its_next_step_after_last_caller_disconnects(
@@ -258,10 +258,10 @@ def test_shared_run_stops_at_its_next_step_after_last_caller_disconnects(
     with running_request(probe_stack, probe_client, sleep=0.1, steps=10_000, seconds=600):
         assert redis.exists(RUN_KEY)
     eventually(lambda: not redis.exists(CALLERS_KEY), what="no caller")
-    step_count = read_counter(probe_stack, STEPS)
+    step_count = read_counter(probe_stack, STEPS_KEY)
     eventually(lambda: not redis.exists(RUN_KEY), what="the end of the run")
     # At most the step that had started before the disconnect is finished.
-    assert read_counter(probe_stack, STEPS) <= step_count + 1
+    assert read_counter(probe_stack, STEPS_KEY) <= step_count + 1
     # The cancelled run doesn't delay the next caller.
     assert probe_client.post("/ask", params=SHARED_REQUEST).status_code == 200
 

@@ -12,7 +12,7 @@ WORKERS = {f"pressroom-worker-{kind}" for kind in ("waiting", "media", "computin
 
 
 def policies() -> dict[str, dict[str, Any]]:
-    return {name: each["spec"] for name, each in pods.of_kind("NetworkPolicy").items()}
+    return {name: each["spec"] for name, each in pods.resources_of_kind("NetworkPolicy").items()}
 
 
 def find_selected_workloads(selector: dict[str, Any]) -> set[str]:
@@ -20,7 +20,7 @@ def find_selected_workloads(selector: dict[str, Any]) -> set[str]:
     assert selector.keys() <= {"matchLabels", "matchExpressions"}
     return {
         name
-        for name, each in (pods.workloads() | pods.scheduled()).items()
+        for name, each in (pods.workloads() | pods.job_templates()).items()
         if selector.get("matchLabels", {}).items() <= pods.labels_of(each).items()
         and all(
             _matches(expression, pods.labels_of(each))
@@ -35,7 +35,7 @@ def _matches(expression: dict[str, Any], labels: dict[str, str]) -> bool:
 
 
 def test_kubernetes_pods_are_restricted_and_have_bounded_volumes() -> None:
-    labels = pods.of_kind("Namespace")["pressroom"]["metadata"]["labels"]
+    labels = pods.resources_of_kind("Namespace")["pressroom"]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     for name, workload in pods.workloads().items():
         pod = pods.pod_of(workload)
@@ -105,7 +105,7 @@ def test_network_policies_allow_internet_access_only_where_needed() -> None:
 
 
 def test_pod_monitor_scrapes_every_worker_at_its_metrics_port() -> None:
-    [monitor] = pods.of_kind("PodMonitor").values()
+    [monitor] = pods.resources_of_kind("PodMonitor").values()
     workloads = find_selected_workloads(monitor["spec"]["selector"])
     assert workloads == WORKERS
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
@@ -122,11 +122,11 @@ def test_pod_monitor_scrapes_every_worker_at_its_metrics_port() -> None:
 
 
 def test_service_and_service_monitor_select_the_api() -> None:
-    [service] = pods.of_kind("Service").values()
+    [service] = pods.resources_of_kind("Service").values()
     assert find_selected_workloads({"matchLabels": service["spec"]["selector"]}) == {
         "pressroom-api"
     }
-    [monitor] = pods.of_kind("ServiceMonitor").values()
+    [monitor] = pods.resources_of_kind("ServiceMonitor").values()
     labels = monitor["spec"]["selector"]["matchLabels"]
     assert labels.items() <= service["metadata"]["labels"].items()
     ports = {each["name"] for each in service["spec"]["ports"]}
@@ -136,14 +136,14 @@ def test_service_and_service_monitor_select_the_api() -> None:
     assert port["targetPort"] in {each["name"] for each in container["ports"]}
 
 
-@pytest.mark.parametrize("name", pods.of_kind("Deployment"))
+@pytest.mark.parametrize("name", pods.resources_of_kind("Deployment"))
 def test_kubernetes_deployments_lose_at_most_one_pod_and_spread_over_zones(name: str) -> None:
-    deployment: pods.Resource = pods.of_kind("Deployment")[name]
+    deployment: pods.Resource = pods.resources_of_kind("Deployment")[name]
     selector = deployment["spec"]["selector"]
     assert find_selected_workloads(selector) == {name}
     budgets = [
         each["spec"]
-        for each in pods.of_kind("PodDisruptionBudget").values()
+        for each in pods.resources_of_kind("PodDisruptionBudget").values()
         if each["spec"]["selector"] == selector
     ]
     assert [each["maxUnavailable"] for each in budgets] == [1]

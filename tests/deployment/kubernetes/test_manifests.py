@@ -2,7 +2,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.support.deployment.pods import FOLDER, Resource, example
+from tests.support.deployment.pods import FOLDER, Resource, render_example
 
 pytestmark = pytest.mark.tier("check")
 
@@ -16,7 +16,7 @@ def name_of(resource: Resource) -> str:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_manifests_are_valid_for_supported_versions(version: str) -> None:
-    for resource in example():
+    for resource in render_example():
         is_custom = "." in resource["apiVersion"].partition("/")[0].replace(".k8s.io", "")
         if not is_custom:
             kubernetes_validate.validate(resource, version, strict=True)
@@ -31,9 +31,11 @@ def test_kustomize_example_includes_every_file_and_each_resource_once() -> None:
             folder = file.parent.parent if file.suffix == ".env" else file.parent
             kustomization = (folder / "kustomization.yaml").read_text()
             assert str(file.relative_to(folder)) in kustomization, file
-    names = [name_of(each) for each in example()]
+    names = [name_of(each) for each in render_example()]
     assert len(names) == len(set(names))
     namespaces = {
-        each["metadata"].get("namespace") for each in example() if each["kind"] != "Namespace"
+        each["metadata"].get("namespace")
+        for each in render_example()
+        if each["kind"] != "Namespace"
     }
     assert namespaces == {"pressroom"}

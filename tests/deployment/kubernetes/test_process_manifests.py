@@ -23,7 +23,7 @@ BACKUP_VERIFICATION = "pressroom-verify-backups"
 
 
 def test_kubernetes_backup_verification_has_all_settings_its_command_needs() -> None:
-    [container] = pods.containers_of(pods.of_kind("CronJob")[BACKUP_VERIFICATION])
+    [container] = pods.containers_of(pods.resources_of_kind("CronJob")[BACKUP_VERIFICATION])
     process = pods.Process(BACKUP_VERIFICATION, container)
     require_accepted(process.words)
     variables = process.values().keys() | process.secrets().keys()
@@ -34,7 +34,7 @@ def test_kubernetes_backup_verification_has_all_settings_its_command_needs() -> 
 
 
 def test_kubernetes_backup_verification_has_no_more_rights_than_the_migration() -> None:
-    job = pods.scheduled()[BACKUP_VERIFICATION]
+    job = pods.job_templates()[BACKUP_VERIFICATION]
     job_pod = pods.pod_of(job)
     migration_pod = pods.pod_of(pods.workloads()["pressroom-migrate"])
     for name in ("automountServiceAccountToken", "enableServiceLinks", "securityContext"):
@@ -43,7 +43,7 @@ def test_kubernetes_backup_verification_has_no_more_rights_than_the_migration() 
     job_security = job_pod["containers"][0]["securityContext"]
     assert job_security == migration_pod["containers"][0]["securityContext"]
     labels = pods.labels_of(job)
-    for workload in pods.of_kind("Deployment").values():
+    for workload in pods.resources_of_kind("Deployment").values():
         assert not workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
@@ -68,8 +68,8 @@ def test_kubernetes_secrets_come_from_the_vault_and_reach_only_their_processes()
     required = files.required_names()
     used_secrets = set()
     for process in pods.processes():
-        assert process.may_hold().isdisjoint(pods.of_secrets())
-        assert process.secrets().keys() <= pods.of_secrets()
+        assert process.allowed_settings().isdisjoint(pods.secret_variables())
+        assert process.secrets().keys() <= pods.secret_variables()
         for name, reference in process.secrets().items():
             assert reference["key"] == name
             assert reference.get("optional", False) == (name not in required)
@@ -80,10 +80,10 @@ def test_kubernetes_secrets_come_from_the_vault_and_reach_only_their_processes()
             assert WORKLOADS_OF_OWNER_SECRETS.get(name, process.workload) == process.workload
             used_secrets.add(reference["name"])
     created_secrets = {
-        each["spec"]["target"]["name"] for each in pods.of_kind("ExternalSecret").values()
+        each["spec"]["target"]["name"] for each in pods.resources_of_kind("ExternalSecret").values()
     }
     assert created_secrets == used_secrets
-    [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
+    [monitored] = pods.resources_of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
     token = monitored["authorization"]["credentials"]
     reference = api().secrets()["PRESSROOM_METRICS_TOKEN"]
     assert (token["name"], token["key"]) == (reference["name"], reference["key"])
@@ -119,8 +119,8 @@ def test_kubernetes_images_share_one_release_and_deployments_wait_for_migration(
     waiting = {
         each.workload for each in pods.processes() if each.words[1:] == ["migrate", "--wait"]
     }
-    assert waiting == set(pods.of_kind("Deployment"))
-    assert migrations | {"pressroom-bucket"} == set(pods.of_kind("Job"))
+    assert waiting == set(pods.resources_of_kind("Deployment"))
+    assert migrations | {"pressroom-bucket"} == set(pods.resources_of_kind("Job"))
 
 
 def test_kubernetes_probes_use_existing_api_paths_and_the_api_port() -> None:
@@ -133,7 +133,7 @@ def test_kubernetes_probes_use_existing_api_paths_and_the_api_port() -> None:
         for name in ("startupProbe", "livenessProbe", "readinessProbe")
     }
     assert {each["port"] for each in probes.values()} == {port["name"]}
-    [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
+    [monitored] = pods.resources_of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
     served = openapi_document()["paths"].keys()
     assert {each["path"] for each in probes.values()} | {monitored["path"]} <= served
     # A process that isn't ready gets no calls, but isn't killed.

@@ -34,7 +34,7 @@ FROM unnest(%s::text[]) AS queue, (VALUES
 def triggers(kind: str) -> dict[Queue, dict[str, Any]]:
     return {
         Queue(trigger["name"]): trigger
-        for scaled in pods.of_kind("ScaledObject").values()
+        for scaled in pods.resources_of_kind("ScaledObject").values()
         for trigger in scaled["spec"]["triggers"]
         if trigger["type"] == kind
     }
@@ -44,7 +44,7 @@ def triggers(kind: str) -> dict[Queue, dict[str, Any]]:
 def test_every_queue_scales_the_deployment_of_its_worker() -> None:
     scaled = {
         Queue(trigger["name"]): each["spec"]["scaleTargetRef"]["name"]
-        for each in pods.of_kind("ScaledObject").values()
+        for each in pods.resources_of_kind("ScaledObject").values()
         for trigger in each["spec"]["triggers"]
     }
     served = {
@@ -55,7 +55,7 @@ def test_every_queue_scales_the_deployment_of_its_worker() -> None:
     }
     assert scaled == served
     for name in scaled.values():
-        assert "replicas" not in pods.of_kind("Deployment")[name]["spec"]
+        assert "replicas" not in pods.resources_of_kind("Deployment")[name]["spec"]
 
 
 @pytest.mark.tier("check")
@@ -68,7 +68,7 @@ def test_autoscaler_measures_request_queues_in_redis_and_job_queues_in_postgres(
         assert trigger["metadata"]["listName"] == queue_name(queue)
     all_triggers = [*redis_triggers.values(), *postgres_triggers.values()]
     credentials = {each["authenticationRef"]["name"] for each in all_triggers}
-    assert credentials == set(pods.of_kind("TriggerAuthentication"))
+    assert credentials == set(pods.resources_of_kind("TriggerAuthentication"))
 
 
 @pytest.mark.tier("check")

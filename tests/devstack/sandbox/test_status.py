@@ -10,7 +10,7 @@ from devstack.sandbox.status import (
     Reading,
     StatusFigures,
 )
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running_server
 from tests.support.observability.alert_rules import series
 from tests.support.sandbox.in_process import fetch_page
 
@@ -26,7 +26,7 @@ def test_sandbox_status_reads_dependencies_from_the_metrics() -> None:
             metrics = b"pressroom_database_up 1\npressroom_redis_up 0\n"
             self.reply(200 if has_token else 401, metrics)
 
-    with running(http_server(MetricsHandler)) as url:
+    with running_server(http_server(MetricsHandler)) as url:
         figures = StatusFigures([MetricsSource(f"{url}/metrics", TOKEN)])
         asyncio.run(figures.take_sample())
     assert figures.check_dependencies() == {"database": True, "redis": False}
@@ -57,7 +57,7 @@ def test_sandbox_status_shows_no_duration_before_anything_was_measured() -> None
         await figures.take_sample()
         return [before, figures.values(duration)]
 
-    with running(http_server(MetricsHandler)) as url:
+    with running_server(http_server(MetricsHandler)) as url:
         assert asyncio.run(read_durations()) == [[], [2.0]]
 
 

@@ -9,7 +9,7 @@ import pytest
 from devstack.harness.embedded_services import embedded_services
 from devstack.supervisor.embedded import postgres
 from devstack.supervisor.home_folder import StackError
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 from tests.support.stack.open_checkout import ORDINARY_ID, Checkout
 from tests.support.stack.ordinary_user import OrdinaryUser
 
@@ -59,7 +59,7 @@ def test_make_reports_the_folder_that_user_nobody_cannot_enter(
     closed_folder: Path, ordinary_user: OrdinaryUser, target: str
 ) -> None:
     if shutil.which("make") is None:
-        pass_over("the Makefile needs make")
+        skip_or_fail("the Makefile needs make")
     project_folder = closed_folder / "pressroom"
     project_folder.mkdir()
     project_folder.chmod(0o755)

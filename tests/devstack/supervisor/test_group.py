@@ -16,7 +16,7 @@ from devstack.harness.polling import eventually
 from devstack.supervisor.child import Program
 from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.supervision import Group
-from tests.support.stack.waiting import runs
+from tests.support.stack.waiting import is_running
 
 # The tests start programs and wait for them.
 pytestmark = pytest.mark.slow
@@ -100,7 +100,7 @@ def test_supervisor_kills_the_children_of_a_killed_program(tmp_path: Path) -> No
     eventually(lambda: len(find_group_members(leader)) == 2)
     (child,) = find_group_members(leader) - {leader}
     os.kill(leader, signal.SIGKILL)
-    tick_until(group, lambda: not runs(child))
+    tick_until(group, lambda: not is_running(child))
     group.stop([["pool"]])
 
 
@@ -145,7 +145,7 @@ def test_program_that_ignores_the_stop_signal_is_killed_after_its_grace_period(
     began_at = time.monotonic()
     group.stop([["deaf"]])
     assert time.monotonic() - began_at >= 0.3
-    assert not runs(pid)
+    assert not is_running(pid)
 
 
 def test_supervisor_stops_programs_stage_by_stage(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from minio.error import S3Error
 from devstack.harness.embedded_services import Services, embedded_services
 from tests.support.stack.open_checkout import Checkout
 from tests.support.stack.ordinary_user import OrdinaryUser
-from tests.support.stack.waiting import runs, users_of
+from tests.support.stack.waiting import is_running, list_users
 
 RUN_UNTIL_KILLED = """
 import sys, time
@@ -96,7 +96,7 @@ def test_acknowledged_devstack_data_survives_kill_of_postgres_valkey_and_s3(
         before = own_services.pids[name]
         own_services.restart(name)
         assert own_services.pids[name] != before
-        assert not runs(before)
+        assert not is_running(before)
     assert query(own_services, "SELECT upper(word) FROM kept") == [("ß É Å",)]
     assert b"$1\r\n1\r\n" in valkey(own_services, "GET kept")
     with s3(own_services).get_object(bucket, "kept") as reply:
@@ -140,7 +140,7 @@ def test_devstack_secrets_are_hidden_from_process_list_and_other_users(
         for name, value in own_services.environment.items()
         if name.endswith(("_KEY", "_KEYS", "_TOKEN", "_PASSWORD"))
     ]
-    command_lines = "\n".join(users_of(deep_home))
+    command_lines = "\n".join(list_users(deep_home))
     assert "weed" in command_lines
     assert not [secret for secret in secrets if secret in command_lines]
     for file in deep_home.iterdir():

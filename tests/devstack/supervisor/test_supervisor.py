@@ -23,7 +23,7 @@ from devstack.harness.polling import eventually
 from devstack.supervisor.programs import WORKERS, is_responding
 from tests.support.documents.markdown import ROOT
 from tests.support.stack.ordinary_user import OrdinaryUser
-from tests.support.stack.waiting import runs, users_of
+from tests.support.stack.waiting import is_running, list_users
 
 pytestmark = pytest.mark.stack
 
@@ -100,7 +100,7 @@ def local_stack(stack_home: Path) -> Iterator[Stack]:
     finally:
         stopped = stack.command("down")
     assert stopped.returncode == 0
-    assert users_of(stack_home) == []
+    assert list_users(stack_home) == []
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def running_stack(local_stack: Stack) -> Stack:
 def test_run_json_contains_addresses_and_logins_of_all_services(running_stack: Stack) -> None:
     run = running_stack.run
     assert set(run["pids"]) == PROCESSES
-    assert all(map(runs, run["pids"].values()))
+    assert all(map(is_running, run["pids"].values()))
     assert stat.S_IMODE((running_stack.home / "run.json").stat().st_mode) == 0o600
     assert httpx2.get(run["api_url"] + "/readyz").status_code == 200
     assert httpx2.get(run["sandbox_url"] + "/healthz").status_code == 200
@@ -348,7 +348,7 @@ def test_killed_devstack_leaves_no_process_and_restarts_with_the_same_data(
 ) -> None:
     killed_run = running_stack.run
     os.kill(killed_run["pids"]["supervisor"], signal.SIGKILL)
-    eventually(lambda: users_of(running_stack.home) == [])
+    eventually(lambda: list_users(running_stack.home) == [])
     assert running_stack.command("status").returncode == 3
 
     process = running_stack.start()
@@ -364,7 +364,7 @@ def test_killed_devstack_leaves_no_process_and_restarts_with_the_same_data(
     output, _ = process.communicate(timeout=40)
     assert process.returncode == 0, output
     assert not (running_stack.home / "run.json").exists()
-    assert users_of(running_stack.home) == []
+    assert list_users(running_stack.home) == []
 
 
 # Slows down the exit of the supervisor, as on a busy machine.
@@ -383,7 +383,7 @@ def test_pressroom_down_waits_until_the_supervisor_has_exited(tmp_path: Path) ->
     started = stack.command("up", "--detach")
     assert started.returncode == 0, started.stderr
     assert stack.command("down").returncode == 0
-    assert users_of(stack.home) == []
+    assert list_users(stack.home) == []
 
 
 @pytest.mark.tier("processes")
@@ -394,7 +394,7 @@ def test_ctrl_c_during_start_stops_the_devstack(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=40)
     assert process.returncode == 0, output
-    assert users_of(stack.home) == []
+    assert list_users(stack.home) == []
 
 
 @pytest.mark.tier("processes")
@@ -410,7 +410,7 @@ def test_occupied_port_is_reported_before_any_program_starts(tmp_path: Path, set
             assert f"Port {stack.variables[setting]} is taken" in completed.stderr
             assert f"set {setting}" in completed.stderr
     assert not (stack.home / "postgres").exists()
-    assert users_of(stack.home) == []
+    assert list_users(stack.home) == []
 
 
 def test_status_and_down_report_that_no_devstack_is_running(tmp_path: Path) -> None:

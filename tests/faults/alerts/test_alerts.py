@@ -5,10 +5,10 @@ The short form tests two faults.
 
 import pytest
 
-from tests.support.alerts.trouble import called
+from tests.support.alerts.trouble import calling_repeatedly
 from tests.support.alerts.troubles import TROUBLES
 from tests.support.alerts.watched_site import Site
-from tests.support.alerts.watching import hurried
+from tests.support.alerts.watching import shorten_rule_times
 from tests.support.observability.alert_rules import ALERTS, alerts
 from tests.support.sizes import FULL
 
@@ -22,7 +22,7 @@ def test_fault_fires_its_alert_and_the_alert_clears_afterwards(
 ) -> None:
     trouble = TROUBLES[name]
     watched_stack.watch.await_silence(trouble.alert, trouble.labels)
-    with called(watched_stack, trouble.calls, trouble.callers):
+    with calling_repeatedly(watched_stack, trouble.calls, trouble.callers):
         with trouble.begin(watched_stack):
             watched_stack.watch.await_alert(trouble.alert, trouble.labels)
         watched_stack.watch.await_silence(trouble.alert, trouble.labels)
@@ -36,12 +36,14 @@ def test_shortened_alert_rule_uses_the_same_metrics_in_less_time() -> None:
     rules = ALERTS.read_text()
     changed = [
         (before, after)
-        for before, after in zip(rules.splitlines(), hurried(rules).splitlines(), strict=True)
+        for before, after in zip(
+            rules.splitlines(), shorten_rule_times(rules).splitlines(), strict=True
+        )
         if before != after
     ]
     assert changed
     for before, after in changed:
         names = [word for word in before.split() if "pressroom_" in word and "[" not in word]
         assert "for:" in before or "[" in before or all(name in after for name in names)
-    assert "for: 10m" not in hurried(rules)
-    assert "> 7200" not in hurried(rules)
+    assert "for: 10m" not in shorten_rule_times(rules)
+    assert "> 7200" not in shorten_rule_times(rules)

@@ -6,7 +6,7 @@ from devstack.harness.stack import Stack
 from tests.support.fault_matrix.calls import CALLS
 from tests.support.fault_matrix.faults import FAULTS
 from tests.support.fault_matrix.report import Report
-from tests.support.fault_matrix.rig import LEAVING, Rig, open_rig
+from tests.support.fault_matrix.rig import LEAVING_SUBSCRIBERS, Rig, open_rig
 from tests.support.fault_matrix.run import QUIET_SECONDS, Observed, Samples, observe, sample
 from tests.support.sizes import FULL
 
@@ -25,9 +25,9 @@ def undisturbed_calls(matrix_stack: Rig) -> Samples:
     """
     if not FULL:
         return {}
-    matrix_stack.refill(LEAVING)
+    matrix_stack.refill(LEAVING_SUBSCRIBERS)
     sample(matrix_stack, CALLS, QUIET_SECONDS)
-    matrix_stack.refill(LEAVING)
+    matrix_stack.refill(LEAVING_SUBSCRIBERS)
     return sample(matrix_stack, CALLS, QUIET_SECONDS)
 
 

@@ -11,12 +11,14 @@ import pytest
 
 from tests.support.fault_matrix.calls import CALLS
 from tests.support.fault_matrix.faults import FAULTS
-from tests.support.fault_matrix.promises import ALLOWED, PROMISES, TELLING, Worst
+from tests.support.fault_matrix.promises import ALLOWED, PROMISES, SHORT_FORM_CALLS, WorstOutcome
 from tests.support.fault_matrix.run import Observed, Samples, p50, slowdown
 from tests.support.sizes import FULL
 
 MAX_RATIO = 3.0
-CELLS = [(fault, call) for fault in FAULTS for call in CALLS if FULL or TELLING[fault] == call]
+CELLS = [
+    (fault, call) for fault in FAULTS for call in CALLS if FULL or SHORT_FORM_CALLS[fault] == call
+]
 
 
 @pytest.mark.parametrize(("fault", "call"), CELLS, ids=[" x ".join(each) for each in CELLS])
@@ -34,7 +36,7 @@ def test_fault_of_one_dependency_harms_each_call_no_more_than_promised(
     assert not broken, broken[0]
     assert call not in observed.stuck
     assert not observed.lost
-    if FULL and promise.worst is Worst.UNTOUCHED:
+    if FULL and promise.worst is WorstOutcome.UNTOUCHED:
         assert slowdown(call, undisturbed_calls, observed) <= MAX_RATIO
     if FULL:
         slowest = max(during, key=lambda each: each.seconds)

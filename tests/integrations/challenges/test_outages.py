@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 from integrations.challenges import registry
 from integrations.challenges.port import ChallengeProviderName
 from integrations.http_client import HttpBounds
-from tests.support.challenges.server import Server, serving
-from tests.support.challenges.setting import check, check_repeatedly, of_server
+from tests.support.challenges.server import ChallengeServer, running_challenge_server
+from tests.support.challenges.setting import check_repeatedly, check_token, settings_for_server
 from tests.support.http.certificates import self_signed
 
 
@@ -24,28 +24,36 @@ def test_challenge_check_times_out_early_if_provider_does_not_accept_the_connect
             connection = connections.enter_context(socket.socket())
             connection.setblocking(False)
             connection.connect_ex(full_server.getsockname())
-        settings = of_server(f"http://127.0.0.1:{full_server.getsockname()[1]}/")
+        settings = settings_for_server(f"http://127.0.0.1:{full_server.getsockname()[1]}/")
         with capture_logs() as lines:
-            assert check(settings, ChallengeProviderName.TURNSTILE, "t") == "challenge.unavailable"
+            assert (
+                check_token(settings, ChallengeProviderName.TURNSTILE, "t")
+                == "challenge.unavailable"
+            )
     assert [line["reason"] for line in lines] == ["ConnectTimeout"]
 
 
 def test_hanging_challenge_provider_delays_only_the_first_callers(
-    challenge_server: Server, monkeypatch: pytest.MonkeyPatch
+    challenge_server: ChallengeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short_bounds = HttpBounds(max_seconds=0.2, max_connect_seconds=0.2, max_reply_bytes=1000)
     monkeypatch.setattr(registry, "BOUNDS", short_bounds)
     challenge_server.drips = True
     challenge_server.body = b" " * 1000
-    assert check_repeatedly(of_server(challenge_server.url), 20) == ["challenge.unavailable"] * 20
-    assert len(challenge_server.asked) < 10
+    assert (
+        check_repeatedly(settings_for_server(challenge_server.url), 20)
+        == ["challenge.unavailable"] * 20
+    )
+    assert len(challenge_server.requests) < 10
 
 
 def test_repeatedly_rejected_challenge_tokens_do_not_count_as_outage(
-    challenge_server: Server,
+    challenge_server: ChallengeServer,
 ) -> None:
-    challenge_server.says({"success": False, "error-codes": ["invalid-input-response"]})
-    assert check_repeatedly(of_server(challenge_server.url), 20) == ["challenge.failed"] * 20
+    challenge_server.set_reply({"success": False, "error-codes": ["invalid-input-response"]})
+    assert (
+        check_repeatedly(settings_for_server(challenge_server.url), 20) == ["challenge.failed"] * 20
+    )
 
 
 @pytest.mark.parametrize("provider", ChallengeProviderName)
@@ -55,25 +63,28 @@ def test_refused_connection_to_challenge_provider_is_an_outage(
     with socket.socket() as unused_socket:
         unused_socket.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused_socket.getsockname()[1]}/"
-        assert check(of_server(url), provider, "t") == "challenge.unavailable"
+        assert check_token(settings_for_server(url), provider, "t") == "challenge.unavailable"
 
 
 def test_untrusted_certificate_of_challenge_provider_is_an_outage(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(self_signed(tmp_path / "localhost.pem"))
-    with serving(context) as impostor:
-        settings = of_server(impostor.url)
-        assert check(settings, ChallengeProviderName.HCAPTCHA, "t") == "challenge.unavailable"
-        assert impostor.asked == []
+    with running_challenge_server(context) as impostor:
+        settings = settings_for_server(impostor.url)
+        assert check_token(settings, ChallengeProviderName.HCAPTCHA, "t") == "challenge.unavailable"
+        assert impostor.requests == []
 
 
 def test_challenge_client_ignores_proxies_from_the_environment(
-    challenge_server: Server, monkeypatch: pytest.MonkeyPatch
+    challenge_server: ChallengeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving() as proxy:
+    with running_challenge_server() as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url)
         assert (
-            check(of_server(challenge_server.url), ChallengeProviderName.HCAPTCHA, "t") == "passed"
+            check_token(
+                settings_for_server(challenge_server.url), ChallengeProviderName.HCAPTCHA, "t"
+            )
+            == "passed"
         )
-        assert proxy.asked == []
+        assert proxy.requests == []

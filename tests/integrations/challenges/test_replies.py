@@ -6,14 +6,14 @@ from structlog.testing import capture_logs
 
 from devstack.sandbox.sandbox_settings import get_challenge_secret, get_challenge_site_key
 from integrations.challenges.port import ChallengeProviderName
-from tests.support.challenges.server import Server
+from tests.support.challenges.server import ChallengeServer
 from tests.support.challenges.setting import (
-    check,
     check_everywhere,
     check_repeatedly,
-    of_sandbox,
-    of_server,
-    token,
+    check_token,
+    new_token,
+    settings_for_sandbox,
+    settings_for_server,
 )
 
 for_each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
@@ -26,13 +26,13 @@ ALL_UNAVAILABLE = ["challenge.unavailable"] * 3
 
 @for_each_provider
 def test_challenge_check_posts_secret_token_and_client_address(
-    challenge_server: Server, provider: ChallengeProviderName
+    challenge_server: ChallengeServer, provider: ChallengeProviderName
 ) -> None:
-    challenge_server.says(PASSING_REPLY)
-    settings = of_server(challenge_server.url)
-    assert check(settings, provider, "a b&c=d", remote_ip="2001:db8::1") == "passed"
-    assert check(settings, provider, "t") == "passed"
-    with_address, without_address = challenge_server.asked
+    challenge_server.set_reply(PASSING_REPLY)
+    settings = settings_for_server(challenge_server.url)
+    assert check_token(settings, provider, "a b&c=d", remote_ip="2001:db8::1") == "passed"
+    assert check_token(settings, provider, "t") == "passed"
+    with_address, without_address = challenge_server.requests
     assert with_address.headers["Content-Type"] == "application/x-www-form-urlencoded"
     provider_fields = (
         {"sitekey": get_challenge_site_key(provider)}
@@ -48,10 +48,12 @@ def test_challenge_check_posts_secret_token_and_client_address(
     "malformed_token", ["", "  \t ", "ümlaut", "line\nbreak", "nul\0", "\ud800"]
 )
 def test_malformed_challenge_token_fails_without_a_call(
-    challenge_server: Server, malformed_token: str
+    challenge_server: ChallengeServer, malformed_token: str
 ) -> None:
-    assert check_everywhere(of_server(challenge_server.url), malformed_token) == ALL_FAILED
-    assert challenge_server.asked == []
+    assert (
+        check_everywhere(settings_for_server(challenge_server.url), malformed_token) == ALL_FAILED
+    )
+    assert challenge_server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -63,13 +65,13 @@ def test_malformed_challenge_token_fails_without_a_call(
     ],
 )
 def test_oversized_challenge_token_fails_without_a_call(
-    challenge_server: Server, provider: ChallengeProviderName, max_characters: int
+    challenge_server: ChallengeServer, provider: ChallengeProviderName, max_characters: int
 ) -> None:
-    challenge_server.says(PASSING_REPLY)
-    settings = of_server(challenge_server.url)
-    assert check(settings, provider, "t" * (max_characters + 1)) == "challenge.failed"
-    assert challenge_server.asked == []
-    assert check(settings, provider, "t" * max_characters) == "passed"
+    challenge_server.set_reply(PASSING_REPLY)
+    settings = settings_for_server(challenge_server.url)
+    assert check_token(settings, provider, "t" * (max_characters + 1)) == "challenge.failed"
+    assert challenge_server.requests == []
+    assert check_token(settings, provider, "t" * max_characters) == "passed"
 
 
 @pytest.mark.parametrize(
@@ -84,11 +86,11 @@ def test_oversized_challenge_token_fails_without_a_call(
     ],
 )
 def test_error_code_about_the_token_fails_the_challenge(
-    challenge_server: Server, code: str
+    challenge_server: ChallengeServer, code: str
 ) -> None:
-    settings = of_server(challenge_server.url)
+    settings = settings_for_server(challenge_server.url)
     for status in (200, 400):
-        challenge_server.says({"success": False, "error-codes": [code]}, status)
+        challenge_server.set_reply({"success": False, "error-codes": [code]}, status)
         assert check_everywhere(settings, "t") == ALL_FAILED
 
 
@@ -110,18 +112,18 @@ def test_error_code_about_the_token_fails_the_challenge(
     ],
 )
 def test_error_code_about_secret_or_provider_is_an_outage(
-    challenge_server: Server, codes: object
+    challenge_server: ChallengeServer, codes: object
 ) -> None:
-    challenge_server.says({"success": False, "error-codes": codes})
-    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
+    challenge_server.set_reply({"success": False, "error-codes": codes})
+    assert check_everywhere(settings_for_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
 @pytest.mark.parametrize("success", ["true", 1, [True], {"true": True}, None, "false", 0])
 def test_challenge_success_that_is_no_boolean_is_an_outage(
-    challenge_server: Server, success: object
+    challenge_server: ChallengeServer, success: object
 ) -> None:
-    challenge_server.says({**PASSING_REPLY, "success": success})
-    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
+    challenge_server.set_reply({**PASSING_REPLY, "success": success})
+    assert check_everywhere(settings_for_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -140,21 +142,23 @@ def test_challenge_success_that_is_no_boolean_is_an_outage(
     ],
 )
 def test_challenge_reply_without_verdict_is_an_outage(
-    challenge_server: Server, body: bytes
+    challenge_server: ChallengeServer, body: bytes
 ) -> None:
     challenge_server.body = body
-    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
+    assert check_everywhere(settings_for_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
 @pytest.mark.parametrize("status", [201, 204, 302, 307, 400, 401, 403, 404, 429, 500, 502, 503])
 def test_challenge_verdict_with_unexpected_status_is_an_outage(
-    challenge_server: Server, status: int
+    challenge_server: ChallengeServer, status: int
 ) -> None:
-    challenge_server.says(PASSING_REPLY, status)
-    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
+    challenge_server.set_reply(PASSING_REPLY, status)
+    assert check_everywhere(settings_for_server(challenge_server.url), "t") == ALL_UNAVAILABLE
     if status != 400:
-        challenge_server.says({"success": False, "error-codes": ["invalid-input-response"]}, status)
-        assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
+        challenge_server.set_reply(
+            {"success": False, "error-codes": ["invalid-input-response"]}, status
+        )
+        assert check_everywhere(settings_for_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -174,31 +178,37 @@ def test_challenge_verdict_with_unexpected_status_is_an_outage(
     ],
 )
 def test_recaptcha_v3_requires_sufficient_score_and_matching_action(
-    challenge_server: Server, reply: object, expected: str
+    challenge_server: ChallengeServer, reply: object, expected: str
 ) -> None:
-    challenge_server.says(reply)
-    assert check(of_server(challenge_server.url), ChallengeProviderName.RECAPTCHA, "t") == expected
+    challenge_server.set_reply(reply)
+    assert (
+        check_token(settings_for_server(challenge_server.url), ChallengeProviderName.RECAPTCHA, "t")
+        == expected
+    )
 
 
-def test_hcaptcha_risk_score_is_ignored(challenge_server: Server) -> None:
-    challenge_server.says({"success": True, "score": 0.1})
-    assert check(of_server(challenge_server.url), ChallengeProviderName.HCAPTCHA, "t") == "passed"
+def test_hcaptcha_risk_score_is_ignored(challenge_server: ChallengeServer) -> None:
+    challenge_server.set_reply({"success": True, "score": 0.1})
+    assert (
+        check_token(settings_for_server(challenge_server.url), ChallengeProviderName.HCAPTCHA, "t")
+        == "passed"
+    )
 
 
 @pytest.mark.parametrize(
     "reply", [{"success": False, "error-codes": []}, {"success": True, "action": "login"}]
 )
 def test_challenge_fails_without_reason_or_with_another_action(
-    challenge_server: Server, reply: object
+    challenge_server: ChallengeServer, reply: object
 ) -> None:
-    challenge_server.says(reply)
-    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_FAILED
+    challenge_server.set_reply(reply)
+    assert check_everywhere(settings_for_server(challenge_server.url), "t") == ALL_FAILED
 
 
-def test_turnstile_challenge_without_action_fails(challenge_server: Server) -> None:
-    challenge_server.says({"success": True})
+def test_turnstile_challenge_without_action_fails(challenge_server: ChallengeServer) -> None:
+    challenge_server.set_reply({"success": True})
     assert (
-        check(of_server(challenge_server.url), ChallengeProviderName.TURNSTILE, "t")
+        check_token(settings_for_server(challenge_server.url), ChallengeProviderName.TURNSTILE, "t")
         == "challenge.failed"
     )
 
@@ -216,54 +226,65 @@ def test_turnstile_challenge_without_action_fails(challenge_server: Server) -> N
     ],
 )
 def test_challenge_hostname_must_be_one_of_the_configured_ones(
-    challenge_server: Server, hostname: str | None, expected: str
+    challenge_server: ChallengeServer, hostname: str | None, expected: str
 ) -> None:
-    challenge_server.says({**PASSING_REPLY, "hostname": hostname})
-    settings = of_server(challenge_server.url, challenge_hostnames="www.example.com")
+    challenge_server.set_reply({**PASSING_REPLY, "hostname": hostname})
+    settings = settings_for_server(challenge_server.url, challenge_hostnames="www.example.com")
     assert check_everywhere(settings, "t") == [expected] * 3
 
 
-def test_challenge_reply_larger_than_64_kb_is_an_outage(challenge_server: Server) -> None:
+def test_challenge_reply_larger_than_64_kb_is_an_outage(challenge_server: ChallengeServer) -> None:
     reply = json.dumps(PASSING_REPLY).encode()
     challenge_server.body = reply.ljust(64 * 1024)
-    assert check_everywhere(of_server(challenge_server.url), "t") == ["passed"] * 3
+    assert check_everywhere(settings_for_server(challenge_server.url), "t") == ["passed"] * 3
     challenge_server.body = reply.ljust(64 * 1024 + 1)
-    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
+    assert check_everywhere(settings_for_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
-def test_compressed_challenge_reply_is_not_decompressed(challenge_server: Server) -> None:
+def test_compressed_challenge_reply_is_not_decompressed(challenge_server: ChallengeServer) -> None:
     challenge_server.body = gzip.compress(json.dumps(PASSING_REPLY).encode())
     challenge_server.headers = {"Content-Encoding": "gzip"}
-    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
-    assert challenge_server.asked[0].headers["Accept-Encoding"] == "identity"
+    assert check_everywhere(settings_for_server(challenge_server.url), "t") == ALL_UNAVAILABLE
+    assert challenge_server.requests[0].headers["Accept-Encoding"] == "identity"
 
 
-def test_challenge_client_does_not_follow_redirects(challenge_server: Server, sandbox: str) -> None:
-    valid_token = token("pass-")
+def test_challenge_client_does_not_follow_redirects(
+    challenge_server: ChallengeServer, sandbox: str
+) -> None:
+    valid_token = new_token("pass-")
     challenge_server.status = 307
     challenge_server.headers = {"Location": f"{sandbox}/challenges/turnstile/v0/siteverify"}
-    assert check_everywhere(of_server(challenge_server.url), valid_token) == ALL_UNAVAILABLE
+    assert (
+        check_everywhere(settings_for_server(challenge_server.url), valid_token) == ALL_UNAVAILABLE
+    )
     # The target of the redirect got no request, so the token is still unused there.
-    assert check(of_sandbox(sandbox), ChallengeProviderName.TURNSTILE, valid_token) == "passed"
+    assert (
+        check_token(settings_for_sandbox(sandbox), ChallengeProviderName.TURNSTILE, valid_token)
+        == "passed"
+    )
 
 
-def test_challenge_client_keeps_no_cookies(challenge_server: Server) -> None:
+def test_challenge_client_keeps_no_cookies(challenge_server: ChallengeServer) -> None:
     challenge_server.headers = {"Set-Cookie": "visitor=1; Path=/"}
-    challenge_server.says(PASSING_REPLY)
-    assert check_repeatedly(of_server(challenge_server.url), 2) == ["passed", "passed"]
-    assert "Cookie" not in challenge_server.asked[1].headers
+    challenge_server.set_reply(PASSING_REPLY)
+    assert check_repeatedly(settings_for_server(challenge_server.url), 2) == ["passed", "passed"]
+    assert "Cookie" not in challenge_server.requests[1].headers
 
 
 def test_challenge_log_has_the_reason_and_no_token_secret_or_address(
-    challenge_server: Server,
+    challenge_server: ChallengeServer,
 ) -> None:
     codes = ["invalid-input-secret", "canary-token", "canary-secret"]
-    challenge_server.says({"success": False, "error-codes": codes})
-    settings = of_server(challenge_server.url, turnstile_secret="canary-secret")
+    challenge_server.set_reply({"success": False, "error-codes": codes})
+    settings = settings_for_server(challenge_server.url, turnstile_secret="canary-secret")
     with capture_logs() as lines:
-        check(settings, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
-        challenge_server.says({"success": True, "action": "canary-action"})
-        check(settings, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
+        check_token(
+            settings, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99"
+        )
+        challenge_server.set_reply({"success": True, "action": "canary-action"})
+        check_token(
+            settings, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99"
+        )
     assert [line["reason"] for line in lines] == [
         "invalid-input-secret, an unknown code",
         "another action",

@@ -6,7 +6,7 @@ from devstack.sandbox.sandbox_settings import build_challenge_settings
 from devstack.supervisor import environment
 from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.registry import Challenges
-from tests.support.challenges.setting import asking
+from tests.support.challenges.setting import ask_challenges
 from tests.support.stack.given_settings import Load, settings
 
 SANDBOX = "http://127.0.0.1:4000"
@@ -22,13 +22,13 @@ def test_challenge_provider_is_enabled_by_its_secret_and_site_key(
     provider: ChallengeProviderName,
 ) -> None:
     provider_settings = settings(**{f"{provider}_secret": "s", f"{provider}_site_key": "public"})
-    adapters = asking(provider_settings, list_adapters)
+    adapters = ask_challenges(provider_settings, list_adapters)
     assert list(adapters) == [provider]
     assert adapters[provider].site_key == "public"
 
 
 def test_no_challenge_provider_is_enabled_by_default() -> None:
-    assert asking(settings(), list_adapters) == {}
+    assert ask_challenges(settings(), list_adapters) == {}
 
 
 @for_each_provider
@@ -39,7 +39,7 @@ def test_disabled_challenge_provider_returns_not_configured(
         challenges.challenge_for(provider)
 
     with pytest.raises(DomainError) as raised:
-        asking(settings(), ask)
+        ask_challenges(settings(), ask)
     assert (raised.value.kind, raised.value.code) == (Kind.UNAVAILABLE, "challenge.not_configured")
 
 
@@ -81,7 +81,7 @@ def test_account_pages_use_the_first_challenge_provider_unless_configured(load: 
         async def ask(challenges: Challenges) -> ChallengeProviderName | None:
             return challenges.for_accounts
 
-        return asking(account_settings, ask)
+        return ask_challenges(account_settings, ask)
 
     assert find_account_provider(load()) is None
     assert find_account_provider(load(**two_providers)) is ChallengeProviderName.HCAPTCHA

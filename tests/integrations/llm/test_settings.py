@@ -5,7 +5,12 @@ from core.settings import Settings, SettingsError
 from devstack.sandbox.sandbox_settings import LLM_API_KEY, build_llm_settings
 from devstack.supervisor.environment import build_program_environment
 from integrations.llm.registry import language_model
-from tests.support.composer.language_model import KEY, Run, ignore_usage, question
+from tests.support.composer.language_model import (
+    API_KEY,
+    LanguageModelRun,
+    build_question,
+    ignore_usage,
+)
 from tests.support.stack.given_settings import settings
 
 SANDBOX = "http://127.0.0.1:4000"
@@ -13,22 +18,22 @@ SANDBOX = "http://127.0.0.1:4000"
 
 def openai_settings(**llm_settings: object) -> Settings:
     return settings(
-        **{"llm_provider": "openai", "llm_model": "gpt", "llm_api_key": KEY, **llm_settings}
+        **{"llm_provider": "openai", "llm_model": "gpt", "llm_api_key": API_KEY, **llm_settings}
     )
 
 
 def test_offline_writer_is_the_default_and_calls_no_llm() -> None:
     assert settings().llm_provider == "offline"
     assert language_model(settings(), ignore_usage) is None
-    assert language_model(settings(llm_model="gpt", llm_api_key=KEY), ignore_usage) is None
+    assert language_model(settings(llm_model="gpt", llm_api_key=API_KEY), ignore_usage) is None
 
 
-def test_threads_of_a_process_share_the_learnt_llm_format(model_run: Run) -> None:
+def test_threads_of_a_process_share_the_learnt_llm_format(model_run: LanguageModelRun) -> None:
     llm_settings = openai_settings(llm_base_url=model_run.base_url, llm_model="sandbox-no-schema")
     for _ in range(2):
         model = language_model(llm_settings, ignore_usage)
         assert model is not None
-        model.ask(question())
+        model.ask(build_question())
     assert model_run.forms == ["json_schema", "json_object", "json_object"]
 
 

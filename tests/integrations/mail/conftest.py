@@ -2,7 +2,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.mail.server import Sandbox, Talker, running_sandbox, running_talker
+from tests.support.mail.server import (
+    Sandbox,
+    ScriptedSmtpServer,
+    running_sandbox,
+    running_scripted_server,
+)
 
 
 @pytest.fixture(scope="module")
@@ -13,7 +18,7 @@ def mail_sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def scripted_server() -> Iterator[Talker]:
+def scripted_server() -> Iterator[ScriptedSmtpServer]:
     """An SMTP server whose replies the test sets."""
-    with running_talker(Talker()) as server:
+    with running_scripted_server(ScriptedSmtpServer()) as server:
         yield server

@@ -13,7 +13,14 @@ from devstack.sandbox.mailbox import StoredMail, parse_mail
 from integrations.mail.port import Mail
 from integrations.mail.smtp import compose_message
 from tests.support.http.certificates import self_signed
-from tests.support.mail.server import Sandbox, Talker, address, letter, mailer, running_talker
+from tests.support.mail.server import (
+    Sandbox,
+    ScriptedSmtpServer,
+    build_mail,
+    build_mailer,
+    new_address,
+    running_scripted_server,
+)
 
 SENDER = MailSender.parse("Pressroom <news@example.com>")
 
@@ -53,18 +60,18 @@ def trusted_certificate(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("trusted_certificate")
 def test_smtps_mail_is_delivered_over_tls(tls_context: ssl.SSLContext) -> None:
-    with running_talker(Talker(), tls_context) as scripted_server:
-        mailer(f"smtps://localhost:{scripted_server.port}").send(letter())
+    with running_scripted_server(ScriptedSmtpServer(), tls_context) as scripted_server:
+        build_mailer(f"smtps://localhost:{scripted_server.port}").send(build_mail())
         assert len(scripted_server.messages) == 1
 
 
 @pytest.mark.usefixtures("trusted_certificate")
 def test_starttls_precedes_login_and_mail(tls_context: ssl.SSLContext) -> None:
-    scripted_server = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=tls_context)
+    scripted_server = ScriptedSmtpServer(extensions=("STARTTLS", "AUTH PLAIN"), context=tls_context)
     scripted_server.answers["AUTH"] = "235 welcome"
-    with running_talker(scripted_server):
-        mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(letter())
-    verbs = [command.split()[0] for command in scripted_server.heard]
+    with running_scripted_server(scripted_server):
+        build_mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(build_mail())
+    verbs = [command.split()[0] for command in scripted_server.received_commands]
     assert verbs[:4] == ["EHLO", "STARTTLS", "EHLO", "AUTH"]
     assert len(scripted_server.messages) == 1
 
@@ -73,30 +80,32 @@ def test_starttls_precedes_login_and_mail(tls_context: ssl.SSLContext) -> None:
 def test_untrusted_mail_server_certificate_receives_neither_login_nor_mail(
     tls_context: ssl.SSLContext, scheme: str
 ) -> None:
-    scripted_server = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=tls_context)
-    with running_talker(scripted_server, tls_context if scheme == "smtps" else None):
+    scripted_server = ScriptedSmtpServer(extensions=("STARTTLS", "AUTH PLAIN"), context=tls_context)
+    with running_scripted_server(scripted_server, tls_context if scheme == "smtps" else None):
         with pytest.raises(TransientError):
-            mailer(f"{scheme}://u:p@localhost:{scripted_server.port}").send(letter())
-        assert not any(command.startswith(("AUTH", "MAIL")) for command in scripted_server.heard)
+            build_mailer(f"{scheme}://u:p@localhost:{scripted_server.port}").send(build_mail())
+        assert not any(
+            command.startswith(("AUTH", "MAIL")) for command in scripted_server.received_commands
+        )
 
 
 @pytest.mark.usefixtures("trusted_certificate")
 def test_mail_server_certificate_for_another_host_is_rejected(tls_context: ssl.SSLContext) -> None:
-    with running_talker(Talker(), tls_context) as scripted_server:
+    with running_scripted_server(ScriptedSmtpServer(), tls_context) as scripted_server:
         with pytest.raises(TransientError):
-            mailer(f"smtps://127.0.0.1:{scripted_server.port}").send(letter())
-        assert scripted_server.heard == []
+            build_mailer(f"smtps://127.0.0.1:{scripted_server.port}").send(build_mail())
+        assert scripted_server.received_commands == []
 
 
 def test_mail_server_without_starttls_receives_neither_login_nor_mail() -> None:
-    scripted_server = Talker(extensions=("AUTH PLAIN",))
-    with running_talker(scripted_server), pytest.raises(TransientError, match="STARTTLS"):
-        mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(letter())
-    assert [command.split()[0] for command in scripted_server.heard] == ["EHLO"]
+    scripted_server = ScriptedSmtpServer(extensions=("AUTH PLAIN",))
+    with running_scripted_server(scripted_server), pytest.raises(TransientError, match="STARTTLS"):
+        build_mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(build_mail())
+    assert [command.split()[0] for command in scripted_server.received_commands] == ["EHLO"]
 
 
 def deliver_mail(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
-    mailer(mail_sandbox.url).send(mail)
+    build_mailer(mail_sandbox.url).send(mail)
     [stored_mail] = mail_sandbox.mailbox.list_newest_first(mail.to)
     return stored_mail
 
@@ -105,7 +114,7 @@ def test_mail_arrives_as_text_and_html_with_all_required_headers(
     mail_sandbox: Sandbox,
 ) -> None:
     earliest_date = clock.now().replace(microsecond=0)
-    mail = letter(text="Hello\n\n.\n..\nFrom ünï\n", html="<p>ünï &amp; <b>bold</b></p>\n")
+    mail = build_mail(text="Hello\n\n.\n..\nFrom ünï\n", html="<p>ünï &amp; <b>bold</b></p>\n")
     received = deliver_mail(mail_sandbox, mail)
     message = parse_mail(received.raw)
     assert message.get_content_type() == "multipart/alternative"
@@ -136,7 +145,7 @@ def test_mail_arrives_as_text_and_html_with_all_required_headers(
 def test_mail_subject_of_any_script_and_length_arrives_unchanged(
     mail_sandbox: Sandbox, subject: str
 ) -> None:
-    received = deliver_mail(mail_sandbox, letter(subject=subject))
+    received = deliver_mail(mail_sandbox, build_mail(subject=subject))
     assert received.subject == subject.strip()
     head = received.raw.partition(b"\r\n\r\n")[0]
     assert head.isascii()
@@ -148,20 +157,20 @@ def test_long_unsubscribe_link_in_mail_header_is_not_folded(mail_sandbox: Sandbo
     link = f"<https://pressroom.example/unsubscribe?trace_id={'x' * 600}>"
     one_click = "List-Unsubscribe=One-Click"
     headers = {"List-Unsubscribe": link, "List-Unsubscribe-Post": one_click}
-    received = deliver_mail(mail_sandbox, letter(headers=headers))
+    received = deliver_mail(mail_sandbox, build_mail(headers=headers))
     assert f"List-Unsubscribe: {link}\r\n".encode() in received.raw
     assert f"List-Unsubscribe-Post: {one_click}\r\n".encode() in received.raw
 
 
 def test_non_ascii_mail_header_arrives_unchanged(mail_sandbox: Sandbox) -> None:
     headers = dict(
-        deliver_mail(mail_sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers
+        deliver_mail(mail_sandbox, build_mail(headers={"List-Id": "Zeitung für alle"})).headers
     )
     assert headers["List-Id"] == "Zeitung für alle"
 
 
 def test_internationalized_mail_domain_is_converted_to_punycode(mail_sandbox: Sandbox) -> None:
-    mailer(mail_sandbox.url).send(letter("reader@straße.example.com"))
+    build_mailer(mail_sandbox.url).send(build_mail("reader@straße.example.com"))
     [received] = mail_sandbox.mailbox.list_newest_first("reader@xn--strae-oqa.example.com")
     assert parse_mail(received.raw)["To"] == "reader@xn--strae-oqa.example.com"
 
@@ -169,7 +178,7 @@ def test_internationalized_mail_domain_is_converted_to_punycode(mail_sandbox: Sa
 def test_mail_to_non_ascii_local_part_is_delivered_with_smtputf8_support(
     mail_sandbox: Sandbox,
 ) -> None:
-    mail = letter(address("δοκιμή"))
+    mail = build_mail(new_address("δοκιμή"))
     received = deliver_mail(mail_sandbox, mail)
     assert dict(received.headers)["To"] == mail.to
     assert received.text == "Hello\n"

@@ -7,7 +7,7 @@ from core.settings.mail_server import MailSender, MailServer
 from devstack.sandbox.mailbox import parse_mail
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer, compose_message
-from tests.support.mail.server import SENDER, Talker, letter, mailer
+from tests.support.mail.server import SENDER, ScriptedSmtpServer, build_mail, build_mailer
 
 HEADER_NAMES = ["From", "To", "Subject", "Date", "Message-ID"]
 HEADER_NAMES += ["Auto-Submitted", "X-Auto-Response-Suppress", "MIME-Version", "Content-Type"]
@@ -21,7 +21,7 @@ RECIPIENT = "reader@example.com"
 @example("a\x0bBcc: b\x0cc\x1cd\x85e\u2028f")
 @example("a\r")
 def test_mail_subject_cannot_inject_headers_or_lines(subject: str) -> None:
-    raw = compose_message(letter(subject=subject), SENDER, RECIPIENT)
+    raw = compose_message(build_mail(subject=subject), SENDER, RECIPIENT)
     message = parse_mail(raw)
     assert message.keys() == HEADER_NAMES
     assert message["To"] == RECIPIENT
@@ -49,12 +49,12 @@ def test_mail_subject_cannot_inject_headers_or_lines(subject: str) -> None:
 )
 def test_malformed_or_reserved_mail_header_is_rejected(name: str, value: str) -> None:
     with pytest.raises(DomainError) as error:
-        compose_message(letter(headers={name: value}), SENDER, RECIPIENT)
+        compose_message(build_mail(headers={name: value}), SENDER, RECIPIENT)
     assert error.value.code == "mail.refused"
 
 
 @pytest.mark.parametrize(
-    "mail", [letter(subject="\ud800"), letter(text="\ud800"), letter(html="\ud800")]
+    "mail", [build_mail(subject="\ud800"), build_mail(text="\ud800"), build_mail(html="\ud800")]
 )
 def test_mail_text_with_lone_surrogate_is_rejected(mail: Mail) -> None:
     with pytest.raises(DomainError) as error:
@@ -75,24 +75,24 @@ def test_mail_text_with_lone_surrogate_is_rejected(mail: Mail) -> None:
     ],
 )
 def test_malformed_recipient_never_reaches_the_mail_server(
-    scripted_server: Talker, to: str
+    scripted_server: ScriptedSmtpServer, to: str
 ) -> None:
     with pytest.raises(DomainError) as error:
-        mailer(f"smtp://127.0.0.1:{scripted_server.port}").send(letter(to or " "))
+        build_mailer(f"smtp://127.0.0.1:{scripted_server.port}").send(build_mail(to or " "))
     assert error.value.code == "mail.refused"
     assert to.strip() == "" or to not in str(error.value)
-    assert scripted_server.heard == []
+    assert scripted_server.received_commands == []
 
 
 @pytest.mark.parametrize(
     "name", ["Plain", "A, B", 'say "hi"', "Zeitung für alle", "=?utf-8?q?x?=", "a@b.example"]
 )
 def test_mail_sender_name_cannot_change_the_sender_address(
-    scripted_server: Talker, name: str
+    scripted_server: ScriptedSmtpServer, name: str
 ) -> None:
     server = MailServer.parse(f"smtp://127.0.0.1:{scripted_server.port}")
-    SmtpMailer(server, MailSender(name, "news@pressroom.example")).send(letter())
+    SmtpMailer(server, MailSender(name, "news@pressroom.example")).send(build_mail())
     [raw_message] = scripted_server.messages
     [address] = parse_mail(raw_message)["From"].addresses
     assert address.addr_spec == "news@pressroom.example"
-    assert "MAIL FROM:<news@pressroom.example>" in scripted_server.heard
+    assert "MAIL FROM:<news@pressroom.example>" in scripted_server.received_commands

@@ -5,9 +5,14 @@ import pytest
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
-from tests.support.credits.payment_events import Reader
-from tests.support.credits.payments import SandboxPayments, account_at, an_order, serving
-from tests.support.http.webhook_receiver import HookReceiver, hooked
+from tests.support.credits.payment_events import EventReader
+from tests.support.credits.payments import (
+    SandboxPayments,
+    build_checkout,
+    connect_adapter,
+    running_payment_sandbox,
+)
+from tests.support.http.webhook_receiver import HookReceiver, running_receiver
 
 
 @pytest.fixture(scope="package")
@@ -17,14 +22,14 @@ def stripe_keys() -> StripeKeys:
 
 @pytest.fixture(scope="package")
 def stripe_receiver(stripe_keys: StripeKeys) -> Iterator[HookReceiver]:
-    with hooked() as receiver:
+    with running_receiver() as receiver:
         stripe_keys.webhook_url = receiver.url
         yield receiver
 
 
 @pytest.fixture(scope="package")
 def sandbox_url(stripe_keys: StripeKeys, stripe_receiver: HookReceiver) -> Iterator[str]:
-    with serving(stripe_keys) as url:
+    with running_payment_sandbox(stripe_keys) as url:
         yield url
 
 
@@ -33,22 +38,22 @@ def payment_sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
     sandbox = SandboxPayments(sandbox_url)
     yield sandbox
     sandbox.mode()
-    sandbox.no_trouble()
+    sandbox.stop_failures()
     sandbox.close()
 
 
 @pytest.fixture
 def account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
-    return account_at(f"{sandbox_url}/stripe", stripe_keys)
+    return connect_adapter(f"{sandbox_url}/stripe", stripe_keys)
 
 
 @pytest.fixture
 def opened_checkout(account: StripeCheckout) -> OpenedCheckout:
-    return account.open_checkout(an_order())
+    return account.open_checkout(build_checkout())
 
 
 @pytest.fixture
 def read_event(
     stripe_receiver: HookReceiver, account: StripeCheckout, payment_sandbox: SandboxPayments
-) -> Reader:
-    return Reader(stripe_receiver, account, payment_sandbox)
+) -> EventReader:
+    return EventReader(stripe_receiver, account, payment_sandbox)

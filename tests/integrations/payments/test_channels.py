@@ -9,7 +9,7 @@ from devstack.sandbox.sandbox_settings import build_payment_settings
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import PaymentChannel
 from integrations.payments.registry import PaymentChannels
-from tests.support.credits.payment_events import a_paid_session, signed
+from tests.support.credits.payment_events import build_paid_session, sign_event
 from tests.support.stack.given_settings import settings
 
 STRIPE_SETTINGS = {"stripe_secret_key": "sk_test_real", "stripe_webhook_secret": "whsec_real"}
@@ -70,7 +70,7 @@ def test_payment_event_is_assigned_to_the_channel_whose_secret_signed_it(
         (stripe_keys, PaymentChannel.SANDBOX),
         (stripe_signer, PaymentChannel.STRIPE),
     ):
-        account, event = channels.parse_event(*signed(signer, a_paid_session()))
+        account, event = channels.parse_event(*sign_event(signer, build_paid_session()))
         assert account.channel is channel
         assert event.evidence is not None
 
@@ -81,7 +81,7 @@ def test_signed_body_without_payment_event_is_rejected_as_unreadable(
     channels = PaymentChannels(settings(**STRIPE_SETTINGS, **build_sandbox_settings(stripe_keys)))
     stripe_signer = StripeKeys(webhook_secret=STRIPE_SETTINGS["stripe_webhook_secret"])
     with pytest.raises(DomainError) as error:
-        channels.parse_event(*signed(stripe_signer, b"{}"))
+        channels.parse_event(*sign_event(stripe_signer, b"{}"))
     assert error.value.code == "webhook.unreadable"
 
 
@@ -89,7 +89,7 @@ def test_payment_event_gets_unavailable_error_without_configured_channel(
     stripe_keys: StripeKeys,
 ) -> None:
     with pytest.raises(DomainError) as error:
-        PaymentChannels(settings()).parse_event(*signed(stripe_keys, a_paid_session()))
+        PaymentChannels(settings()).parse_event(*sign_event(stripe_keys, build_paid_session()))
     assert error.value.kind is Kind.UNAVAILABLE
 
 

@@ -10,12 +10,12 @@ from core.errors import DomainError, Kind
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import Evidence, OpenedCheckout, PaymentChannel
 from integrations.payments.stripe import StripeCheckout
-from tests.support.credits.payment_events import Reader, a_paid_session, signed
-from tests.support.credits.payments import Json, SandboxPayments, an_order
+from tests.support.credits.payment_events import EventReader, build_paid_session, sign_event
+from tests.support.credits.payments import Json, SandboxPayments, build_checkout
 
 
 def test_payment_event_with_one_valid_signature_is_accepted_during_secret_rotation(
-    payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
+    payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: EventReader
 ) -> None:
     payment_sandbox.hold()
     payment_sandbox.expire(opened_checkout.session_id)
@@ -57,7 +57,7 @@ def test_malformed_signature_header_is_rejected_as_invalid_signature(
         b'{"object": "v2.core.event", "id": "evt_1", "type": "x"}',
         b'{"object": "event", "id": "evt_1", "type": "charge.refunded", "created": 1}',
         b'{"object": "event", "id": "evt_1", "type": "x", "created": 1e300, "data": {"object": 1}}',
-        a_paid_session(payment_intent=[], amount_total="much", metadata=7),
+        build_paid_session(payment_intent=[], amount_total="much", metadata=7),
     ],
     ids=range(9),
 )
@@ -65,14 +65,14 @@ def test_signed_malformed_payment_event_is_rejected_as_unreadable(
     account: StripeCheckout, stripe_keys: StripeKeys, body: bytes
 ) -> None:
     with pytest.raises(DomainError) as error:
-        account.parse_event(*signed(stripe_keys, body))
+        account.parse_event(*sign_event(stripe_keys, body))
     assert (error.value.code, error.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
 
 
 def test_payment_event_contains_order_amount_and_currency(
-    account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: Reader
+    account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: EventReader
 ) -> None:
-    order = an_order(500, "JPY")
+    order = build_checkout(500, "JPY")
     opened_checkout = account.open_checkout(order)
     payment_sandbox.pay(opened_checkout.payment_url)
     event = read_event.event("checkout.session.completed", opened_checkout)
@@ -90,16 +90,16 @@ def test_payment_event_contains_order_amount_and_currency(
 
 
 def test_payment_event_of_declined_card_is_ignored(
-    payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
+    payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: EventReader
 ) -> None:
     payment_sandbox.decline(opened_checkout.session_id)
     assert read_event.event("payment_intent.payment_failed", opened_checkout).evidence is None
 
 
 def test_refund_event_contains_total_refunded_amount(
-    account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: Reader
+    account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: EventReader
 ) -> None:
-    order = an_order()
+    order = build_checkout()
     opened_checkout = account.open_checkout(order)
     payment_sandbox.pay(opened_checkout.session_id)
     payment_sandbox.refund(opened_checkout.session_id, 34)
@@ -120,7 +120,7 @@ def test_refund_event_contains_total_refunded_amount(
 def test_dispute_event_contains_disputed_and_lost_amounts(
     payment_sandbox: SandboxPayments,
     opened_checkout: OpenedCheckout,
-    read_event: Reader,
+    read_event: EventReader,
     ending: str,
     lost: int,
 ) -> None:
@@ -138,7 +138,7 @@ def test_dispute_event_contains_disputed_and_lost_amounts(
 
 
 def test_payment_event_of_bank_inquiry_is_ignored(
-    payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
+    payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: EventReader
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
     payment_sandbox.inquire(opened_checkout.session_id)
@@ -150,7 +150,7 @@ def test_payment_event_of_bank_inquiry_is_ignored(
 def test_payment_event_of_another_shop_on_the_same_account_is_ignored(
     account: StripeCheckout, stripe_keys: StripeKeys
 ) -> None:
-    assert account.parse_event(*signed(stripe_keys, a_paid_session())).evidence is not None
+    assert account.parse_event(*sign_event(stripe_keys, build_paid_session())).evidence is not None
     metadata: tuple[Json | None, ...] = (
         {},
         None,
@@ -160,8 +160,8 @@ def test_payment_event_of_another_shop_on_the_same_account_is_ignored(
         {"application": "pressroom", "order_id": "-7"},
     )
     for order_metadata in metadata:
-        body = a_paid_session(metadata=order_metadata)
-        assert account.parse_event(*signed(stripe_keys, body)).evidence is None
+        body = build_paid_session(metadata=order_metadata)
+        assert account.parse_event(*sign_event(stripe_keys, body)).evidence is None
 
 
 @pytest.mark.parametrize(
@@ -183,5 +183,7 @@ def test_events_of_test_payments_are_ignored_with_a_live_key(
         secret_key=SecretStr(key),
         webhook_secret=SecretStr(stripe_keys.webhook_secret),
     )
-    event = account.parse_event(*signed(stripe_keys, a_paid_session(livemode=is_live_event)))
+    event = account.parse_event(
+        *sign_event(stripe_keys, build_paid_session(livemode=is_live_event))
+    )
     assert (event.evidence is not None) == counts

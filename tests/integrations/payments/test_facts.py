@@ -9,7 +9,12 @@ from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments import stripe
 from integrations.payments.port import Evidence, OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
-from tests.support.credits.payments import RETURN_URL, SandboxPayments, account_at, an_order
+from tests.support.credits.payments import (
+    RETURN_URL,
+    SandboxPayments,
+    build_checkout,
+    connect_adapter,
+)
 
 # More objects than Stripe returns on one page.
 OBJECT_COUNT = 101
@@ -18,7 +23,7 @@ OBJECT_COUNT = 101
 def test_open_checkout_shows_only_its_order_amount_and_currency(
     account: StripeCheckout,
 ) -> None:
-    order = an_order()
+    order = build_checkout()
     opened_checkout = account.open_checkout(order)
     assert account.fetch_evidence(opened_checkout.session_id) == Evidence(
         order_id=order.order_id,
@@ -32,7 +37,7 @@ def test_open_checkout_shows_only_its_order_amount_and_currency(
 def test_paid_checkout_shows_its_payment_which_leads_to_the_order(
     account: StripeCheckout, payment_sandbox: SandboxPayments
 ) -> None:
-    order = an_order()
+    order = build_checkout()
     opened_checkout = account.open_checkout(order)
     assert payment_sandbox.pay(opened_checkout.payment_url) == RETURN_URL
     evidence = account.fetch_evidence(opened_checkout.session_id)
@@ -141,14 +146,14 @@ def test_closing_a_paid_or_closed_checkout_changes_nothing(
     account.close_checkout(opened_checkout.session_id)
     evidence = account.fetch_evidence(opened_checkout.session_id)
     assert (evidence.paid, evidence.expired) == (True, False)
-    second_checkout = account.open_checkout(an_order())
+    second_checkout = account.open_checkout(build_checkout())
     account.close_checkout(second_checkout.session_id)
     account.close_checkout(second_checkout.session_id)
     assert account.fetch_evidence(second_checkout.session_id).expired
 
 
 def test_order_cannot_be_opened_again_with_another_price(account: StripeCheckout) -> None:
-    order = an_order()
+    order = build_checkout()
     account.open_checkout(order)
     with pytest.raises(DomainError) as error:
         account.open_checkout(type(order)(**{**vars(order), "amount_minor": 1}))
@@ -165,7 +170,7 @@ def test_order_cannot_be_opened_again_with_another_price(account: StripeCheckout
 def test_checkout_expiry_is_clamped_to_the_range_stripe_allows(
     account: StripeCheckout, requested_duration: timedelta, actual_duration: timedelta
 ) -> None:
-    opened_checkout = account.open_checkout(an_order(requested_duration=requested_duration))
+    opened_checkout = account.open_checkout(build_checkout(requested_duration=requested_duration))
     assert abs(opened_checkout.expires_at - clock.now() - actual_duration) < timedelta(seconds=30)
 
 
@@ -183,7 +188,7 @@ def test_unknown_checkout_is_rejected(account: StripeCheckout) -> None:
 def test_payment_provider_error_reveals_no_key(sandbox_url: str, stripe_keys: StripeKeys) -> None:
     other_keys = StripeKeys(webhook_secret=stripe_keys.webhook_secret)
     with pytest.raises(DomainError) as error:
-        account_at(f"{sandbox_url}/stripe", other_keys).open_checkout(an_order())
+        connect_adapter(f"{sandbox_url}/stripe", other_keys).open_checkout(build_checkout())
     assert error.value.code == "payments.refused"
     assert other_keys.secret_key[-4:] not in error.value.message
     assert error.value.__cause__ is None

@@ -10,8 +10,8 @@ from core.errors import DomainError, TransientError
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
-from tests.support.credits.payments import SandboxPayments, account_at, an_order
-from tests.support.http.servers import Listener, trickling
+from tests.support.credits.payments import SandboxPayments, build_checkout, connect_adapter
+from tests.support.http.servers import Listener, trickling_server
 
 # These tests wait for timeouts.
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ HANG_SECONDS = 50.0
 @pytest.fixture
 def impatient_account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
     """The Stripe account of the fixture `account`, with a shorter timeout per attempt."""
-    return account_at(f"{sandbox_url}/stripe", stripe_keys, attempt_seconds=ATTEMPT_SECONDS)
+    return connect_adapter(f"{sandbox_url}/stripe", stripe_keys, attempt_seconds=ATTEMPT_SECONDS)
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 409, 429])
@@ -35,10 +35,10 @@ def test_payment_provider_5xx_409_and_429_are_reported_as_transient(
     opened_checkout: OpenedCheckout,
     status: int,
 ) -> None:
-    payment_sandbox.trouble(status=status, count=2)
+    payment_sandbox.fail_next_calls(status=status, count=2)
     with pytest.raises(TransientError, match=str(status)):
         account.fetch_evidence(opened_checkout.session_id)
-    payment_sandbox.no_trouble()
+    payment_sandbox.stop_failures()
     assert (
         account.fetch_evidence(opened_checkout.session_id).session_id == opened_checkout.session_id
     )
@@ -47,7 +47,7 @@ def test_payment_provider_5xx_409_and_429_are_reported_as_transient(
 def test_payment_provider_call_is_tried_twice_at_most(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
-    payment_sandbox.trouble(status=500, count=3)
+    payment_sandbox.fail_next_calls(status=500, count=3)
     with pytest.raises(TransientError):
         account.close_checkout(opened_checkout.session_id)
     account.close_checkout(opened_checkout.session_id)
@@ -58,12 +58,12 @@ def test_payment_provider_call_is_tried_twice_at_most(
 def test_checkout_is_opened_only_once_after_lost_response(
     impatient_account: StripeCheckout, payment_sandbox: SandboxPayments, status: int | None
 ) -> None:
-    order = an_order()
+    order = build_checkout()
     seconds = 0.0 if status else 60.0
-    payment_sandbox.trouble(status=status, seconds=seconds, count=2, when="after")
+    payment_sandbox.fail_next_calls(status=status, seconds=seconds, count=2, when="after")
     with pytest.raises(TransientError):
         impatient_account.open_checkout(order)
-    payment_sandbox.no_trouble()
+    payment_sandbox.stop_failures()
     opened_checkout = impatient_account.open_checkout(order)
     sessions = [
         each for each in payment_sandbox.sessions() if each["order_id"] == str(order.order_id)
@@ -74,7 +74,7 @@ def test_checkout_is_opened_only_once_after_lost_response(
 def test_unreachable_payment_provider_is_a_transient_error(stripe_keys: StripeKeys) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
-        account = account_at(f"http://127.0.0.1:{reserved.getsockname()[1]}", stripe_keys)
+        account = connect_adapter(f"http://127.0.0.1:{reserved.getsockname()[1]}", stripe_keys)
         for call in (account.fetch_evidence, account.close_checkout, account.find_order_id):
             with pytest.raises(TransientError, match="APIConnectionError"):
                 call("cs_test_1")
@@ -92,15 +92,17 @@ def test_trickling_payment_provider_response_times_out(
     head: bytes, drip: bytes, stripe_keys: StripeKeys
 ) -> None:
     start = time.monotonic()
-    with trickling(head, drip) as url, pytest.raises(TransientError):
-        account_at(url, stripe_keys, attempt_seconds=ATTEMPT_SECONDS).fetch_evidence("cs_test_1")
+    with trickling_server(head, drip) as url, pytest.raises(TransientError):
+        connect_adapter(url, stripe_keys, attempt_seconds=ATTEMPT_SECONDS).fetch_evidence(
+            "cs_test_1"
+        )
     assert time.monotonic() - start < HANG_SECONDS
 
 
 @contextmanager
 def serving_answer(answer: bytes, stripe_keys: StripeKeys) -> Iterator[StripeCheckout]:
     with Listener(answer=answer).listening() as server:
-        yield account_at(f"http://{server.address}:{server.port}", stripe_keys)
+        yield connect_adapter(f"http://{server.address}:{server.port}", stripe_keys)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_concurrent_threads_can_share_one_stripe_account(
 ) -> None:
     with ThreadPoolExecutor(16) as threads:
         session_ids = set(
-            threads.map(lambda _: account.open_checkout(an_order()).session_id, range(16))
+            threads.map(lambda _: account.open_checkout(build_checkout()).session_id, range(16))
         )
     assert len(session_ids) == 16
     assert session_ids <= {each["id"] for each in payment_sandbox.sessions()}

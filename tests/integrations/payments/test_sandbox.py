@@ -9,7 +9,7 @@ import stripe
 from devstack.harness.stack import plain_client
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.stripe import StripeCheckout
-from tests.support.credits.payments import SandboxPayments, an_order
+from tests.support.credits.payments import SandboxPayments, build_checkout
 
 ORDER_FORM = {
     "mode": "payment",
@@ -31,7 +31,7 @@ def stripe_client(sandbox_url: str, stripe_keys: StripeKeys) -> Iterator[httpx2.
 
 @pytest.fixture
 def paid_session(account: StripeCheckout, payment_sandbox: SandboxPayments) -> dict[str, Any]:
-    opened_checkout = account.open_checkout(an_order())
+    opened_checkout = account.open_checkout(build_checkout())
     payment_sandbox.pay(opened_checkout.payment_url)
     return payment_sandbox.session(opened_checkout.session_id)
 

@@ -16,7 +16,7 @@ from integrations import http_client
 from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
 from tests.support.http.certificates import self_signed
 from tests.support.http.tls_front import tls_front
-from tests.support.http.webhook_receiver import hooked
+from tests.support.http.webhook_receiver import running_receiver
 
 LOCAL_NETWORK = ipaddress.ip_network("127.0.0.0/8")
 OK_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -81,7 +81,7 @@ def post_webhooks(url: str, *, count: int = 1, body: bytes = b"{}") -> list[Outc
 
 
 def test_webhook_request_contains_only_the_documented_headers() -> None:
-    with hooked() as receiver:
+    with running_receiver() as receiver:
         post_webhooks(receiver.url.replace(LOOPBACK, "receiver.example"))
     port = receiver.url.split(":")[2].split("/")[0]
     assert receiver.hooks[0].headers == {
@@ -97,7 +97,10 @@ def test_webhook_certificate_is_verified_for_the_host_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     certificate = self_signed(tmp_path / "localhost.pem")
-    with hooked() as receiver, tls_front(certificate, int(receiver.url.split(":")[2][:-5])) as port:
+    with (
+        running_receiver() as receiver,
+        tls_front(certificate, int(receiver.url.split(":")[2][:-5])) as port,
+    ):
 
         def call(host: str) -> Outcome:
             return post_webhooks(f"https://{host}:{port}/hook")[0]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
-from tests.support.http.webhook_receiver import OK, HookReceiver, hooked
+from tests.support.http.webhook_receiver import OK, HookReceiver, running_receiver
 
 LOCAL_NETWORK = ipaddress.ip_network("127.0.0.0/8")
 EVENT_IDS = ["evt_1", "evt_2", "evt_3", "evt_4"]
@@ -12,7 +12,7 @@ EVENT_IDS = ["evt_1", "evt_2", "evt_3", "evt_4"]
 
 @pytest.fixture
 def receiver() -> Iterator[HookReceiver]:
-    with hooked() as hook_receiver:
+    with running_receiver() as hook_receiver:
         yield hook_receiver
 
 

@@ -8,7 +8,7 @@ from core.errors import DomainError
 from core.upload_limits import MAX_IMAGE_BYTES
 from integrations.stock_photos.openverse import Openverse
 from integrations.stock_photos.port import Photo
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running_server
 
 PHOTO = Photo("7c829a03-fb24-4b57-9b03-65f43ed19395")
 
@@ -35,7 +35,7 @@ class PhotoServer:
 @pytest.fixture
 def photo_server() -> Iterator[PhotoServer]:
     photos = PhotoServer()
-    with running(photos.server):
+    with running_server(photos.server):
         yield photos
 
 

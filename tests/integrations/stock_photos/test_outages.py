@@ -11,7 +11,7 @@ from core.errors import DomainError, Kind
 from integrations.stock_photos import exchange
 from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.unsplash import Unsplash
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running_server
 
 # These tests wait for timeouts.
 pytestmark = pytest.mark.slow
@@ -66,7 +66,7 @@ class Provider:
 @pytest.fixture
 def photo_provider() -> Iterator[Provider]:
     running_provider = Provider()
-    with running(running_provider.server):
+    with running_server(running_provider.server):
         yield running_provider
 
 

@@ -5,7 +5,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from models import AccountMail
 from services.accounts.account_mails import MailKind, enqueue_mail
-from tests.support.lists.subscribers import mailed
+from tests.support.lists.subscribers import await_mails
 
 pytestmark = pytest.mark.stack
 
@@ -26,4 +26,4 @@ def test_mail_of_a_kind_that_only_a_newer_release_knows_is_retried(
         f"UPDATE jobs SET run_at = now(), send_after = now() WHERE {job_condition} RETURNING id",
         mail_id,
     )
-    mailed(stack, owner.email)
+    await_mails(stack, owner.email)

@@ -10,7 +10,7 @@ from devstack.harness.stack import Stack
 from services import removals
 from services.attachments import strays
 from services.attachments.strays import Stray, StrayKind
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.images.pictures import photo
 
 
@@ -121,4 +121,4 @@ def test_attachment_sweep_keeps_original_of_upload_waiting_for_its_worker(stack:
 
 def test_attachment_sweep_command_reports_nothing_without_old_strays(stack: Stack) -> None:
     # A test can't change the bucket's clock, so the command finds only objects of an hour ago.
-    assert printed(stack, "attachments", "sweep", "--fix") == []
+    assert run_json_command(stack, "attachments", "sweep", "--fix") == []

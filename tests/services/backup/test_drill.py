@@ -18,12 +18,12 @@ from services.accounts import accounts
 from services.attachments import strays
 from services.attachments.strays import StrayKind
 from services.credits import ledger, verify
-from tests.support.commands.running import ended_process
+from tests.support.commands.running import run_command_process
 from tests.support.images.pictures import encoded
-from tests.support.imports.importing import Importing
+from tests.support.imports.importing import ImportRunner
 from tests.support.people.erasure import erase
 from tests.support.stack.backups import Backups, open_backups
-from tests.support.stack.load import repeated
+from tests.support.stack.load import repeating
 
 ENTRIES_QUERY = (
     "SELECT seq, delta, balance_after, hash FROM credit_entries WHERE user_id = %s ORDER BY seq"
@@ -47,7 +47,7 @@ class Load:
         with self.stack.client(self.owner.key) as client:
             charge = partial(self._charge, client)
             upload = partial(self._upload, client)
-            with repeated(charge, pause=0.005), repeated(upload):
+            with repeating(charge, pause=0.005), repeating(upload):
                 yield
         assert self.failures == []
 
@@ -86,9 +86,9 @@ def test_backup_made_under_load_is_restored_and_later_opt_outs_and_erasures_are_
     ledger.grant_credits(
         backed_up_stack.resources.database, owner.user_id, Decimal(1000), source_id="start"
     )
-    list_id = Importing(backed_up_stack).new_list(owner)
+    list_id = ImportRunner(backed_up_stack).new_list(owner)
     stayer, leaver, silent_member, erased = (
-        Importing(backed_up_stack).import_new_owner(list_id) for _ in range(4)
+        ImportRunner(backed_up_stack).import_new_owner(list_id) for _ in range(4)
     )
     load = Load(backed_up_stack, owner)
     with load.run_in_background():
@@ -178,7 +178,7 @@ def test_backup_verify_without_permission_to_create_databases_names_the_setting(
     backups.create()
     environment = {**backups.stack.environment, **backups.environment}
     environment["PRESSROOM_MIGRATION_DATABASE_URL"] = ""
-    process = ended_process(environment, "backup", "verify")
+    process = run_command_process(environment, "backup", "verify")
     assert (process.returncode, process.stdout) == (1, "")
     assert (
         "permission denied to create database. Set PRESSROOM_MIGRATION_DATABASE_URL"

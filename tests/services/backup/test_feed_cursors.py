@@ -8,7 +8,7 @@ from core.ids import random_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.feed.reading import FeedPosition
-from tests.support.feed.following import read, tell
+from tests.support.feed.following import commit_event, read_events
 from tests.support.stack.backups import Backups, open_backups
 
 pytestmark = pytest.mark.stack
@@ -20,26 +20,31 @@ def test_feed_cursors_issued_before_a_restore_stay_valid_and_miss_no_event(
     resources = backups.stack.resources
     user_id = random_id()
     for _ in range(3):
-        tell(resources, user_id)
-    eventually(lambda: len(read(resources, user_id)) == 3, what="the first three events")
-    events = read(resources, user_id)
+        commit_event(resources, user_id)
+    eventually(lambda: len(read_events(resources, user_id)) == 3, what="the first three events")
+    events = read_events(resources, user_id)
     backup = backups.run_command("backup", "create")
-    tell(resources, user_id)
-    eventually(lambda: len(read(resources, user_id)) == 4, what="the event that will be lost")
-    lost_event = read(resources, user_id)[-1]
+    commit_event(resources, user_id)
+    eventually(
+        lambda: len(read_events(resources, user_id)) == 4, what="the event that will be lost"
+    )
+    lost_event = read_events(resources, user_id)[-1]
 
     target = open_backups(open_separate_stack("followed", migrated=False), backups.folder)
     target.run_command("backup", "restore", backup["id"])
     restored_resources = target.stack.resources
-    assert [each.id for each in read(restored_resources, user_id)] == [each.id for each in events]
-    tell(restored_resources, user_id)
+    assert [each.id for each in read_events(restored_resources, user_id)] == [
+        each.id for each in events
+    ]
+    commit_event(restored_resources, user_id)
     eventually(
-        lambda: len(read(restored_resources, user_id)) == 4, what="the event after the restore"
+        lambda: len(read_events(restored_resources, user_id)) == 4,
+        what="the event after the restore",
     )
-    [new_event] = read(restored_resources, user_id, FeedPosition.of_event(lost_event))
+    [new_event] = read_events(restored_resources, user_id, FeedPosition.of_event(lost_event))
     assert new_event.id > lost_event.id
     position = FeedPosition.of_event(events[1])
-    assert [each.id for each in read(restored_resources, user_id, position)] == [
+    assert [each.id for each in read_events(restored_resources, user_id, position)] == [
         events[2].id,
         new_event.id,
     ]

@@ -21,7 +21,7 @@ from services.senders.intake import StoredSender
 from services.subscriptions import lists
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.support.imports.importing import Importing
+from tests.support.imports.importing import ImportRunner
 from tests.support.people.erasure import erase
 from tests.support.senders.posting import body_of, delivery_for, report
 from tests.support.stack.backups import Backups, open_backups
@@ -54,14 +54,14 @@ def read_journal(backups: Backups) -> list[dict[str, object]]:
 def journaled_list_id(backed_up_stack: Stack) -> int:
     """The id of a new list on a stack where no opt-out or erasure waits for the journal."""
     backed_up_stack.query("DELETE FROM departures")
-    return Importing(backed_up_stack).new_list(backed_up_stack.create_owner())
+    return ImportRunner(backed_up_stack).new_list(backed_up_stack.create_owner())
 
 
 def test_backup_journal_records_each_opt_out_and_erasure_exactly_once(
     backups: Backups, journaled_list_id: int
 ) -> None:
     backed_up_stack = backups.stack
-    member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
+    member = ImportRunner(backed_up_stack).import_new_owner(journaled_list_id)
     unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
     # An import inserts many opt-outs with one statement, also of people who aren't known.
     backed_up_stack.query(
@@ -85,7 +85,7 @@ def test_opt_outs_wait_in_the_database_while_the_backup_storage_is_unreachable(
     backups: Backups, journaled_list_id: int
 ) -> None:
     backed_up_stack = backups.stack
-    member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
+    member = ImportRunner(backed_up_stack).import_new_owner(journaled_list_id)
     unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
     unreachable_url = SecretStr(f"http://key:secret@127.0.0.1:{free_port()}/bucket")
     unreachable = open_backups(backed_up_stack, backups.folder, backup_url=unreachable_url)
@@ -98,7 +98,7 @@ def test_opt_outs_wait_in_the_database_while_the_backup_storage_is_unreachable(
 def test_no_journal_or_backup_is_written_when_backups_are_disabled(
     backed_up_stack: Stack, journaled_list_id: int
 ) -> None:
-    member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
+    member = ImportRunner(backed_up_stack).import_new_owner(journaled_list_id)
     unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
     assert journal.write_journal(backed_up_stack.resources) is None
     assert creating.create_backup_if_due(backed_up_stack.resources, clock.now()) is None
@@ -109,9 +109,9 @@ def test_backup_journal_replay_is_idempotent(backups: Backups, journaled_list_id
     """The test reverts an opt-out and an erasure, as the restore of an older backup would."""
     backed_up_stack = backups.stack
     began_at = clock.now()
-    leaver = Importing(backed_up_stack).import_new_owner(journaled_list_id)
-    erased = Importing(backed_up_stack).import_new_owner(journaled_list_id)
-    own_list_id = Importing(backed_up_stack).new_list(erased)
+    leaver = ImportRunner(backed_up_stack).import_new_owner(journaled_list_id)
+    erased = ImportRunner(backed_up_stack).import_new_owner(journaled_list_id)
+    own_list_id = ImportRunner(backed_up_stack).new_list(erased)
     unsubscribe_user(backed_up_stack, journaled_list_id, leaver.user_id)
     backed_up_stack.query("UPDATE lists SET archived_at = now() WHERE id = %s", own_list_id)
     erase(backed_up_stack.resources, erased.email)
@@ -152,7 +152,7 @@ def test_opt_outs_that_a_sender_reported_survive_the_restore_of_an_earlier_backu
     stack = backups.stack
     list_id = journaled_list_id
     began_at = clock.now()
-    member = Importing(stack).import_new_owner(list_id)
+    member = ImportRunner(stack).import_new_owner(list_id)
     [(sender_id,)] = stack.query(
         "INSERT INTO senders (user_id, name, provider, list_ids)"
         " SELECT user_id, 'x', 'generic', ARRAY[id] FROM lists WHERE id = %s RETURNING id",

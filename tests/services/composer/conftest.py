@@ -1,8 +1,8 @@
 import pytest
 
-from tests.support.composer.language_model import Run
+from tests.support.composer.language_model import LanguageModelRun
 
 
 @pytest.fixture
-def model_run(sandbox: str) -> Run:
-    return Run(sandbox)
+def model_run(sandbox: str) -> LanguageModelRun:
+    return LanguageModelRun(sandbox)

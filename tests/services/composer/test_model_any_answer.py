@@ -12,7 +12,7 @@ from integrations.llm.port import CompletionReply, CompletionRequest
 from services.composer import model_writer, rules
 from services.composer.text import hyperlinks, markup
 from services.composer.text.post import MetadataField, Post
-from tests.support.composer.injections import ORDERS
+from tests.support.composer.injections import INJECTIONS
 from tests.support.composer.posts import posts
 from tests.support.sizes import sized
 
@@ -37,7 +37,7 @@ class Parrot:
 
 _texts = st.one_of(
     posts.map(lambda post: post.content[:400]),
-    st.sampled_from(ORDERS),
+    st.sampled_from(INJECTIONS),
     st.text(max_size=40),
     st.sampled_from(["https://evil.example/win", "@evil_bot", "a,b", "x" * 400, "字" * 400, ""]),
 )

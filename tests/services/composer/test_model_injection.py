@@ -7,8 +7,8 @@ from integrations.llm.port import LanguageModel
 from services.composer import model_writer, rules
 from services.composer.text import hyperlinks, markup
 from services.composer.text.post import MetadataField, PlainPost, Post
-from tests.support.composer.injections import ORDERS
-from tests.support.composer.language_model import Run
+from tests.support.composer.injections import INJECTIONS
+from tests.support.composer.language_model import LanguageModelRun
 
 ALL_FIELDS = frozenset(MetadataField)
 TIME_LIMIT_SECONDS = 45.0
@@ -17,7 +17,7 @@ _DELIMITED_POST = re.compile(
     r"\A<(post-[0-9a-f]{32})>\n(.*?)\n</\1>(?:\n\n<(post-[0-9a-f]{32})>\n.*\n</\3>)?\Z", re.DOTALL
 )
 
-for_each_order = pytest.mark.parametrize("order", range(len(ORDERS)))
+for_each_order = pytest.mark.parametrize("order", range(len(INJECTIONS)))
 
 
 def build_post(order: str) -> PlainPost:
@@ -35,13 +35,13 @@ def write_texts(plain: PlainPost, llm: LanguageModel) -> list[str]:
 
 @for_each_order
 def test_injected_instructions_in_a_post_change_no_prompt_and_add_no_link_or_mention(
-    model_run: Run, order: int, honest_prompts: set[str]
+    model_run: LanguageModelRun, order: int, honest_prompts: set[str]
 ) -> None:
-    plain = build_post(ORDERS[order])
+    plain = build_post(INJECTIONS[order])
     for text in write_texts(plain, model_run.model("obedient")):
         assert INJECTED_LINK not in text
         assert INJECTED_HANDLE not in text
-        assert "evil" not in text or "evil" in ORDERS[order]
+        assert "evil" not in text or "evil" in INJECTIONS[order]
         assert hyperlinks.find_mentions(text) <= plain.mentions
         assert "://" not in text
     instructions = set()
@@ -57,7 +57,7 @@ def test_injected_instructions_in_a_post_change_no_prompt_and_add_no_link_or_men
 
 @pytest.fixture(scope="module")
 def honest_prompts(sandbox: str) -> set[str]:
-    honest_run = Run(sandbox)
+    honest_run = LanguageModelRun(sandbox)
     write_texts(build_post("Nothing else happens."), honest_run.model("obedient"))
     return {
         re.sub(r"post-[0-9a-f]{32}", "", request["messages"][0]["content"])
@@ -65,7 +65,7 @@ def honest_prompts(sandbox: str) -> set[str]:
     }
 
 
-def test_tweets_may_contain_links_and_mentions_of_the_post(model_run: Run) -> None:
+def test_tweets_may_contain_links_and_mentions_of_the_post(model_run: LanguageModelRun) -> None:
     content = f"{_STORY} Read {INJECTED_LINK} and ask {INJECTED_HANDLE} about it."
     plain = markup.parse_post(Post("Honey", content))
     tweets = model_writer.write_tweets(plain, model_run.model("obedient"), TIME_LIMIT_SECONDS)
@@ -73,7 +73,7 @@ def test_tweets_may_contain_links_and_mentions_of_the_post(model_run: Run) -> No
     assert model_run.calls == 1
 
 
-def test_each_model_call_uses_a_new_delimiter(model_run: Run) -> None:
+def test_each_model_call_uses_a_new_delimiter(model_run: LanguageModelRun) -> None:
     plain = build_post("Nothing else happens.")
     for _ in range(5):
         model_writer.write_tweets(plain, model_run.model(), TIME_LIMIT_SECONDS)
@@ -84,9 +84,9 @@ def test_each_model_call_uses_a_new_delimiter(model_run: Run) -> None:
 
 
 def test_injected_instructions_in_parts_of_a_long_post_add_no_link_or_mention(
-    model_run: Run,
+    model_run: LanguageModelRun,
 ) -> None:
-    content = "\n\n".join([_STORY * 20, *ORDERS, _STORY * 20] * 6)
+    content = "\n\n".join([_STORY * 20, *INJECTIONS, _STORY * 20] * 6)
     plain = markup.parse_post(Post("Honey of the island", content))
     texts = write_texts(plain, model_run.model("obedient", context_tokens=4000))
     assert not any(INJECTED_LINK in text or INJECTED_HANDLE in text for text in texts)

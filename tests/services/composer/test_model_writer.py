@@ -8,7 +8,7 @@ from integrations.llm.port import CompletionReply, CompletionRequest, LanguageMo
 from services.composer import model_writer, rules, token_estimates
 from services.composer.text import markup
 from services.composer.text.post import MetadataField, PlainPost, Post, PostMetadata
-from tests.support.composer.language_model import Run
+from tests.support.composer.language_model import LanguageModelRun
 
 ALL_FIELDS = frozenset(MetadataField)
 TIME_LIMIT_SECONDS = 45.0
@@ -53,7 +53,9 @@ def keeps_every_rule(plain: PlainPost, metadata: PostMetadata) -> bool:
 
 
 @pytest.mark.parametrize("language", POSTS)
-def test_valid_model_answer_requires_only_one_call(model_run: Run, language: str) -> None:
+def test_valid_model_answer_requires_only_one_call(
+    model_run: LanguageModelRun, language: str
+) -> None:
     plain = POSTS[language]
     assert keeps_every_rule(
         plain, model_writer.write_metadata(plain, ALL_FIELDS, model_run.model(), TIME_LIMIT_SECONDS)
@@ -70,7 +72,7 @@ def test_valid_model_answer_requires_only_one_call(model_run: Run, language: str
 
 @pytest.mark.parametrize("metadata_field", MetadataField)
 def test_model_writer_requests_and_returns_only_the_wanted_metadata_field(
-    model_run: Run, metadata_field: MetadataField
+    model_run: LanguageModelRun, metadata_field: MetadataField
 ) -> None:
     metadata = model_writer.write_metadata(
         POST, frozenset({metadata_field}), model_run.model(), TIME_LIMIT_SECONDS
@@ -86,7 +88,7 @@ def test_model_writer_requests_and_returns_only_the_wanted_metadata_field(
 
 @pytest.mark.parametrize("behaviour", ["wrong-shape-once", "no-json-once", "obedient-shape-once"])
 def test_invalid_model_answer_is_repaired_by_one_further_call(
-    model_run: Run, behaviour: str
+    model_run: LanguageModelRun, behaviour: str
 ) -> None:
     assert keeps_every_rule(
         POST,
@@ -100,7 +102,9 @@ def test_invalid_model_answer_is_repaired_by_one_further_call(
     assert "- " in user.partition("</post-")[2]
 
 
-def test_repair_request_names_each_rule_broken_by_the_model_answer(model_run: Run) -> None:
+def test_repair_request_names_each_rule_broken_by_the_model_answer(
+    model_run: LanguageModelRun,
+) -> None:
     model_writer.write_metadata(
         POST, ALL_FIELDS, model_run.model("too-long-once"), TIME_LIMIT_SECONDS
     )
@@ -110,7 +114,9 @@ def test_repair_request_names_each_rule_broken_by_the_model_answer(model_run: Ru
     assert "more than 8 tags" in report
 
 
-def test_metadata_and_tweets_still_too_long_after_repair_are_shortened(model_run: Run) -> None:
+def test_metadata_and_tweets_still_too_long_after_repair_are_shortened(
+    model_run: LanguageModelRun,
+) -> None:
     metadata = model_writer.write_metadata(
         POST, ALL_FIELDS, model_run.model("too-long"), TIME_LIMIT_SECONDS
     )
@@ -126,7 +132,7 @@ def test_metadata_and_tweets_still_too_long_after_repair_are_shortened(model_run
 
 @pytest.mark.parametrize("behaviour", ["thinks", "tries-twice", "parts"])
 def test_model_drafts_never_appear_in_metadata_tweets_or_condensed_parts(
-    model_run: Run, behaviour: str
+    model_run: LanguageModelRun, behaviour: str
 ) -> None:
     llm = model_run.model(behaviour, context_tokens=4000)
     assert "draft" not in str(
@@ -141,21 +147,25 @@ def test_model_drafts_never_appear_in_metadata_tweets_or_condensed_parts(
 
 @pytest.mark.parametrize("behaviour", ["wrong-shape", "no-json", "obedient-shape", "only-thinks"])
 def test_model_answer_still_invalid_after_one_repair_is_reported_as_unusable(
-    model_run: Run, behaviour: str
+    model_run: LanguageModelRun, behaviour: str
 ) -> None:
     error = write_and_get_error(model_run.model(behaviour))
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "composer.answer_unusable")
     assert model_run.calls == 2
 
 
-def test_failed_repair_call_falls_back_to_the_shortened_first_answer(model_run: Run) -> None:
+def test_failed_repair_call_falls_back_to_the_shortened_first_answer(
+    model_run: LanguageModelRun,
+) -> None:
     llm = ModelSequence([model_run.model("too-long"), model_run.model("cut")])
     assert keeps_every_rule(
         POST, model_writer.write_metadata(POST, ALL_FIELDS, llm, TIME_LIMIT_SECONDS)
     )
 
 
-def test_failed_repair_after_unreadable_answer_reports_the_repair_failure(model_run: Run) -> None:
+def test_failed_repair_after_unreadable_answer_reports_the_repair_failure(
+    model_run: LanguageModelRun,
+) -> None:
     assert (
         write_and_get_error(
             ModelSequence([model_run.model("no-json"), model_run.model("429-long")])
@@ -165,20 +175,20 @@ def test_failed_repair_after_unreadable_answer_reports_the_repair_failure(model_
 
 
 @pytest.mark.slow
-def test_slow_repair_call_does_not_exceed_the_time_limit(model_run: Run) -> None:
+def test_slow_repair_call_does_not_exceed_the_time_limit(model_run: LanguageModelRun) -> None:
     start = time.monotonic()
     llm = ModelSequence([model_run.model("too-long"), model_run.model("slow")])
     assert keeps_every_rule(POST, model_writer.write_metadata(POST, ALL_FIELDS, llm, 2.5))
     assert time.monotonic() - start < HANG_SECONDS
 
 
-def test_each_model_call_is_limited_to_20_seconds(model_run: Run) -> None:
+def test_each_model_call_is_limited_to_20_seconds(model_run: LanguageModelRun) -> None:
     llm = ModelSequence([model_run.model("too-long"), model_run.model()])
     model_writer.write_metadata(POST, ALL_FIELDS, llm, TIME_LIMIT_SECONDS)
     assert [round(each.seconds, 3) for each in llm.questions] == [20.0, 20.0]
 
 
-def test_no_model_call_is_made_without_enough_time(model_run: Run) -> None:
+def test_no_model_call_is_made_without_enough_time(model_run: LanguageModelRun) -> None:
     assert write_and_get_error(model_run.model(), seconds=0.5).code == "llm.too_slow"
     assert model_run.calls == 0
 
@@ -194,7 +204,7 @@ def long_post(characters: int, sentence: str = "Bees number {} live in Zanzibar.
     "sentence", ["Bees number {} live in Zanzibar. ", "第{}只蜜蜂住在桑给巴尔。"]
 )
 def test_long_post_is_condensed_in_few_model_calls_within_the_context_limit(
-    model_run: Run, characters: int, sentence: str
+    model_run: LanguageModelRun, characters: int, sentence: str
 ) -> None:
     plain = long_post(characters, sentence)
     llm = model_run.model(context_tokens=4000)
@@ -212,7 +222,7 @@ def test_long_post_is_condensed_in_few_model_calls_within_the_context_limit(
         assert prompt_tokens + request["max_tokens"] <= 4000
 
 
-def test_very_long_post_is_read_to_its_end(model_run: Run) -> None:
+def test_very_long_post_is_read_to_its_end(model_run: LanguageModelRun) -> None:
     plain = long_post(100_000)
     model_writer.write_tweets(plain, model_run.model(context_tokens=4000), TIME_LIMIT_SECONDS)
     *parts, _ = [each["messages"][1]["content"] for each in model_run.requests]
@@ -220,14 +230,18 @@ def test_very_long_post_is_read_to_its_end(model_run: Run) -> None:
     assert plain.paragraphs[-1] in parts[-1]
 
 
-def test_long_post_is_not_condensed_when_time_allows_only_one_model_call(model_run: Run) -> None:
+def test_long_post_is_not_condensed_when_time_allows_only_one_model_call(
+    model_run: LanguageModelRun,
+) -> None:
     plain = long_post(20_000)
     llm = model_run.model(context_tokens=4000)
     assert rules.find_tweets_faults(plain, model_writer.write_tweets(plain, llm, 20.0)) == []
     assert model_run.calls == 1
 
 
-def test_unreadable_condensed_part_is_replaced_by_the_start_of_its_text(model_run: Run) -> None:
+def test_unreadable_condensed_part_is_replaced_by_the_start_of_its_text(
+    model_run: LanguageModelRun,
+) -> None:
     plain = long_post(20_000)
     llm = model_run.model("no-json-once", context_tokens=4000)
     assert (
@@ -237,7 +251,7 @@ def test_unreadable_condensed_part_is_replaced_by_the_start_of_its_text(model_ru
     assert plain.paragraphs[0][:50] in model_run.requests[-1]["messages"][1]["content"]
 
 
-def test_long_paragraph_without_spaces_is_split_into_parts(model_run: Run) -> None:
+def test_long_paragraph_without_spaces_is_split_into_parts(model_run: LanguageModelRun) -> None:
     plain = markup.parse_post(Post("", "蜜" * 20_000))
     model_writer.write_tweets(plain, model_run.model(context_tokens=4000), TIME_LIMIT_SECONDS)
     assert model_run.calls > 2

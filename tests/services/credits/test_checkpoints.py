@@ -14,9 +14,9 @@ from services.credits import verify
 from services.credits.settlement import settle_order
 from services.credits.verify import LedgerReport
 from storage.resources import Resources
-from tests.support.credits import till
+from tests.support.credits import stripe_events
 from tests.support.credits.ledger import LEDGER_TABLES, falsify_tables, grant_entries, verify_ledger
-from tests.support.stack.load import repeated
+from tests.support.stack.load import repeating
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_ledger_checkpoint_is_ignored_once_its_signing_key_is_removed(
 def test_credits_can_be_charged_during_ledger_verification(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
-    with repeated(*[lambda: grant_entries(falsifiable_stack, verified_user_id, 1)] * 3):
+    with repeating(*[lambda: grant_entries(falsifiable_stack, verified_user_id, 1)] * 3):
         reports = [verify_ledger(falsifiable_stack) for _ in range(20)]
     assert [report.faults for report in reports] == [[]] * 20
     assert any(report.entries for report in reports)
@@ -190,7 +190,7 @@ def test_credits_can_be_charged_during_ledger_verification(
 
 
 def create_paid_order(falsifiable_stack: Stack) -> int:
-    terms = till.new_order(
+    terms = stripe_events.new_order(
         falsifiable_stack,
         falsifiable_stack.create_owner().user_id,
         minor=500,

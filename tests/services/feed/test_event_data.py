@@ -11,8 +11,8 @@ from services.feed import reading
 from services.feed.catalogue import FeedEventType
 from services.subscriptions import lists, sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.support.feed.following import read
-from tests.support.imports.importing import Importing, new_addresses
+from tests.support.feed.following import read_events
+from tests.support.imports.importing import ImportRunner, new_addresses
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 MEMBER_COUNT = 20
@@ -26,7 +26,7 @@ def feed_owner(stack_without_processes: Stack) -> Owner:
 @pytest.fixture
 def member_ids(stack_without_processes: Stack, feed_owner: Owner) -> list[int]:
     """The ids of 20 members of a list of ``feed_owner``, sorted by the time of joining."""
-    list_id = Importing(stack_without_processes).new_list(feed_owner)
+    list_id = ImportRunner(stack_without_processes).new_list(feed_owner)
     user_ids = []
     for address in new_addresses(MEMBER_COUNT):
         with stack_without_processes.resources.unit_of_work() as uow:
@@ -40,7 +40,7 @@ def _read_all_events(stack: Stack, feed_owner: Owner) -> list[FeedEvent]:
     kinds = [FeedEventType.SUBSCRIPTION_CREATED]
 
     def read_if_complete() -> list[FeedEvent]:
-        events = read(stack.resources, feed_owner.user_id, types=kinds)
+        events = read_events(stack.resources, feed_owner.user_id, types=kinds)
         return events if len(events) == MEMBER_COUNT else []
 
     result = eventually(read_if_complete, what="all events")

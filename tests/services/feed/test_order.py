@@ -11,7 +11,14 @@ from devstack.harness.stack import Stack
 from services.feed import reading
 from services.feed.catalogue import FeedEventType
 from services.feed.reading import FEED_START, FeedPosition
-from tests.support.feed.following import KIND, follow, ids_in_order, read, tell, write
+from tests.support.feed.following import (
+    EVENT_TYPE,
+    commit_event,
+    follow,
+    ids_in_order,
+    read_events,
+    write_open_event,
+)
 
 _WRITER_COUNT = 6
 _TRANSACTION_COUNT = 40
@@ -27,7 +34,7 @@ def _write_at_random(stack: Stack, user_id: int, seed: int) -> None:
     for _ in range(_TRANSACTION_COUNT):
         with suppress(RolledBack), stack.resources.unit_of_work() as uow:
             for _ in range(random_source.randint(1, 3)):
-                write(uow, user_id, random_source.choice([*FeedEventType]))
+                write_open_event(uow, user_id, random_source.choice([*FeedEventType]))
                 time.sleep(random_source.random() * 0.01)
             if random_source.random() < 0.2:
                 raise RolledBack
@@ -68,13 +75,13 @@ def test_open_write_transaction_delays_later_feed_events_without_losing_any(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
     resources = stack_without_processes.resources
-    tell(resources, feed_owner_id)
+    commit_event(resources, feed_owner_id)
     [first] = _wait_for_ids(stack_without_processes, feed_owner_id, 1)
     with resources.unit_of_work() as slow_uow:
-        write(slow_uow, feed_owner_id)
-        tell(resources, feed_owner_id)
+        write_open_event(slow_uow, feed_owner_id)
+        commit_event(resources, feed_owner_id)
         time.sleep(0.1)
-        assert [event.id for event in read(resources, feed_owner_id)] == [first]
+        assert [event.id for event in read_events(resources, feed_owner_id)] == [first]
     assert _wait_for_ids(stack_without_processes, feed_owner_id, 3) == ids_in_order(
         stack_without_processes, feed_owner_id
     )
@@ -89,7 +96,7 @@ def test_open_read_transaction_does_not_delay_feed_events(
     ):
         connection.set_session(isolation_level="REPEATABLE READ")
         cursor.execute("SELECT count(*) FROM feed_events")
-        tell(stack_without_processes.resources, feed_owner_id)
+        commit_event(stack_without_processes.resources, feed_owner_id)
         _wait_for_ids(stack_without_processes, feed_owner_id, 1)
 
 
@@ -98,9 +105,9 @@ def test_rolled_back_transaction_leaves_no_feed_event(
 ) -> None:
     resources = stack_without_processes.resources
     with suppress(RolledBack), resources.unit_of_work() as uow:
-        write(uow, feed_owner_id)
+        write_open_event(uow, feed_owner_id)
         raise RolledBack
-    tell(resources, feed_owner_id)
+    commit_event(resources, feed_owner_id)
     assert len(_wait_for_ids(stack_without_processes, feed_owner_id, 1)) == 1
     assert len(ids_in_order(stack_without_processes, feed_owner_id)) == 1
 
@@ -109,16 +116,16 @@ def test_newest_feed_position_excludes_existing_events_and_includes_later_ones(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
     resources = stack_without_processes.resources
-    tell(resources, feed_owner_id)
+    commit_event(resources, feed_owner_id)
     _wait_for_ids(stack_without_processes, feed_owner_id, 1)
     with resources.unit_of_work() as slow_uow:
-        write(slow_uow, feed_owner_id)
+        write_open_event(slow_uow, feed_owner_id)
         with resources.unit_of_work() as uow:
             newest_position = reading.newest_position(uow.session)
-        assert read(resources, feed_owner_id, newest_position) == []
-    tell(resources, feed_owner_id)
+        assert read_events(resources, feed_owner_id, newest_position) == []
+    commit_event(resources, feed_owner_id)
     eventually(
-        lambda: len(read(resources, feed_owner_id, newest_position)) == 2,
+        lambda: len(read_events(resources, feed_owner_id, newest_position)) == 2,
         what="the two later events",
     )
 
@@ -134,28 +141,33 @@ def test_feed_cursors_stay_valid_and_event_ids_stay_new_after_a_restore(
     old_place = 5 * 10**12
     [(restored_id,)] = stack_without_processes.query(
         "INSERT INTO feed_events (user_id, type, place) VALUES (%s, %s, %s) RETURNING id",
-        *(feed_owner_id, KIND, old_place),
+        *(feed_owner_id, EVENT_TYPE, old_place),
     )
     assert isinstance(restored_id, int)
     lost_position = FeedPosition(old_place + 1000, restored_id + 1000)
-    assert read(resources, feed_owner_id) == []
+    assert read_events(resources, feed_owner_id) == []
     with resources.unit_of_work() as uow:
         reading.raise_feed_places(uow)
-    tell(resources, feed_owner_id)
+    commit_event(resources, feed_owner_id)
     eventually(
-        lambda: len(read(resources, feed_owner_id, lost_position)) == 1,
+        lambda: len(read_events(resources, feed_owner_id, lost_position)) == 1,
         what="the event after the restore",
     )
-    [new_event] = read(resources, feed_owner_id, lost_position)
+    [new_event] = read_events(resources, feed_owner_id, lost_position)
     assert new_event.id > lost_position.id
-    assert [event.id for event in read(resources, feed_owner_id)] == [restored_id, new_event.id]
+    assert [event.id for event in read_events(resources, feed_owner_id)] == [
+        restored_id,
+        new_event.id,
+    ]
     # A second restore on the same day has the same effect, and places stay exact in JavaScript.
     with resources.unit_of_work() as uow:
         reading.raise_feed_places(uow)
-    tell(resources, feed_owner_id)
+    commit_event(resources, feed_owner_id)
     position = FeedPosition.of_event(new_event)
-    eventually(lambda: len(read(resources, feed_owner_id, position)) == 1, what="the next event")
-    assert read(resources, feed_owner_id, position)[0].place < 2**53
+    eventually(
+        lambda: len(read_events(resources, feed_owner_id, position)) == 1, what="the next event"
+    )
+    assert read_events(resources, feed_owner_id, position)[0].place < 2**53
 
 
 def _wait_for_ids(stack: Stack, user_id: int, count: int) -> list[int]:
@@ -165,7 +177,7 @@ def _wait_for_ids(stack: Stack, user_id: int, count: int) -> list[int]:
     """
 
     def read_if_complete() -> list[int]:
-        ids = [event.id for event in read(stack.resources, user_id, FEED_START)]
+        ids = [event.id for event in read_events(stack.resources, user_id, FEED_START)]
         return ids if len(ids) >= count else []
 
     event_ids = eventually(read_if_complete, what=f"{count} events")

@@ -11,7 +11,7 @@ from services.feed.catalogue import FeedEventType
 from services.feed.reading import FEED_START, FeedPosition, find_place_before, next_events
 from services.webhooks.deliveries import build_first_event_query
 from storage.database import Statement
-from tests.support.feed.following import scans
+from tests.support.feed.following import explain_scans
 
 EVENT_COUNT = 60_000
 PAGE_LIMIT = 51
@@ -67,7 +67,7 @@ def test_feed_page_reads_only_as_many_rows_as_its_limit_and_event_types(
     position: FeedPosition,
 ) -> None:
     query = next_events(OWNER_ID, position, types=types, list_id=list_id, limit=PAGE_LIMIT)
-    nodes = scans(stack_with_many_events, Statement(query))
+    nodes = explain_scans(stack_with_many_events, Statement(query))
     assert {node["Node Type"] for node in nodes} <= {"Index Scan", "Index Only Scan"}
     assert count_rows_read(nodes) <= PAGE_LIMIT + len(types)
 
@@ -102,7 +102,7 @@ def test_first_feed_event_since_a_time_is_found_without_scanning_earlier_events(
         assert event.id == uow.session.scalar(expected)
     # The query also reads the events of the hour before, when a transaction may have been open.
     query = build_first_event_query(events, place, since)
-    nodes = scans(stack_with_weeks_of_events, Statement(query))
+    nodes = explain_scans(stack_with_weeks_of_events, Statement(query))
     assert 0 < count_rows_read(nodes) < 200
 
 

@@ -31,7 +31,7 @@ from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
 from tests.support.probe.bench import Bench
 from tests.support.probe.job_states import CANCELLED_ERROR, claim_lease, update_job
-from tests.support.probe.kind import plan_committed
+from tests.support.probe.kind import enqueue_committed_probe
 
 
 def test_only_one_concurrent_claim_wins(
@@ -238,7 +238,7 @@ def test_only_the_waiting_process_is_notified_of_a_job_change(
     waiting_resources = open_resources(
         probes_without_workers.stack.settings(), concurrency=1, name="asking", waiter="here"
     )
-    job_id = plan_committed(waiting_resources)
+    job_id = enqueue_committed_probe(waiting_resources)
     waiting_resources.close()
     subscription = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
     subscription.psubscribe(f"{CHANNEL}*")

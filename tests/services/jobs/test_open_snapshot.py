@@ -21,7 +21,7 @@ from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES
 from storage.resources import Resources, open_resources
 from tests.support.probe.bench import Bench
 from tests.support.probe.job_states import claim_lease
-from tests.support.probe.kind import PROBE, plan_committed
+from tests.support.probe.kind import PROBE, enqueue_committed_probe
 
 ENDED_JOB_COUNT = 20_000
 OWNER_ID = 7
@@ -82,7 +82,7 @@ def test_job_lifecycle_reads_few_blocks_despite_an_open_snapshot(
     probes_without_workers: Bench,
 ) -> None:
     def action(own_resources: Resources) -> None:
-        lease = claim_lease(own_resources, plan_committed(own_resources, OWNER_ID))
+        lease = claim_lease(own_resources, enqueue_committed_probe(own_resources, OWNER_ID))
         with own_resources.unit_of_work() as uow:
             renew_lease(uow, lease)
         with own_resources.unit_of_work() as uow:

@@ -10,7 +10,7 @@ from storage.resources import Resources
 from storage.task_messages import queue_name
 from tests.support.probe.bench import Bench
 from tests.support.probe.job_states import update_job
-from tests.support.probe.kind import plan
+from tests.support.probe.kind import enqueue_probe
 
 QUEUE_KEY = queue_name(Queue.BULK)
 
@@ -21,7 +21,7 @@ def count_messages(resources: Resources) -> int:
 
 def test_job_message_is_sent_only_after_the_commit(resources: Resources) -> None:
     with resources.unit_of_work() as uow:
-        plan(uow, {})
+        enqueue_probe(uow, {})
         assert count_messages(resources) == 0
     assert count_messages(resources) == 1
 
@@ -34,7 +34,7 @@ def test_rolled_back_transaction_leaves_no_job_and_no_message(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     with suppress(RolledBack), resources.unit_of_work() as uow:
-        plan(uow, {})
+        enqueue_probe(uow, {})
         raise RolledBack
     assert count_messages(resources) == 0
     assert probes_without_workers.stack.query("SELECT 1 FROM jobs") == []
@@ -45,7 +45,7 @@ def test_failing_after_commit_action_undoes_nothing_and_stops_no_other_action(
 ) -> None:
     with resources.unit_of_work() as uow:
         uow.after_commit(lambda: 1 / 0)
-        job_id = plan(uow, {}).id
+        job_id = enqueue_probe(uow, {}).id
     assert probes_without_workers.job(job_id).status == JobStatus.QUEUED
     assert count_messages(resources) == 1
 
@@ -68,7 +68,7 @@ def test_job_resends_never_fill_a_queue_beyond_its_message_limit(
 ) -> None:
     with resources.unit_of_work() as uow:
         for owner in range(RESEND_BELOW_MESSAGES + 30):
-            plan(uow, {}, on_behalf_of=owner + 1)
+            enqueue_probe(uow, {}, on_behalf_of=owner + 1)
     resources.redis.delete(QUEUE_KEY)
     _make_all_due(probes_without_workers)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == RESEND_BELOW_MESSAGES

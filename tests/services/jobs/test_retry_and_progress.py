@@ -15,7 +15,7 @@ from services.jobs.transitions import fail_job, record_progress
 from storage.resources import Resources
 from tests.support.probe.bench import Bench
 from tests.support.probe.job_states import claim_lease, update_job
-from tests.support.probe.kind import plan
+from tests.support.probe.kind import enqueue_probe
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def job_owner(probes_without_workers: Bench) -> Caller:
 @pytest.fixture
 def owned_job_id(job_owner: Caller, resources: Resources) -> int:
     with resources.unit_of_work() as uow:
-        return plan(uow, {}, user_id=job_owner.user_id).id
+        return enqueue_probe(uow, {}, user_id=job_owner.user_id).id
 
 
 def test_retried_failed_job_restarts_with_its_counters_reset(

@@ -11,7 +11,7 @@ from services.jobs import records
 from storage.broker import Broker
 from tests.support.probe.bench import Bench
 from tests.support.probe.job_states import update_job
-from tests.support.probe.kind import PROBE, plan
+from tests.support.probe.kind import PROBE, enqueue_probe
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,7 +37,7 @@ def test_job_is_retried_with_backoff_after_transient_failure(probes: Bench) -> N
 def test_waiting_job_reports_its_last_failure_and_next_retry_time(probes: Bench) -> None:
     owner = probes.stack.create_owner()
     with probes.stack.resources.unit_of_work() as uow:
-        job_id = plan(uow, {"flaky": 1000}, user_id=owner.user_id).id
+        job_id = enqueue_probe(uow, {"flaky": 1000}, user_id=owner.user_id).id
     caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
 
     def find_waiting_job() -> Job | None:

@@ -27,11 +27,16 @@ from services.subscriptions.members import changes, locks, mails, members, unsub
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
-from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 from tests.support.lists.racing import deadlocks
 from tests.support.mail.forbidden import ForbiddenMailer
 from tests.support.people.erasure import claim, erase, finish, take_turn
-from tests.support.people.traces import NOT_FILLED, build_conditions, fill, left
+from tests.support.people.traces import (
+    NOT_FILLED,
+    build_conditions,
+    count_unerased_rows,
+    insert_rows,
+)
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -46,7 +51,7 @@ def erased_address() -> str:
 
 
 @pytest.fixture
-def erased_user_id(imports_without_workers: Importing, erased_address: str) -> int:
+def erased_user_id(imports_without_workers: ImportRunner, erased_address: str) -> int:
     with imports_without_workers.resources.unit_of_work() as uow:
         return accounts.create_user(
             uow, email=erased_address, name="Ada", password="secret-word-12"
@@ -54,13 +59,13 @@ def erased_user_id(imports_without_workers: Importing, erased_address: str) -> i
 
 
 @pytest.fixture
-def owned_list_id(imports_without_workers: Importing, list_owner: Owner) -> int:
+def owned_list_id(imports_without_workers: ImportRunner, list_owner: Owner) -> int:
     return imports_without_workers.new_list(list_owner)
 
 
 @pytest.fixture
 def fill_tables(
-    imports_without_workers: Importing, list_owner: Owner, erased_user_id: int
+    imports_without_workers: ImportRunner, list_owner: Owner, erased_user_id: int
 ) -> Callable[[int, int], None]:
     """Return a function that adds rows about the erased person to every table.
 
@@ -68,7 +73,7 @@ def fill_tables(
     """
 
     def fill_for_list(list_id: int, rows: int) -> None:
-        fill(
+        insert_rows(
             imports_without_workers.stack,
             list_id=list_id,
             user_id=erased_user_id,
@@ -79,7 +84,7 @@ def fill_tables(
     return fill_for_list
 
 
-def join_list(imports_without_workers: Importing, list_id: int, user_id: int) -> None:
+def join_list(imports_without_workers: ImportRunner, list_id: int, user_id: int) -> None:
     with imports_without_workers.resources.unit_of_work() as uow:
         person = uow.session.get_one(User, user_id)
         mailing_list = lists.get_list(uow, list_id)
@@ -93,19 +98,19 @@ def set_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_erasure_tests_fill_every_table_that_names_a_person_or_refers_to_their_things(
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
     owned_list_id: int,
     erased_user_id: int,
     fill_tables: Callable[[int, int], None],
 ) -> None:
     fill_tables(owned_list_id, 1)
     # If this test fails for a new table, add the table to `fill` or to `NOT_FILLED`.
-    filled = left(imports_without_workers.stack, erased_user_id).keys()
+    filled = count_unerased_rows(imports_without_workers.stack, erased_user_id).keys()
     assert filled | NOT_FILLED == build_conditions().keys()
 
 
 def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
     list_owner: Owner,
     *,
     erased_address: str,
@@ -136,7 +141,7 @@ def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(
         ROWS_PER_TABLE,
         ROWS_PER_TABLE,
     )
-    assert left(imports_without_workers.stack, erased_user_id) == {}
+    assert count_unerased_rows(imports_without_workers.stack, erased_user_id) == {}
     batches = [after - before for before, after in pairwise(progress)]
     assert max(batches) == MAX_BATCH_ROWS
     assert len(batches) > 5 * ROWS_PER_TABLE / MAX_BATCH_ROWS
@@ -144,7 +149,7 @@ def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(
 
 def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
     *,
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
     owned_list_id: int,
     erased_address: str,
     erased_user_id: int,
@@ -178,7 +183,7 @@ def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
         ROWS_PER_TABLE,
         ROWS_PER_TABLE,
     )
-    assert left(imports_without_workers.stack, erased_user_id) == {}
+    assert count_unerased_rows(imports_without_workers.stack, erased_user_id) == {}
     [(counts,)] = imports_without_workers.stack.query(
         "SELECT counts FROM erasures WHERE user_id = %s", erased_user_id
     )
@@ -192,14 +197,14 @@ def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
 
 
 def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
     owned_list_id: int,
     erased_address: str,
     erased_user_id: int,
     fill_tables: Callable[[int, int], None],
 ) -> None:
     own_list_id = imports_without_workers.new_list(Owner(erased_user_id, erased_address, ""))
-    task = imports_without_workers.bring(
+    task = imports_without_workers.import_members(
         Owner(erased_user_id, erased_address, ""), own_list_id, csv_of([["nobody", ""]])
     )
     with imports_without_workers.resources.unit_of_work() as uow:
@@ -240,14 +245,17 @@ def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
             assert error.value.code == code
 
 
-def create_list(imports_without_workers: Importing, uow: UnitOfWork, user_id: int) -> None:
+def create_list(imports_without_workers: ImportRunner, uow: UnitOfWork, user_id: int) -> None:
     caller = Caller(user_id, frozenset(), unrestricted=True, key_id=0)
     attributes = {"title": "Late", "slug": random_hash_id()}
     lists.create_own_list(uow, caller, **attributes, fields={}, providers=[])
 
 
 def test_owner_who_adds_the_address_during_its_erasure_creates_a_new_person(
-    imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
+    imports_without_workers: ImportRunner,
+    owned_list_id: int,
+    erased_address: str,
+    erased_user_id: int,
 ) -> None:
     join_list(imports_without_workers, owned_list_id, erased_user_id)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
@@ -267,7 +275,7 @@ def test_owner_who_adds_the_address_during_its_erasure_creates_a_new_person(
 
 
 def test_list_mail_is_not_sent_to_a_person_under_erasure(
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
     list_owner: Owner,
     owned_list_id: int,
     erased_address: str,
@@ -290,7 +298,7 @@ def test_list_mail_is_not_sent_to_a_person_under_erasure(
 
 
 def test_opt_out_blocks_import_of_the_address_during_its_erasure(
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
     list_owner: Owner,
     owned_list_id: int,
     erased_address: str,
@@ -302,7 +310,9 @@ def test_opt_out_blocks_import_of_the_address_during_its_erasure(
         mailing_list = lists.get_list(uow, owned_list_id)
         unsubscribe.unsubscribe_member(uow, mailing_list, person, READER)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
-    task = imports_without_workers.bring(list_owner, owned_list_id, csv_of([[erased_address, ""]]))
+    task = imports_without_workers.import_members(
+        list_owner, owned_list_id, csv_of([[erased_address, ""]])
+    )
     assert (task.opted_out, task.added) == (1, 0)
     # If a new person with this address opts out during the erasure, the opt-out is theirs.
     with imports_without_workers.resources.unit_of_work() as uow:
@@ -317,7 +327,7 @@ def test_opt_out_blocks_import_of_the_address_during_its_erasure(
 
 
 def test_repeated_erasure_request_reuses_its_job_until_the_erasure_has_finished(
-    imports_without_workers: Importing, erased_address: str, erased_user_id: int
+    imports_without_workers: ImportRunner, erased_address: str, erased_user_id: int
 ) -> None:
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     assert (
@@ -344,7 +354,7 @@ def test_repeated_erasure_request_reuses_its_job_until_the_erasure_has_finished(
 
 
 def test_rows_written_by_slow_requests_after_an_erasure_are_erased_an_hour_later(
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
     owned_list_id: int,
     erased_address: str,
     erased_user_id: int,
@@ -363,14 +373,14 @@ def test_rows_written_by_slow_requests_after_an_erasure_are_erased_an_hour_later
     assert claim(imports_without_workers.resources, int(str(job_id))) is None
     imports_without_workers.stack.query("UPDATE jobs SET run_at = now() WHERE id = %s", job_id)
     finish(imports_without_workers.resources, int(str(job_id)))
-    assert left(imports_without_workers.stack, erased_user_id) == {}
+    assert count_unerased_rows(imports_without_workers.stack, erased_user_id) == {}
     # No third erasure job is created.
     count_query = "SELECT count(*) FROM jobs WHERE kind = 'person.erase' AND subject_id = %s"
     assert imports_without_workers.stack.query(count_query, erased_user_id) == [(2,)]
 
 
 def test_erasure_of_a_locked_person_times_out_and_succeeds_after_unlock(
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
     erased_address: str,
     erased_user_id: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -384,7 +394,10 @@ def test_erasure_of_a_locked_person_times_out_and_succeeds_after_unlock(
 
 
 def test_erasure_is_retried_when_an_import_locks_the_list(
-    imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
+    imports_without_workers: ImportRunner,
+    owned_list_id: int,
+    erased_address: str,
+    erased_user_id: int,
 ) -> None:
     join_list(imports_without_workers, owned_list_id, erased_user_id)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
@@ -399,15 +412,17 @@ def test_erasure_is_retried_when_an_import_locks_the_list(
 
 
 def test_import_undo_waits_for_a_concurrent_erasure_without_deadlock(
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
     list_owner: Owner,
     owned_list_id: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     people = new_addresses(3)
     before, after = (csv_of([[each, name] for each in people]) for name in ("Before", "After"))
-    imports_without_workers.bring(list_owner, owned_list_id, before)
-    task = imports_without_workers.bring(list_owner, owned_list_id, after, on_existing="update")
+    imports_without_workers.import_members(list_owner, owned_list_id, before)
+    task = imports_without_workers.import_members(
+        list_owner, owned_list_id, after, on_existing="update"
+    )
     job_id = imports_without_workers.begin_undo(list_owner, task.id)
     deadlocks_before = deadlocks(imports_without_workers.stack)
     change_record = changes.change_record
@@ -464,7 +479,7 @@ def test_erasure_covers_every_table_that_refers_to_a_person() -> None:
 
 
 def test_erasure_finds_events_by_an_index_in_id_order(
-    imports_without_workers: Importing,
+    imports_without_workers: ImportRunner,
 ) -> None:
     for condition, index in (
         ("user_id = 1", "user_id_id"),

@@ -7,9 +7,9 @@ from core.errors import DomainError
 from core.ids import random_hash_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.images.pictures import photo
-from tests.support.lists.acting import Acting, Person
+from tests.support.lists.acting import ListActions, Person
 
 COUNT_NAMES = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 
@@ -28,7 +28,7 @@ class Erasable:
 
 
 @pytest.fixture
-def erasable_person(stack: Stack, acting: Acting) -> Erasable:
+def erasable_person(stack: Stack, acting: ListActions) -> Erasable:
     name = f"Ada{random_hash_id()}"
     person = acting.new_person(with_login=True)
     stack.query("UPDATE users SET name = %s WHERE id = %s", name, person.user_id)
@@ -36,7 +36,7 @@ def erasable_person(stack: Stack, acting: Acting) -> Erasable:
 
 
 @pytest.fixture
-def open_list_id(acting: Acting, owner: Owner) -> int:
+def open_list_id(acting: ListActions, owner: Owner) -> int:
     return acting.new_list(owner, confirm_required=False, challenge=False)
 
 
@@ -62,7 +62,7 @@ def find_words(stack: Stack, words: list[str]) -> set[str]:
 
 
 def store_data_everywhere(
-    stack: Stack, acting: Acting, owner: Owner, list_id: int, erasable: Erasable
+    stack: Stack, acting: ListActions, owner: Owner, list_id: int, erasable: Erasable
 ) -> str:
     """Store data of the person in every table that can have any. Return a picture's hash id."""
     person = erasable.person
@@ -113,7 +113,7 @@ def store_data_everywhere(
 
 
 def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
-    stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
+    stack: Stack, acting: ListActions, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
     hash_id = store_data_everywhere(stack, acting, owner, open_list_id, erasable_person)
     expected_columns = {
@@ -140,7 +140,7 @@ def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
     assert not {column for column in columns if column.startswith("public.feed_")}
     assert any(key.startswith(f"renditions/{hash_id}/") for key in stack.stored())
 
-    erased = printed(stack, "users", "erase", erasable_person.person.address.upper())
+    erased = run_json_command(stack, "users", "erase", erasable_person.person.address.upper())
     assert erased.pop("user_id") == erasable_person.person.user_id
     assert erased == dict(zip(COUNT_NAMES, (2, 0, 1, 1, 1, 2), strict=True))
     assert find_words(stack, erasable_person.words) == set()
@@ -158,7 +158,7 @@ def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
 
 
 def test_member_history_keeps_anonymous_events_of_an_erased_person(
-    stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
+    stack: Stack, acting: ListActions, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
     acting.reply(
         "POST", f"/subscriptions/{open_list_id}/no-challenge", key=erasable_person.person.key
@@ -184,7 +184,7 @@ def test_member_history_keeps_anonymous_events_of_an_erased_person(
 
 @pytest.mark.parametrize("opt_out", ["list", "mail"])
 def test_opt_out_survives_erasure_when_the_address_signs_up_again(
-    acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable, opt_out: str
+    acting: ListActions, owner: Owner, open_list_id: int, erasable_person: Erasable, opt_out: str
 ) -> None:
     stack = acting.stack
     address = erasable_person.person.address
@@ -221,7 +221,7 @@ def list_members(stack: Stack, owner: Owner, list_id: int, status: str) -> list[
 
 
 def test_new_holder_of_an_erased_address_can_lift_its_opt_out(
-    stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
+    stack: Stack, acting: ListActions, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
     acting.leave(open_list_id, key=erasable_person.person.key)
     acting.erase(erasable_person.person.address)
@@ -238,7 +238,7 @@ def test_new_holder_of_an_erased_address_can_lift_its_opt_out(
 
 
 def test_erasure_of_a_list_owner_is_rejected_and_names_the_lists(
-    stack: Stack, acting: Acting, owner: Owner, open_list_id: int
+    stack: Stack, acting: ListActions, owner: Owner, open_list_id: int
 ) -> None:
     with pytest.raises(DomainError) as error:
         acting.erase(owner.email)

@@ -7,11 +7,11 @@ from services.accounts import accounts
 from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job
 from services.subscriptions import member_addresses
-from tests.support.imports.importing import Importing, csv_of
+from tests.support.imports.importing import ImportRunner, csv_of
 
 
 def test_address_update_resumes_where_its_worker_died(
-    importing: Importing, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(member_addresses, "MAX_BATCH_LISTS", 1)
     owner = importing.stack.create_owner()
@@ -20,7 +20,7 @@ def test_address_update_resumes_where_its_worker_died(
     new_address = f"b.{tag}@example.com"
     list_ids = sorted(importing.new_list(owner) for _ in range(3))
     for list_id in list_ids:
-        importing.bring(owner, list_id, csv_of([[old_address, ""]]))
+        importing.import_members(owner, list_id, csv_of([[old_address, ""]]))
     with importing.resources.unit_of_work() as uow:
         person = accounts.get_user_by_email(uow, old_address)
         person.email = new_address

@@ -10,8 +10,8 @@ from devstack.harness.stack import Stack
 from services.subscriptions import lists
 from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.filters.member_counts import MAX_EXACT_TIME, MemberCount
-from tests.support.imports.importing import Importing
-from tests.support.lists.subscribers import fill
+from tests.support.imports.importing import ImportRunner
+from tests.support.lists.subscribers import insert_members
 
 MEMBER_COUNT = 30_000
 # The database has no index on names, so it reads every member for this filter.
@@ -26,8 +26,8 @@ def large_list(make_stack: Callable[[str], Stack]) -> tuple[Stack, int]:
     Every fifth member of the list has the name *A Fifth*.
     """
     stack = make_stack("counts")
-    list_id = Importing(stack).new_list(stack.create_owner())
-    fill(stack, list_id, [f"{number}@example.com" for number in range(MEMBER_COUNT)])
+    list_id = ImportRunner(stack).new_list(stack.create_owner())
+    insert_members(stack, list_id, [f"{number}@example.com" for number in range(MEMBER_COUNT)])
     stack.query(
         "UPDATE subscriptions SET name = CASE WHEN id %% 5 = 0 THEN 'A Fifth' ELSE 'Other' END"
         " WHERE list_id = %s",
@@ -85,10 +85,12 @@ def test_inexact_member_count_never_exceeds_the_actual_number(
 ) -> None:
     """The ids of imported members are consecutive, but the ids of the other members aren't."""
     stack, _ = large_list
-    list_id = Importing(stack).new_list(stack.create_owner())
+    list_id = ImportRunner(stack).new_list(stack.create_owner())
     form_member_count = 300
     import_member_count = MEMBER_COUNT - form_member_count
-    fill(stack, list_id, [f"skewed.{number}@example.com" for number in range(MEMBER_COUNT)])
+    insert_members(
+        stack, list_id, [f"skewed.{number}@example.com" for number in range(MEMBER_COUNT)]
+    )
     stack.query(
         "WITH late AS (SELECT id FROM subscriptions WHERE list_id = %s ORDER BY id DESC LIMIT %s)"
         " UPDATE subscriptions AS s SET source = 'form', id = s.id * 100000 FROM late"

@@ -3,16 +3,16 @@ import pytest
 from devstack.harness.stack import Stack
 from services.subscriptions import deleted_tags, tags
 from services.subscriptions.members import locks
-from tests.support.imports.importing import Importing
-from tests.support.lists.subscribers import fill
+from tests.support.imports.importing import ImportRunner
+from tests.support.lists.subscribers import insert_members
 
 MEMBER_COUNT = 12
 
 
 @pytest.fixture
 def tagged_list_id(empty_stack: Stack) -> int:
-    list_id = Importing(empty_stack).new_list(empty_stack.create_owner())
-    fill(
+    list_id = ImportRunner(empty_stack).new_list(empty_stack.create_owner())
+    insert_members(
         empty_stack, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBER_COUNT)]
     )
     return list_id

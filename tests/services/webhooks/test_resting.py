@@ -11,10 +11,10 @@ from tests.support.http.webhook_receiver import (
     OK,
     Hook,
     HookReceiver,
-    happen,
-    hooked,
-    let_pauses_pass,
+    announce_events,
+    end_retry_pauses,
     new_endpoint,
+    running_receiver,
 )
 
 THREAD_COUNT = 2
@@ -42,7 +42,7 @@ def silent_receiver() -> Iterator[HookReceiver]:
         test_ended.wait(120)
         return OK
 
-    with hooked() as receiver:
+    with running_receiver() as receiver:
         receiver.answer = keep_waiting
         yield receiver
         test_ended.set()
@@ -52,7 +52,7 @@ def wait_until_resting(stack: Stack, endpoint_id: int) -> None:
     """Skip the endpoint's pauses until the endpoint rests, after two calls without a response."""
 
     def is_resting_now() -> bool:
-        let_pauses_pass(stack, endpoint_id)
+        end_retry_pauses(stack, endpoint_id)
         [(_, is_resting)] = stack.query(RESTS_QUERY, endpoint_id)
         return bool(is_resting)
 
@@ -68,15 +68,15 @@ def test_unresponsive_webhook_receivers_block_no_worker_threads_for_other_owners
     for silent_owner in silent_owners:
         with stack.client(silent_owner.key) as silent_client:
             resting_endpoint_ids.append(new_endpoint(silent_client, silent_receiver.url)["id"])
-        happen(stack, silent_owner, count=5)
+        announce_events(stack, silent_owner, count=5)
     for endpoint_id in resting_endpoint_ids:
         wait_until_resting(stack, endpoint_id)
     call_count = len(silent_receiver.hooks)
-    with hooked() as receiver:
+    with running_receiver() as receiver:
         new_endpoint(client, receiver.url)
-        happen(stack, owner, count=3)
+        announce_events(stack, owner, count=3)
         for endpoint_id in resting_endpoint_ids:
-            let_pauses_pass(stack, endpoint_id)
+            end_retry_pauses(stack, endpoint_id)
         eventually(lambda: len(receiver.hooks) == 3, what="the other owner's events")
     assert len(silent_receiver.hooks) == call_count
 
@@ -84,9 +84,9 @@ def test_unresponsive_webhook_receivers_block_no_worker_threads_for_other_owners
 def test_resting_webhook_endpoint_is_called_on_request_and_resumes_after_a_response(
     stack: Stack, owner: Owner, client: httpx2.Client, silent_receiver: HookReceiver
 ) -> None:
-    with hooked() as receiver:
+    with running_receiver() as receiver:
         endpoint_id = new_endpoint(client, silent_receiver.url)["id"]
-        happen(stack, owner)
+        announce_events(stack, owner)
         wait_until_resting(stack, endpoint_id)
         # The receiver may record a call after the caller has timed out.
         eventually(lambda: len(silent_receiver.hooks) >= 2, what="the calls before its rest")

@@ -8,8 +8,8 @@ from devstack.harness.stack import Owner, Stack
 from services import deployment_figures
 from services.webhooks import waking
 from services.webhooks.waking import EndpointWaker
-from tests.support.feed.following import scans
-from tests.support.http.webhook_receiver import CREATED, LEFT, happen
+from tests.support.feed.following import explain_scans
+from tests.support.http.webhook_receiver import CREATED, LEFT, announce_events
 
 ENDPOINT_COUNT = 2_000
 OLD_EVENT_COUNT = 20_000
@@ -35,9 +35,9 @@ def test_event_starts_only_one_webhook_job_with_concurrent_wakers(
 ) -> None:
     owner, endpoint_id = idle_endpoint
     wakers = [EndpointWaker() for _ in range(4)]
-    happen(empty_stack, owner, LEFT)
+    announce_events(empty_stack, owner, LEFT)
     assert [waker.wake_due(empty_stack.resources) for waker in wakers] == [0] * 4
-    happen(empty_stack, owner, CREATED)
+    announce_events(empty_stack, owner, CREATED)
     with ThreadPoolExecutor(4) as pool:
         woken_counts = list(pool.map(lambda waker: waker.wake_due(empty_stack.resources), wakers))
     assert sum(woken_counts) == 1
@@ -55,7 +55,7 @@ def test_held_webhook_endpoint_is_woken_only_at_its_due_time(
     owner, endpoint_id = idle_endpoint
     waker = EndpointWaker()
     empty_stack.query("UPDATE webhook_endpoints SET is_held = true WHERE id = %s", endpoint_id)
-    happen(empty_stack, owner, CREATED)
+    announce_events(empty_stack, owner, CREATED)
     assert waker.wake_due(empty_stack.resources) == 0
     empty_stack.query("UPDATE webhook_endpoints SET due_at = now() WHERE id = %s", endpoint_id)
     assert waker.wake_due(empty_stack.resources) == 1
@@ -66,7 +66,7 @@ def test_paused_webhook_endpoint_is_not_woken(
 ) -> None:
     owner, endpoint_id = idle_endpoint
     empty_stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
-    happen(empty_stack, owner, CREATED)
+    announce_events(empty_stack, owner, CREATED)
     assert EndpointWaker().wake_due(empty_stack.resources) == 0
 
 
@@ -74,7 +74,7 @@ def test_webhook_lag_is_the_time_that_events_wait_for_a_worker(
     empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
-    happen(empty_stack, owner, CREATED)
+    announce_events(empty_stack, owner, CREATED)
     EndpointWaker().wake_due(empty_stack.resources)
     make_overdue = "UPDATE jobs SET run_at = now() - interval '10 minutes' WHERE subject_id = %s"
     empty_stack.query(make_overdue, endpoint_id)
@@ -94,7 +94,7 @@ def test_failed_webhook_job_pauses_before_it_is_started_again(
     empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
-    happen(empty_stack, owner, CREATED)
+    announce_events(empty_stack, owner, CREATED)
     assert EndpointWaker().wake_due(empty_stack.resources) == 1
     fail_job = (
         "UPDATE jobs SET status = 'failed', finished_at = now() - CAST(%s AS interval)"
@@ -133,7 +133,7 @@ def test_frequent_webhook_scan_reads_the_feed_only_for_owners_with_new_events(
 def _count_feed_lookups(stack: Stack, **values: object) -> int:
     return sum(
         node["Actual Loops"]
-        for node in scans(stack, waking.FIND_DUE_ENDPOINTS, max_started=200, **values)
+        for node in explain_scans(stack, waking.FIND_DUE_ENDPOINTS, max_started=200, **values)
     )
 
 
@@ -144,7 +144,7 @@ def test_workers_of_other_queues_also_start_webhook_jobs(
     owner, endpoint_id = idle_endpoint
     worker = empty_stack.start_worker("media")
     try:
-        happen(empty_stack, owner, CREATED)
+        announce_events(empty_stack, owner, CREATED)
         eventually(
             lambda: empty_stack.query(JOB_STATUS_QUERY, endpoint_id) == [("queued",)],
             within=60,

@@ -9,10 +9,15 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
 from tests.support.alerts.trouble import Trouble, fault_at_proxy
 from tests.support.alerts.watched_site import Site
+from tests.support.composer.composer_stack import build_unique_post
 from tests.support.composer.composing import METADATA
-from tests.support.composer.modelling import post
-from tests.support.http.webhook_receiver import happen, hooked, let_pauses_pass, new_endpoint
-from tests.support.mail.server import Talker, running_talker
+from tests.support.http.webhook_receiver import (
+    announce_events,
+    end_retry_pauses,
+    new_endpoint,
+    running_receiver,
+)
+from tests.support.mail.server import ScriptedSmtpServer, running_scripted_server
 
 # Enough concurrent callers to open the circuit breaker of the language model quickly.
 _MODEL_CALLER_COUNT = 6
@@ -39,7 +44,9 @@ def _recipients_unknown(site: Site) -> Iterator[None]:
     """Redirect mails to a server that permanently rejects every recipient."""
     original_port = urlsplit(site.stack.environment["PRESSROOM_MAIL_URL"]).port
     assert original_port is not None
-    with running_talker(Talker(answers={"RCPT": "550 5.1.1 There is no such mailbox"})) as talker:
+    with running_scripted_server(
+        ScriptedSmtpServer(answers={"RCPT": "550 5.1.1 There is no such mailbox"})
+    ) as talker:
         site.proxies["mail"].redirect_to(talker.port)
         try:
             yield
@@ -52,10 +59,10 @@ def _receiver_down(site: Site) -> Iterator[None]:
     port = free_port()
     with site.client() as client:
         endpoint = new_endpoint(client, f"http://127.0.0.1:{port}/hook")
-        happen(site.stack, site.owner)
+        announce_events(site.stack, site.owner)
         yield
-        with hooked(port) as receiver:
-            let_pauses_pass(site.stack, endpoint["id"])
+        with running_receiver(port) as receiver:
+            end_retry_pauses(site.stack, endpoint["id"])
             eventually(lambda: receiver.hooks, within=60, what="the delivery")
             _await_deliveries(site)
         client.delete(f"/webhook-endpoints/{endpoint['id']}")
@@ -63,10 +70,10 @@ def _receiver_down(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _no_webhook_worker(site: Site) -> Iterator[None]:
-    with site.client() as client, hooked() as receiver:
+    with site.client() as client, running_receiver() as receiver:
         endpoint = new_endpoint(client, receiver.url)
         with site.workers["request"].stopped():
-            happen(site.stack, site.owner)
+            announce_events(site.stack, site.owner)
             yield
         eventually(lambda: receiver.hooks, within=60, what="the delivery")
         _await_deliveries(site)
@@ -99,7 +106,9 @@ EXTERNAL_TROUBLES = (
         fault_at_proxy("model", Proxy.hang),
         "PressroomCircuitOpen",
         {"server": "language model"},
-        calls=lambda _, client: client.post(METADATA, json=post(), headers={"Prefer": "wait=30"}),
+        calls=lambda _, client: client.post(
+            METADATA, json=build_unique_post(), headers={"Prefer": "wait=30"}
+        ),
         callers=_MODEL_CALLER_COUNT,
     ),
     Trouble(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
-from tests.support.alerts.trouble import Trouble, called, without_table
+from tests.support.alerts.trouble import Trouble, calling_repeatedly, without_table
 from tests.support.alerts.watched_site import Site
 from tests.support.http.replies import data, send
 from tests.support.stack.maintenance import run_maintenance
@@ -79,7 +79,7 @@ def _converters_killed(site: Site) -> Iterator[None]:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
 
-    with called(site, kill_converters):
+    with calling_repeatedly(site, kill_converters):
         yield
 
 

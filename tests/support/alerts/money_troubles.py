@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 
 from tests.support.alerts.trouble import Trouble
 from tests.support.alerts.watched_site import Site
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.credits import topups
 from tests.support.credits.credits import grant
 from tests.support.credits.payments import SandboxPayments
@@ -34,11 +34,11 @@ def _balance_falsified(site: Site) -> Iterator[None]:
 def _wrong_amount_paid(site: Site) -> Iterator[None]:
     """Pay another amount than ordered. At the end, an operator decides about the order."""
     with site.client() as client, closing(SandboxPayments(site.stack.sandbox_url)) as payments:
-        order_id = topups.ordered(client)["order_id"]
+        order_id = topups.create_order(client)["order_id"]
         payments.alter(order_id, amount=499)
         payments.pay(order_id)
         yield
-    printed(site.stack, "credits", "orders", "review", str(order_id), "--credit")
+    run_json_command(site.stack, "credits", "orders", "review", str(order_id), "--credit")
 
 
 MONEY_TROUBLES = (

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from tests.support.alerts.trouble import (
     Trouble,
-    called,
+    calling_repeatedly,
     fault_at_proxy,
     holding_locks,
     without_table,
@@ -27,7 +27,7 @@ def _password_guessed(site: Site) -> Iterator[None]:
         with site.stack.client() as browser:
             Visitor(site.stack, browser).log_in(email, "a wrong guess")
 
-    with called(site, guess):
+    with calling_repeatedly(site, guess):
         yield
 
 

@@ -10,7 +10,7 @@ import httpx2
 from devstack.harness.proxy import Proxy
 from tests.support.alerts.watched_site import Site
 from tests.support.stack.held_rows import uncommitted
-from tests.support.stack.load import repeated
+from tests.support.stack.load import repeating
 
 _PAUSE_SECONDS = 0.3
 
@@ -62,7 +62,7 @@ def holding_locks(statement: str) -> Begin:
 
 
 @contextmanager
-def called(site: Site, calls: Call | None, callers: int = 3) -> Iterator[None]:
+def calling_repeatedly(site: Site, calls: Call | None, callers: int = 3) -> Iterator[None]:
     """Repeat a call from several callers until the block ends."""
 
     def make_call(call: Call, client: httpx2.Client) -> None:
@@ -75,5 +75,5 @@ def called(site: Site, calls: Call | None, callers: int = 3) -> Iterator[None]:
             for _ in range(callers)
             if calls
         ]
-        with repeated(*actions, pause=_PAUSE_SECONDS):
+        with repeating(*actions, pause=_PAUSE_SECONDS):
             yield

@@ -17,7 +17,7 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from tests.support.observability.alert_rules import RULE_FILES, alerts
 from tests.support.observability.scraping import PROMETHEUS
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 # How long the condition of a rule must hold before its alert fires.
 _FOR = (re.compile(r"^(\s+for:) \w+$", re.MULTILINE), r"\1 1s")
@@ -28,7 +28,7 @@ _THRESHOLD = (re.compile(r"(_seconds(?::max)?(?:\{[^}]*\})?\)? > )\d{2,}"), r"\g
 MAX_SECONDS = 90.0
 
 
-def hurried(rules: str) -> str:
+def shorten_rule_times(rules: str) -> str:
     """Return alert rules in which all times are shortened to seconds."""
     for pattern, replacement in (_FOR, _RANGE, _THRESHOLD):
         rules = pattern.sub(replacement, rules)
@@ -72,9 +72,9 @@ class Watch:
 def start_watch(stack: Stack, folder: Path, workers: list[str]) -> tuple[Running, Watch]:
     """Start a Prometheus that scrapes the stack's API and the workers at these addresses."""
     if not PROMETHEUS.exists():
-        pass_over("prometheus is not installed (Debian's package prometheus)")
+        skip_or_fail("prometheus is not installed (Debian's package prometheus)")
     for file in RULE_FILES:
-        (folder / file.name).write_text(hurried(file.read_text()))
+        (folder / file.name).write_text(shorten_rule_times(file.read_text()))
     (folder / "token").write_text(stack.environment["PRESSROOM_METRICS_TOKEN"])
     configuration = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},

@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.support.browser import looks
+from tests.support.browser import accessibility
 
 # More than the number of focusable elements on any page.
 MAX_PRESSES = 150
@@ -125,7 +125,7 @@ class Keyboard:
         expect(target).to_be_focused()
         assert self._stop(target)["is_target"]
 
-    def begins_at_what_is_wrong(self, label: str) -> None:
+    def begins_at_first_error(self, label: str) -> None:
         """Check that the focus is on an invalid field, and that the field names its error."""
         field = self.page.get_by_label(label, exact=True)
         self.begins_at(field)
@@ -229,7 +229,7 @@ class Keyboard:
 
     def shows(self, heading: str) -> None:
         if self.scripts:
-            looks.shows(self.page, heading)
+            accessibility.require_page(self.page, heading)
         else:
             # The accessibility checks need scripts, and run on the same page with scripts.
             expect(self.page.get_by_role("heading", level=1)).to_have_text(heading)

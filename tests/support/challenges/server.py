@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running_server
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class ReceivedRequest:
 
 
 @dataclass
-class Server:
+class ChallengeServer:
     """A fake provider.
 
     Attributes:
@@ -31,17 +31,17 @@ class Server:
     body: bytes = b'{"success": true}'
     headers: dict[str, str] = field(default_factory=dict)
     drips: bool = False
-    asked: list[ReceivedRequest] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
 
-    def says(self, reply: object, status: int = 200) -> None:
+    def set_reply(self, reply: object, status: int = 200) -> None:
         self.body = json.dumps(reply).encode()
         self.status = status
 
 
-def _handler(server: Server) -> type[QuietHandler]:
+def _handler(server: ChallengeServer) -> type[QuietHandler]:
     class Handler(QuietHandler):
         def do_POST(self) -> None:
-            server.asked.append(
+            server.requests.append(
                 ReceivedRequest(dict(self.headers), dict(parse_qsl(self.read_body().decode())))
             )
             with contextlib.suppress(OSError):
@@ -60,13 +60,13 @@ def _handler(server: Server) -> type[QuietHandler]:
 
 
 @contextlib.contextmanager
-def serving(context: ssl.SSLContext | None = None) -> Iterator[Server]:
+def running_challenge_server(context: ssl.SSLContext | None = None) -> Iterator[ChallengeServer]:
     """Run a fake provider until the block ends, with TLS if ``context`` is given."""
-    server = Server()
+    server = ChallengeServer()
     listener = http_server(_handler(server))
     if context is not None:
         listener.socket = context.wrap_socket(listener.socket, server_side=True)
     scheme = "https" if context else "http"
     server.url = f"{scheme}://localhost:{listener.server_port}/siteverify"
-    with running(listener):
+    with running_server(listener):
         yield server

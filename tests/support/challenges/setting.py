@@ -16,7 +16,7 @@ T = TypeVar("T")
 _numbers = itertools.count()
 
 
-def of_sandbox(url: str, **chosen: str) -> Settings:
+def settings_for_sandbox(url: str, **chosen: str) -> Settings:
     """Return settings with which challenges are verified by the sandbox at this URL."""
     sandbox_settings = {
         name.removeprefix("PRESSROOM_").lower(): value
@@ -25,13 +25,13 @@ def of_sandbox(url: str, **chosen: str) -> Settings:
     return settings(**{**sandbox_settings, **chosen})
 
 
-def of_server(url: str, **chosen: str) -> Settings:
+def settings_for_server(url: str, **chosen: str) -> Settings:
     """Return settings in which all three providers have one URL, and may name any host."""
     urls = {f"{provider}_url": url for provider in ChallengeProviderName}
-    return of_sandbox(url, **{**urls, "challenge_hostnames": "", **chosen})
+    return settings_for_sandbox(url, **{**urls, "challenge_hostnames": "", **chosen})
 
 
-def token(start: str) -> str:
+def new_token(start: str) -> str:
     """Return an unused token with this beginning, for example `token("pass-")`."""
     return f"{start}{next(_numbers)}"
 
@@ -45,7 +45,7 @@ async def read_outcome(verification: Awaitable[None]) -> str:
     return "passed"
 
 
-def asking(challenge_settings: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
+def ask_challenges(challenge_settings: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
     """Run an asynchronous function with the challenges of these settings."""
 
     async def run() -> T:
@@ -58,7 +58,7 @@ def asking(challenge_settings: Settings, ask: Callable[[Challenges], Awaitable[T
     return asyncio.run(run())
 
 
-def check(
+def check_token(
     challenge_settings: Settings,
     provider: ChallengeProviderName,
     token: str,
@@ -67,7 +67,7 @@ def check(
 ) -> str:
     """Verify a token with one provider, and return `passed` or the code of the error."""
     response = ChallengeResponse(token, "subscribe", remote_ip)
-    return asking(
+    return ask_challenges(
         challenge_settings,
         lambda challenges: read_outcome(challenges.challenge_for(provider).check(response)),
     )
@@ -81,7 +81,7 @@ def check_repeatedly(challenge_settings: Settings, times: int) -> list[str]:
         response = ChallengeResponse("t", "subscribe")
         return [await read_outcome(challenge.check(response)) for _ in range(times)]
 
-    return asking(challenge_settings, repeat)
+    return ask_challenges(challenge_settings, repeat)
 
 
 def check_everywhere(challenge_settings: Settings, token: str) -> list[str]:
@@ -94,4 +94,4 @@ def check_everywhere(challenge_settings: Settings, token: str) -> list[str]:
             for name in ChallengeProviderName
         ]
 
-    return asking(challenge_settings, check_each)
+    return ask_challenges(challenge_settings, check_each)

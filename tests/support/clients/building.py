@@ -18,10 +18,10 @@ from tests.support.clients import javascript_client
 from tests.support.http.openapi import openapi_document
 from tests.support.images.pictures import photo
 
-# The number of items that ``lists_of_a_busy_owner`` creates of each kind.
-COUNT = 3
-# Operations that return at least ``COUNT`` items afterwards.
-FILLED = {
+# The number of items that ``create_items`` creates of each kind.
+ITEM_COUNT = 3
+# Operations that return at least ``ITEM_COUNT`` items afterwards.
+OPERATIONS_WITH_ITEMS = {
     "list_attachments",
     "list_jobs",
     "list_lists",
@@ -32,19 +32,19 @@ FILLED = {
 }
 
 
-def lists_of_a_busy_owner(pressroom: Any) -> dict[str, dict[str, int]]:
+def create_items(pressroom: Any) -> dict[str, dict[str, int]]:
     """Create items for an owner, and map each operation with pages to its arguments.
 
     Operations that need the id of another kind of item are left out.
     """
     list_ids = [
         pressroom.create_list({"title": "Tea", "slug": f"tea-{time.time_ns()}"})["id"]
-        for _ in range(COUNT)
+        for _ in range(ITEM_COUNT)
     ]
-    members = {"members": [{"email": f"reader{n}@example.com"} for n in range(COUNT)]}
+    members = {"members": [{"email": f"reader{n}@example.com"} for n in range(ITEM_COUNT)]}
     pressroom.add_members(list_ids[0], members)
     user_id = pressroom.list_members(list_ids[0]).items[0]["user_id"]
-    for n in range(COUNT):
+    for n in range(ITEM_COUNT):
         pressroom.upload_attachment(PhotoFile())
         edit = {"name": f"Reader {n}", "add_tags": [f"tag {n}"]}
         pressroom.change_member(list_ids[0], user_id, edit)
@@ -57,7 +57,7 @@ def lists_of_a_busy_owner(pressroom: Any) -> dict[str, dict[str, int]]:
         returns_pages = operation.answer is AnswerKind.PAGE
         if returns_pages and has_no_body and set(required) <= set(ids):
             arguments_of_operations[operation.id] = {name: ids[name] for name in required}
-    assert set(arguments_of_operations) > FILLED
+    assert set(arguments_of_operations) > OPERATIONS_WITH_ITEMS
     return arguments_of_operations
 
 
@@ -112,7 +112,7 @@ def build_python(folder: Path) -> Path:
 
 def build_typescript(folder: Path) -> Path:
     """Compile the TypeScript client. Skip the test if Node.js or npm is missing."""
-    node = javascript_client.node(files.TYPESCRIPT, "the TypeScript client")
+    node = javascript_client.find_node(files.TYPESCRIPT, "the TypeScript client")
     project = folder / "typescript"
     shutil.copytree(files.TYPESCRIPT, project, ignore=_IGNORE_BUILD_RESULTS)
     (project / "node_modules").symlink_to(files.TYPESCRIPT / "node_modules")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from devstack import LOOPBACK
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running_server
 
 # Maps faults to the status of the response and to the seconds in its Retry-After header.
 ERRORS = {"429": (429, "0"), "503": (503, "0"), "wait": (429, "1"), "hour": (429, "3600")}
@@ -99,5 +99,5 @@ class _Handler(QuietHandler):
 def faulty_network(api_port: int) -> Iterator[str]:
     """Run the proxy for the API on this port, and yield the proxy's URL."""
     handler = type("Handler", (_Handler,), {"upstream_port": api_port, "seen": defaultdict(list)})
-    with running(http_server(handler)) as url:
+    with running_server(http_server(handler)) as url:
         yield url

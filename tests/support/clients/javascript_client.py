@@ -5,9 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
-FOLDER = Path(__file__).parent / "javascript"
+JAVASCRIPT_FOLDER = Path(__file__).parent / "javascript"
 _INSTALLED = "node_modules/.package-lock.json"
 _INSTALL_SECONDS = 60
 _INSTALL = (
@@ -17,7 +17,7 @@ _INSTALL = (
 )
 
 
-def node(folder: Path = FOLDER, program: str = "the JavaScript client") -> str:
+def find_node(folder: Path = JAVASCRIPT_FOLDER, program: str = "the JavaScript client") -> str:
     """Install the packages of a program, and return the path of Node.js.
 
     Skip the test if Node.js or npm is missing.
@@ -25,7 +25,7 @@ def node(folder: Path = FOLDER, program: str = "the JavaScript client") -> str:
     node_path = shutil.which("node")
     npm_path = shutil.which("npm")
     if not node_path or not npm_path:
-        pass_over(f"{program} needs Node.js and npm")
+        skip_or_fail(f"{program} needs Node.js and npm")
     lock_file = folder / "package-lock.json"
     installed = folder / _INSTALLED
     with lock_file.open() as open_lock_file:
@@ -47,8 +47,8 @@ def _install(npm: str, folder: Path, program: str) -> None:
             timeout=_INSTALL_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        pass_over(f"npm did not fetch the packages of {program} in {_INSTALL_SECONDS} s")
+        skip_or_fail(f"npm did not fetch the packages of {program} in {_INSTALL_SECONDS} s")
     except subprocess.CalledProcessError as error:
         # The first line contains the code of the error, such as ENOTFOUND. A stack trace follows.
         first = error.stderr.strip().partition("\n")[0]
-        pass_over(f"npm cannot fetch the packages of {program}: {first}")
+        skip_or_fail(f"npm cannot fetch the packages of {program}: {first}")

@@ -13,11 +13,11 @@ from tests.support.images.pictures import photo
 _URL = "https://press.example.com"
 _KEY = "prk_…"
 # The last line of the script's output.
-LAST_WORD = "All examples were run."
+LAST_LINE = "All examples were run."
 MAX_LINES = 10
 
 
-def script(readme: Path, language: str, stack: Stack, owner: Owner) -> str:
+def build_script(readme: Path, language: str, stack: Stack, owner: Owner) -> str:
     """Return a script of all marked code blocks, with the URL of the stack and the owner's key."""
     blocks = [each for each in markdown.blocks(readme) if each.is_run]
     assert len(blocks) >= 4
@@ -28,7 +28,7 @@ def script(readme: Path, language: str, stack: Stack, owner: Owner) -> str:
     assert _KEY in text
     print_function = "print" if language == "python" else "console.log"
     runnable = text.replace(_URL, stack.api_url).replace(_KEY, owner.key)
-    return f'{runnable}\n{print_function}("{LAST_WORD}")\n'
+    return f'{runnable}\n{print_function}("{LAST_LINE}")\n'
 
 
 def write_files(folder: Path) -> None:

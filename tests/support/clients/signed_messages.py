@@ -9,14 +9,14 @@ import time
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 BODY = b'{"test": 2432232314}'
-SPECIFIED = {
+SPECIFICATION_HEADERS = {
     "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
     "webhook-timestamp": "1614265330",
     "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
 }
 
 
-def signed(
+def sign_message(
     body: bytes = BODY, *, secrets: tuple[str, ...] = (SECRET,), age: float = 0, at: str = ""
 ) -> dict[str, str]:
     """Return the headers of a message that was sent `age` seconds ago, or at the time `at`."""
@@ -35,24 +35,24 @@ def signed(
     }
 
 
-def messages() -> list[dict[str, object]]:
+def build_messages() -> list[dict[str, object]]:
     """Return messages, the receiver's secrets, and whether the receiver must accept each message.
 
     Each item of ``cases`` has a name, headers, a body, secrets, and whether the message is valid.
     """
-    good = signed()
+    good = sign_message()
     cases: list[tuple[str, dict[str, str], bytes, tuple[str, ...], bool]] = [
         ("valid", good, BODY, (SECRET,), True),
         (
             "signed with the new and the old secret",
-            signed(secrets=(OLD_SECRET, SECRET)),
+            sign_message(secrets=(OLD_SECRET, SECRET)),
             BODY,
             (SECRET,),
             True,
         ),
         (
             "received with both secrets",
-            signed(secrets=(OLD_SECRET,)),
+            sign_message(secrets=(OLD_SECRET,)),
             BODY,
             (SECRET, OLD_SECRET),
             True,
@@ -66,18 +66,18 @@ def messages() -> list[dict[str, object]]:
         ),
         (
             "not ASCII",
-            signed('{"name": "Zoë"}'.encode()),
+            sign_message('{"name": "Zoë"}'.encode()),
             '{"name": "Zoë"}'.encode(),
             (SECRET,),
             True,
         ),
-        ("almost too old", signed(age=290), BODY, (SECRET,), True),
+        ("almost too old", sign_message(age=290), BODY, (SECRET,), True),
         ("another secret", good, BODY, (OLD_SECRET,), False),
         ("another body", good, b'{"test": 1}', (SECRET,), False),
         ("another id", {**good, "webhook-id": "msg_2"}, BODY, (SECRET,), False),
-        ("too old", signed(age=310), BODY, (SECRET,), False),
-        ("from the future", signed(age=-310), BODY, (SECRET,), False),
-        ("an invalid time", signed(at="now"), BODY, (SECRET,), False),
+        ("too old", sign_message(age=310), BODY, (SECRET,), False),
+        ("from the future", sign_message(age=-310), BODY, (SECRET,), False),
+        ("an invalid time", sign_message(at="now"), BODY, (SECRET,), False),
         (
             "another signature version",
             {**good, "webhook-signature": good["webhook-signature"].replace("v1,", "v1a,")},
@@ -100,7 +100,7 @@ def messages() -> list[dict[str, object]]:
             (SECRET,),
             False,
         ),
-        ("the specification's example, too old", SPECIFIED, BODY, (SECRET,), False),
+        ("the specification's example, too old", SPECIFICATION_HEADERS, BODY, (SECRET,), False),
     ]
     return [
         {"name": name, "headers": headers, "body": body.decode(), "secrets": list(known), "ok": ok}

@@ -20,9 +20,9 @@ from devstack.supervisor.programs import is_responding
 from devstack.supervisor.supervision import Group
 from tests.support.cluster.network import Host, Network, open_network
 from tests.support.cluster.stores import on_host, on_hosts
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 from tests.support.probe.bench import PROBE_WORKER, Bench, make_bench
-from tests.support.stack.haproxy import SERVERS, Front, in_front
+from tests.support.stack.haproxy import SERVERS, RunningHaproxy, running_haproxy
 from tests.support.stack.programs import TEST_PROGRAMS
 from tests.support.stack.replica import RunningReplica, running_replica
 from tests.support.stack.sentinels import SENTINELS, WatchedRedis, watched_redis
@@ -31,9 +31,9 @@ from tests.support.stack.sentinels import SERVERS as SERVERS_OF_REDIS
 # The ports are the same in each run, because each host has its own network namespace.
 API_PORT = 8000
 PUBLIC_PORT = 443
-HEALTHY_WITHIN = 60.0
+MAX_RECOVERY_SECONDS = 60.0
 # The clock of one API host is slow by this time, and the clock of one worker host is fast.
-WRONG_BY_SECONDS = 30
+CLOCK_ERROR_SECONDS = 30
 STORES = ("postgres", "replica", "s3")
 REDIS_HOSTS = ("redis1", "redis2")
 # Maps each Redis and each Sentinel to its host. The third Sentinel runs on a host without Redis.
@@ -49,7 +49,7 @@ def clock_environment(seconds: int) -> dict[str, str]:
     """Return the environment of a process whose clock is wrong by this many seconds."""
     libraries = glob.glob("/usr/lib/*/faketime/libfaketime.so.1")  # noqa: PTH207 - from the root
     if not libraries:
-        pass_over("needs libfaketime (Debian: libfaketime)")
+        skip_or_fail("needs libfaketime (Debian: libfaketime)")
     return {
         "LD_PRELOAD": libraries[0],
         "FAKETIME": f"{seconds:+d}s",
@@ -75,14 +75,14 @@ class Cluster:
     redis_group: Group
     bench: Bench
     running: dict[str, Running] = field(default_factory=dict)
-    _front: Front | None = None
+    _front: RunningHaproxy | None = None
 
     @property
     def stack(self) -> Stack:
         return self.bench.stack
 
     @property
-    def front(self) -> Front:
+    def front(self) -> RunningHaproxy:
         assert self._front is not None
         return self._front
 
@@ -93,7 +93,7 @@ class Cluster:
         one, two = (f"{self.hosts[name].address}:{API_PORT}" for name in APIS)
         proxy = self.hosts["proxy"]
         public = f"{proxy.address}:{PUBLIC_PORT}"
-        with in_front(self.stack, public, (one, two), proxy.prefix) as self._front:
+        with running_haproxy(self.stack, public, (one, two), proxy.prefix) as self._front:
             yield
 
     def start(self, name: str) -> None:
@@ -145,7 +145,7 @@ class Cluster:
             host = _HOST_NAMES.get(self.redis.master() or "")
             return None if host == other_than else host
 
-        return str(eventually(find_host, within=HEALTHY_WITHIN, what="a master"))
+        return str(eventually(find_host, within=MAX_RECOVERY_SECONDS, what="a master"))
 
     def flush_broker(self) -> None:
         name = str(eventually(self.redis.master, what="a master"))
@@ -162,7 +162,7 @@ class Cluster:
                 self.hosts[name].plug()
 
     @contextmanager
-    def apart(self, *pairs: tuple[str, str]) -> Iterator[None]:
+    def partitioned(self, *pairs: tuple[str, str]) -> Iterator[None]:
         """Separate the two hosts of each pair from each other until the block ends."""
         for first, second in pairs:
             self.hosts[first].block(self.hosts[second])
@@ -176,7 +176,7 @@ class Cluster:
         """Wait until all hosts work, for up to a minute. Check that no process has ended itself."""
         eventually(
             lambda: self._is_serving() and self._are_both_working(),
-            within=HEALTHY_WITHIN,
+            within=MAX_RECOVERY_SECONDS,
             what="both hosts of the API, and jobs on both hosts of workers",
         )
         ended = [name for name, each in self.running.items() if each.process.poll() is not None]
@@ -201,7 +201,7 @@ class Cluster:
         """Return whether both worker hosts run jobs, when there are too many jobs for one host."""
         jobs = [self.bench.enqueue(sleep=0.2) for _ in range(6)]
         for job in jobs:
-            self.bench.finished(job, within=HEALTHY_WITHIN)
+            self.bench.finished(job, within=MAX_RECOVERY_SECONDS)
         rows = self.stack.query("SELECT pid FROM probe_starts WHERE job_id = ANY(%s)", jobs)
         pids = {int(str(pid)) for (pid,) in rows}
         return all(pids & self.hosts[name].pids() for name in WORKERS)
@@ -213,7 +213,7 @@ class Cluster:
 def _add_hosts(network: Network) -> dict[str, Host]:
     names = (*STORES, *REDIS_HOSTS, "proxy", *APIS, *WORKERS)
     hosts = {name: network.add(name, number) for number, name in enumerate(names, start=11)}
-    for name, seconds in (("api2", -WRONG_BY_SECONDS), ("worker2", WRONG_BY_SECONDS)):
+    for name, seconds in (("api2", -CLOCK_ERROR_SECONDS), ("worker2", CLOCK_ERROR_SECONDS)):
         hosts[name].environment |= clock_environment(seconds)
     return hosts
 
@@ -252,7 +252,7 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
         stack.environment |= {
             "PRESSROOM_PUBLIC_URL": f"https://{hosts['proxy'].address}",
             "PRESSROOM_TRUSTED_PROXIES": hosts["proxy"].address,
-            "PRESSROOM_READ_DATABASE_URL": running.reached_as(
+            "PRESSROOM_READ_DATABASE_URL": running.build_url(
                 stack.environment["PRESSROOM_DATABASE_URL"]
             ),
         }

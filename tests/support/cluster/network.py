@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 T = TypeVar("T")
 _NAMESPACES = Path("/run/netns")
@@ -33,7 +33,7 @@ def require_namespaces() -> None:
         pytest.skip("needs root, for network namespaces")
     for tool, package in (("ip", "iproute2"), ("iptables", "iptables")):
         if shutil.which(tool) is None:
-            pass_over(f"needs {tool} (Debian: {package})")
+            skip_or_fail(f"needs {tool} (Debian: {package})")
     name = f"pressroom-{os.getpid()}-probe"
     if subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode:
         pytest.skip("needs network namespaces (`ip netns add`)")

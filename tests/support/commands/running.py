@@ -32,15 +32,15 @@ def pressroom(
     stack: Stack, *words: str, stdin: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run `pressroom words…` with the settings of the stack, and with a text on stdin."""
-    return ended({**stack.environment, **environment}, *words, stdin=stdin)
+    return run_command({**stack.environment, **environment}, *words, stdin=stdin)
 
 
-def ended(
+def run_command(
     environment: Mapping[str, str], *words: str, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run `pressroom words…` with these environment variables only."""
     if _PROCESS_COMMANDS.intersection(words[:1]):
-        return ended_process(environment, *words, stdin=stdin)
+        return run_command_process(environment, *words, stdin=stdin)
     streams = [TextIOWrapper(BytesIO(content), "utf-8") for content in (stdin.encode(), b"", b"")]
     with ExitStack() as patches:
         for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
@@ -59,7 +59,7 @@ def ended(
     return subprocess.CompletedProcess(list(words), code, *outputs)
 
 
-def ended_process(
+def run_command_process(
     environment: Mapping[str, str], *words: str, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run `pressroom words…` in a new process."""
@@ -74,14 +74,14 @@ def ended_process(
     )
 
 
-def printed(stack: Stack, *words: str, stdin: str = "", **environment: str) -> Any:
+def run_json_command(stack: Stack, *words: str, stdin: str = "", **environment: str) -> Any:
     """Run a command with `--json`, and return its parsed output."""
     process = pressroom(stack, *words, "--json", stdin=stdin, **environment)
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
 
-def fails_with(stack: Stack, code: str, *words: str) -> None:
+def require_command_error(stack: Stack, code: str, *words: str) -> None:
     """Require that a command exits with 1, and prints only one line with this code, on stderr."""
     process = pressroom(stack, *words, "--json")
     assert (process.returncode, process.stdout) == (1, "")

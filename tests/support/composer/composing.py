@@ -41,17 +41,19 @@ POSTS = {
 }
 
 
-def body(post: Post, **more: Any) -> dict[str, Any]:
+def build_post_body(post: Post, **more: Any) -> dict[str, Any]:
     return {"title": post.title, "content": post.content, **more}
 
 
-def fresh(post: Post = POSTS["english"]) -> Post:
+def make_unique_post(post: Post = POSTS["english"]) -> Post:
     """Return the post with an additional sentence that no other test sends."""
     return Post(post.title, f"{post.content}\n\nThis is issue {time.monotonic_ns()}.")
 
 
-def ask(client: httpx2.Client, path: str, post: Post, **options: Any) -> httpx2.Response:
-    return client.post(path, json=body(post), **options)
+def request_composer(
+    client: httpx2.Client, path: str, post: Post, **options: Any
+) -> httpx2.Response:
+    return client.post(path, json=build_post_body(post), **options)
 
 
 def find_metadata_faults(post: Post, answer: dict[str, str], *fields: MetadataField) -> list[str]:

@@ -13,8 +13,8 @@ from integrations.llm import openai_protocol
 from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
 from integrations.llm.port import CompletionRequest, Usage
 
-KEY = "sk-never-to-be-seen-0123456789"
-PRIVATE = "Zanzibar"
+API_KEY = "sk-never-to-be-seen-0123456789"
+PRIVATE_WORD = "Zanzibar"
 SCHEMA = {
     "type": "object",
     "properties": {"summary": {"type": "string"}},
@@ -27,7 +27,7 @@ def ignore_usage(_: Usage) -> None: ...
 
 
 @dataclass
-class Run:
+class LanguageModelRun:
     """The requests of one test to the sandbox's language model.
 
     Attributes:
@@ -46,7 +46,7 @@ class Run:
         return f"{self.sandbox}{LLM_PREFIX}/runs/{self.name}/v1"
 
     def model(
-        self, behaviour: str = "", *, key: str | None = KEY, context_tokens: int = 32_000
+        self, behaviour: str = "", *, key: str | None = API_KEY, context_tokens: int = 32_000
     ) -> OpenAIProtocol:
         """Return a client of the sandbox's model with this behaviour, such as `500-once`.
 
@@ -101,8 +101,8 @@ class Run:
             return client.request(method, self._control_url, **content).raise_for_status()
 
 
-def question(seconds: float = 20.0) -> CompletionRequest:
-    post = f"Title: {PRIVATE}\n\nBees live in {PRIVATE}. They make honey."
+def build_question(seconds: float = 20.0) -> CompletionRequest:
+    post = f"Title: {PRIVATE_WORD}\n\nBees live in {PRIVATE_WORD}. They make honey."
     return CompletionRequest(
         instructions="Sum it up.",
         material=f"<post>\n{post}\n</post>",
@@ -113,6 +113,6 @@ def question(seconds: float = 20.0) -> CompletionRequest:
     )
 
 
-def answered(text: str) -> str:
+def read_summary(text: str) -> str:
     """Return the summary in the answer of the model."""
     return str(json.loads(text)["summary"])

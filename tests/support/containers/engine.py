@@ -29,12 +29,12 @@ class EngineError(Exception):
     """Raised when a program fails. The message contains the end of its output."""
 
 
-def say(sentence: str) -> None:
+def print_line(sentence: str) -> None:
     sys.stdout.write(f"{sentence}\n")
     sys.stdout.flush()
 
 
-def missing() -> str:
+def find_missing_program() -> str:
     """Return why Podman can't run here, or an empty text if it can."""
     if os.geteuid() != 0:
         return "containers are run by root"

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support.containers.engine import FOLDER, Engine, run, say, ulimits
+from tests.support.containers.engine import FOLDER, Engine, print_line, run, ulimits
 from tests.support.deployment import files
 
 # The name looks like the name of an image in a registry, but no registry has it.
 OUR_IMAGE = "registry.example.com/pressroom:tried"
-WORKERS = f"{OUR_IMAGE}-worker"
+WORKER_IMAGE = f"{OUR_IMAGE}-worker"
 _STAND_INS = Path(__file__).parent / "stand_ins"
 # Maps each service of the Compose file to the build target of its stand-in.
 _TARGETS = {"postgres": "postgres", "redis": "redis", "minio": "silo", "proxy": "caddy"}
@@ -42,13 +42,15 @@ def _full(name: str) -> str:
     return f"docker.io/{path}"
 
 
-def prepare(engine: Engine) -> bool:
+def prepare_base_images(engine: Engine) -> bool:
     """Get the missing base images, and return whether they are stand-ins."""
     images = [python_image(), *(_full(files.services()[service]["image"]) for service in _TARGETS)]
     missing_images = [image for image in images if not engine.succeeds("image", "exists", image)]
     if not _pull(engine, missing_images):
-        say("No registry of images is reached: Debian's packages and pinned wheels stand in for")
-        say(f"  {', '.join(images)}")
+        print_line(
+            "No registry of images is reached: Debian's packages and pinned wheels stand in for"
+        )
+        print_line(f"  {', '.join(images)}")
         _make_stand_ins(engine)
     label = '{{index .Config.Labels "stand-in"}}'
     return engine.podman("image", "inspect", "--format", label, images[0]).strip() == "yes"
@@ -109,7 +111,7 @@ def _read_pins() -> Iterator[str]:
     return (pins[name] for name in _PACKAGES)
 
 
-def build_ours(engine: Engine, image: str = OUR_IMAGE, *more: str, target: str = "api") -> str:
+def build_our_image(engine: Engine, image: str = OUR_IMAGE, *more: str, target: str = "api") -> str:
     words = ("--file", str(files.DOCKERFILE), "--target", target, *more)
     build(engine, image, str(files.ROOT), *words)
     return image

@@ -5,5 +5,5 @@ import os
 import pytest
 
 _SIZE = os.environ.get("PRESSROOM_CONTAINERS", "")
-WANTED = bool(_SIZE)
-WANTED_IN_FULL = pytest.mark.skipif(_SIZE != "full", reason="`make containers` runs it")
+CONTAINERS_ENABLED = bool(_SIZE)
+FULL_SIZE_ONLY = pytest.mark.skipif(_SIZE != "full", reason="`make containers` runs it")

@@ -13,12 +13,12 @@ from tests.support.credits.credits import consume, grant
 
 
 @dataclass(frozen=True)
-class Bank:
+class CreditAccounts:
     """Creates the credit accounts of a stack, and reads them from the database."""
 
     stack: Stack
 
-    def holder(self, credits: str) -> Owner:
+    def create_holder(self, credits: str) -> Owner:
         """Create an owner with this amount of credits."""
         owner = self.stack.create_owner()
         grant(self.stack, owner.user_id, credits)
@@ -52,7 +52,7 @@ class Spenders:
         strange: unexpected responses and broken connections.
     """
 
-    bank: Bank
+    bank: CreditAccounts
     owner: Owner
     stop: threading.Event = field(default_factory=threading.Event)
     acknowledged: dict[str, Decimal] = field(default_factory=dict)

@@ -17,10 +17,10 @@ LEDGER = "/auxilia/credits/ledger"
 
 def grant(stack: Stack, user_id: int, amount: str) -> dict[str, Any]:
     database = stack.resources.database
-    return exactly(ledger.grant_credits(database, user_id, Decimal(amount), source_id="test"))
+    return parse_exactly(ledger.grant_credits(database, user_id, Decimal(amount), source_id="test"))
 
 
-def exactly(text: str) -> dict[str, Any]:
+def parse_exactly(text: str) -> dict[str, Any]:
     """Parse a JSON object, and return its fractions as exact decimals."""
     return dict(json.loads(text, parse_float=Decimal))
 
@@ -41,7 +41,7 @@ def send(client: httpx2.Client, body: str | bytes, key: str | None = None) -> ht
 def balance(client: httpx2.Client) -> Decimal:
     reply = client.get(BALANCE)
     data(reply)
-    return Decimal(exactly(reply.text)["data"]["balance_credit"])
+    return Decimal(parse_exactly(reply.text)["data"]["balance_credit"])
 
 
 def entries(client: httpx2.Client, **query: Any) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from tests.support.credits.payments import Json, SandboxPayments
 from tests.support.http.webhook_receiver import Hook, HookReceiver
 
 
-class Reader:
+class EventReader:
     """Reads the events that the sandbox has sent to the webhook about one checkout."""
 
     def __init__(
@@ -48,14 +48,14 @@ class Reader:
         return evidence
 
 
-def signed(keys: StripeKeys, body: bytes) -> tuple[bytes, str]:
+def sign_event(keys: StripeKeys, body: bytes) -> tuple[bytes, str]:
     """Return the body of an event, and the header with its signature."""
     sent_at = str(int(time.time()))
     mac = hmac.new(keys.webhook_secret.encode(), sent_at.encode() + b"." + body, hashlib.sha256)
     return body, f"t={sent_at},v1={mac.hexdigest()}"
 
 
-def a_paid_session(**changed: object) -> bytes:
+def build_paid_session(**changed: object) -> bytes:
     """Return the body of an event about a paid checkout session, with some fields changed."""
     session: Json = {
         "id": "cs_live_1",

@@ -128,7 +128,7 @@ class SandboxPayments:
         attempts: list[int | str] = self._post(path, {"signature": signature})["attempts"]
         return attempts
 
-    def trouble(
+    def fail_next_calls(
         self,
         *,
         count: int = 1,
@@ -142,8 +142,8 @@ class SandboxPayments:
         """
         self._put("/control/trouble", count=count, status=status, seconds=seconds, when=when)
 
-    def no_trouble(self) -> None:
-        self.trouble(count=0)
+    def stop_failures(self) -> None:
+        self.fail_next_calls(count=0)
 
     def sessions(self) -> list[Json]:
         """Return all checkout sessions, newest first.
@@ -181,14 +181,14 @@ class SandboxPayments:
         self._http.put(path, json=body).raise_for_status()
 
 
-def serving(keys: StripeKeys) -> AbstractContextManager[str]:
+def running_payment_sandbox(keys: StripeKeys) -> AbstractContextManager[str]:
     """Run a sandbox with only the imitation of Stripe, in this process, and yield its URL."""
     router = strict_router(StripeServer(keys))
     app = create_app((SandboxProvider("Payments", "/stripe", "Stripe.", router, page="/stripe"),))
     return serving_app(app)
 
 
-def account_at(url: str, keys: StripeKeys, **chosen: float) -> StripeCheckout:
+def connect_adapter(url: str, keys: StripeKeys, **chosen: float) -> StripeCheckout:
     """Return the product's adapter, connected to the Stripe account at this URL."""
     return StripeCheckout(
         PaymentChannel.SANDBOX,
@@ -199,7 +199,7 @@ def account_at(url: str, keys: StripeKeys, **chosen: float) -> StripeCheckout:
     )
 
 
-def an_order(
+def build_checkout(
     amount: int = 1234,
     currency: str = "USD",
     *,

@@ -4,16 +4,16 @@ from devstack.harness.stack import Stack
 from integrations.payments.port import Evidence
 from models import OrderVia
 from services.credits.settlement import settle_order
-from tests.support.credits import till
-from tests.support.credits.till import Terms
+from tests.support.credits import stripe_events
+from tests.support.credits.stripe_events import OrderTerms
 
 
-def new_order(stack: Stack, user_id: int | None) -> Terms:
+def new_order(stack: Stack, user_id: int | None) -> OrderTerms:
     """Create a payment order for 500 credits that cost 5 dollars."""
-    return till.new_order(stack, user_id, minor=500, credit_units=5_000_000)
+    return stripe_events.new_order(stack, user_id, minor=500, credit_units=5_000_000)
 
 
-def payment_of(terms: Terms) -> Evidence:
+def build_payment_evidence(terms: OrderTerms) -> Evidence:
     """Return evidence that the customer paid the order in full."""
     return Evidence(
         order_id=terms.order_id,
@@ -25,7 +25,7 @@ def payment_of(terms: Terms) -> Evidence:
     )
 
 
-def settle(stack: Stack, terms: Terms, *evidence: Evidence) -> None:
+def settle(stack: Stack, terms: OrderTerms, *evidence: Evidence) -> None:
     for each in evidence:
         with stack.resources.unit_of_work() as uow:
             settle_order(uow, terms.order_id, each, OrderVia.WEBHOOK)

@@ -29,25 +29,25 @@ def topup(client: httpx2.Client, numbers: str, *, key: str | None = None) -> htt
     return send(client, f'{{{numbers}, "redirect_url": "{SHOP}"}}', key)
 
 
-def ordered(client: httpx2.Client, numbers: str = '"amount": 5') -> dict[str, Any]:
+def create_order(client: httpx2.Client, numbers: str = '"amount": 5') -> dict[str, Any]:
     """Create an order, and return it with exact numbers."""
     reply = topup(client, numbers)
     data(reply)
-    return dict(credits.exactly(reply.text)["data"])
+    return dict(credits.parse_exactly(reply.text)["data"])
 
 
-def paid(stack: Stack, client: httpx2.Client, sandbox: SandboxPayments) -> int:
+def create_paid_order(stack: Stack, client: httpx2.Client, sandbox: SandboxPayments) -> int:
     """Create an order, pay it, and return its id."""
-    order_id: int = ordered(client)["order_id"]
+    order_id: int = create_order(client)["order_id"]
     sandbox.pay(order_id)
     await_status(stack, order_id, "paid")
     return order_id
 
 
-def read(client: httpx2.Client, order_id: int) -> dict[str, Any]:
+def read_order(client: httpx2.Client, order_id: int) -> dict[str, Any]:
     reply = client.get(f"{ORDERS}/{order_id}")
     data(reply)
-    return dict(credits.exactly(reply.text)["data"])
+    return dict(credits.parse_exactly(reply.text)["data"])
 
 
 def status_by_token(client: httpx2.Client, token: str) -> str:
@@ -60,31 +60,33 @@ def claim(client: httpx2.Client, token: str) -> httpx2.Response:
 
 
 def await_status(stack: Stack, order_id: int, status: str) -> None:
-    eventually(lambda: status_of(stack, order_id) == status, what=f"the order to be {status}")
+    eventually(
+        lambda: read_order_status(stack, order_id) == status, what=f"the order to be {status}"
+    )
 
 
-def status_of(stack: Stack, order_id: int) -> object:
+def read_order_status(stack: Stack, order_id: int) -> object:
     [(status,)] = stack.query("SELECT status FROM payment_orders WHERE id = %s", order_id)
     return status
 
 
-def history(stack: Stack, order_id: int) -> list[object]:
+def read_status_history(stack: Stack, order_id: int) -> list[object]:
     rows = stack.query(
         "SELECT to_status FROM payment_order_changes WHERE order_id = %s ORDER BY id", order_id
     )
     return [status for (status,) in rows]
 
 
-def debt(client: httpx2.Client) -> Decimal:
+def read_debt(client: httpx2.Client) -> Decimal:
     reply = client.get(credits.BALANCE)
     data(reply)
-    return Decimal(credits.exactly(reply.text)["data"]["debt_credit"])
+    return Decimal(credits.parse_exactly(reply.text)["data"]["debt_credit"])
 
 
-def moves(client: httpx2.Client) -> list[tuple[object, ...]]:
+def read_ledger(client: httpx2.Client) -> list[tuple[object, ...]]:
     """Return the action, amount and delta of each ledger entry, oldest first."""
     reply = client.get(credits.LEDGER, params={"limit": 1000})
-    items = credits.exactly(reply.text)["data"]["items"]
+    items = credits.parse_exactly(reply.text)["data"]["items"]
     return [
         (each["action"], Decimal(each["amount_credit"]), Decimal(each["delta_credit"]))
         for each in reversed(items)
@@ -93,16 +95,16 @@ def moves(client: httpx2.Client) -> list[tuple[object, ...]]:
 
 def poll_now(stack: Stack, *order_ids: int) -> None:
     """Make these orders due, and wait until a worker has polled the payment provider."""
-    make_due(stack, *order_ids)
+    make_orders_due(stack, *order_ids)
     run_maintenance(stack, "topups.poll")
 
 
-def make_due(stack: Stack, *order_ids: int) -> None:
+def make_orders_due(stack: Stack, *order_ids: int) -> None:
     due = "UPDATE payment_orders SET next_check_at = now() WHERE id = ANY(%s)"
     stack.query(due, list(order_ids))
 
 
-def end_time_of(stack: Stack, order_id: int) -> None:
+def expire_order(stack: Stack, order_id: int) -> None:
     """Make the order expire. Disable the trigger that keeps the terms of an order unchanged."""
     stack.query(
         "SET session_replication_role = replica; UPDATE payment_orders"

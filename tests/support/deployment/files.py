@@ -42,7 +42,7 @@ def services() -> dict[str, Service]:
     return {name: each for name, each in all_services.items() if "profiles" not in each}
 
 
-def observers() -> dict[str, Service]:
+def observability_services() -> dict[str, Service]:
     """Return the services of the profile `observability`."""
     all_services: dict[str, Service] = compose()["services"]
     return {
@@ -52,13 +52,13 @@ def observers() -> dict[str, Service]:
     }
 
 
-def ours() -> dict[str, Service]:
+def our_services() -> dict[str, Service]:
     """Return the services that run our image."""
     return {name: each for name, each in services().items() if "build" in each}
 
 
 def workers() -> dict[str, Service]:
-    return {name: each for name, each in ours().items() if each["command"][1] == "worker"}
+    return {name: each for name, each in our_services().items() if each["command"][1] == "worker"}
 
 
 def secrets() -> dict[str, str]:
@@ -106,7 +106,7 @@ def env_example() -> dict[str, Entry]:
     return entries
 
 
-def made_secrets(folder: Path, environment: str = "") -> Path:
+def create_secrets(folder: Path, environment: str = "") -> Path:
     """Run the script that creates secrets, for a checkout in this folder with this .env file.
 
     Return the folder with the secrets.
@@ -119,7 +119,7 @@ def made_secrets(folder: Path, environment: str = "") -> Path:
     return folder / "secrets"
 
 
-def made_sbom(place: Path) -> bytes:
+def create_sbom(place: Path) -> bytes:
     """Return the list of packages that `make sbom` and the build of the image write."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     words = ["sh", "deploy/image/sbom.sh", str(place)]
@@ -128,7 +128,7 @@ def made_sbom(place: Path) -> bytes:
     return place.read_bytes()
 
 
-def key_recipe() -> str:
+def read_key_command() -> str:
     """Return the command in .env.example that creates a key."""
     line = next(each for each in ENV_EXAMPLE.read_text().splitlines() if "A key:" in each)
     return line.partition("A key:")[2].strip()

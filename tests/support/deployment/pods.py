@@ -18,7 +18,7 @@ from core.settings.process_settings import list_settings
 from core.settings.store_settings import LogSettings
 from tests.support.commands.command_line import options
 from tests.support.deployment import files
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 FOLDER = files.ROOT / "deploy" / "kubernetes"
 
@@ -29,10 +29,10 @@ _HASHED_NAME = re.compile(r"(name: pressroom-[a-z-]+?)-[bcdfghkmt2-9]{10}$", re.
 
 
 @cache
-def example() -> list[Resource]:
+def render_example() -> list[Resource]:
     """Return the resources that Kustomize renders, with the names of ConfigMaps from the base."""
     if shutil.which("kubectl") is None:
-        pass_over("there is no kubectl")
+        skip_or_fail("there is no kubectl")
     words = ["kubectl", "kustomize", str(FOLDER / "overlays" / "example")]
     rendered = subprocess.run(words, check=True, capture_output=True, text=True)
     return list(yaml.safe_load_all(_HASHED_NAME.sub(r"\1", rendered.stdout)))
@@ -49,17 +49,19 @@ def settings_in(file: Path) -> set[str]:
     return set(re.findall(r"^#?(PRESSROOM_[A-Z0-9_]+)\b", file.read_text(), re.MULTILINE))
 
 
-def of_kind(kind: str) -> dict[str, Resource]:
-    return {each["metadata"]["name"]: each for each in example() if each["kind"] == kind}
+def resources_of_kind(kind: str) -> dict[str, Resource]:
+    return {each["metadata"]["name"]: each for each in render_example() if each["kind"] == kind}
 
 
 def workloads() -> dict[str, Resource]:
-    return of_kind("Deployment") | of_kind("Job")
+    return resources_of_kind("Deployment") | resources_of_kind("Job")
 
 
-def scheduled() -> dict[str, Resource]:
+def job_templates() -> dict[str, Resource]:
     """Map the name of each CronJob to the template of its Jobs."""
-    return {name: each["spec"]["jobTemplate"] for name, each in of_kind("CronJob").items()}
+    return {
+        name: each["spec"]["jobTemplate"] for name, each in resources_of_kind("CronJob").items()
+    }
 
 
 def pod_of(workload: Resource) -> dict[str, Any]:
@@ -72,7 +74,7 @@ def labels_of(workload: Resource) -> dict[str, str]:
     return labels
 
 
-def needed_by(words: Sequence[str]) -> set[str]:
+def settings_needed_by(words: Sequence[str]) -> set[str]:
     """Return the variables of all settings, required or optional, that a command reads."""
     if "--wait" in words:
         return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
@@ -108,7 +110,7 @@ class Process:
 
     def needs(self) -> set[str]:
         """Return the variables of all settings, required or optional, that the command reads."""
-        return needed_by(self.words)
+        return settings_needed_by(self.words)
 
     def secrets(self) -> dict[str, dict[str, Any]]:
         """Map each setting that comes from a Secret to the Secret's name and key."""
@@ -120,7 +122,7 @@ class Process:
 
     def values(self) -> dict[str, str]:
         """Map each setting with a value in the example to this value."""
-        config_maps = of_kind("ConfigMap")
+        config_maps = resources_of_kind("ConfigMap")
         variables = {
             each["name"]: each["value"] for each in self.container["env"] if "value" in each
         }
@@ -128,7 +130,7 @@ class Process:
             variables |= config_maps[name].get("data", {})
         return {name: value for name, value in variables.items() if name.startswith(PREFIX)}
 
-    def may_hold(self) -> set[str]:
+    def allowed_settings(self) -> set[str]:
         """Return the settings that an overlay may set, except settings from Secrets."""
         folder = FOLDER / "base/settings"
         sources = [
@@ -149,7 +151,7 @@ def processes() -> list[Process]:
     ]
 
 
-def of_secrets() -> set[str]:
+def secret_variables() -> set[str]:
     """Return the variables of all secrets, and of the names that belong to secrets."""
     names = {name for name, field in Settings.model_fields.items() if is_secret(field)}
     return {variable_of(name) for name in names | {"s3_access_key", "s3_admin_access_key"}}

@@ -16,7 +16,7 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
 from devstack.supervisor.supervision import Group
 from tests.support.documents.markdown import ROOT, blocks
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 from tests.support.stack.replica import RUNS_POSTGRES, answers_postgres
 
 _NAME = "pgbouncer"
@@ -50,7 +50,7 @@ def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[R
     """
     program = which(_NAME, path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
     if program is None:
-        pass_over("PgBouncer is not installed (Debian's package pgbouncer)")
+        skip_or_fail("PgBouncer is not installed (Debian's package pgbouncer)")
     url = make_url(stack.environment["PRESSROOM_DATABASE_URL"])
     port = free_port()
     primary = services.group["postgres"].program

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import httpx2
 
+from tests.support.composer.composer_stack import build_unique_post
 from tests.support.composer.composing import METADATA
-from tests.support.composer.modelling import post
 from tests.support.credits.credits import BALANCE, CONSUME
 from tests.support.credits.topups import SHOP, TOPUP
 from tests.support.fault_matrix.rig import Rig
@@ -99,7 +99,7 @@ CALLS: dict[str, Call] = {
     "subscribe": lambda rig, client: _subscribe(rig.list_id, client),
     "unsubscribe": _unsubscribe,
     "member page": lambda rig, client: client.get(f"/lists/{rig.list_id}/subscriptions"),
-    "composer": lambda _, client: client.post(METADATA, json=post(), headers=_PREFER),
+    "composer": lambda _, client: client.post(METADATA, json=build_unique_post(), headers=_PREFER),
     "topup": _topup,
     "import": _import,
     "export": _export,

@@ -11,7 +11,7 @@ from tests.support.fault_matrix.calls import CALLS, WAIT_SECONDS, Outcome
 from tests.support.fault_matrix.faults import FAULTS
 
 
-class Worst(StrEnum):
+class WorstOutcome(StrEnum):
     UNTOUCHED = "untouched"  # The call succeeds, and is as fast as without the fault.
     DONE = "done"  # The call succeeds, perhaps more slowly.
     LATER = "later"
@@ -19,29 +19,29 @@ class Worst(StrEnum):
 
 
 ALLOWED = {
-    Worst.UNTOUCHED: {Outcome.DONE},
-    Worst.DONE: {Outcome.DONE},
-    Worst.LATER: {Outcome.DONE, Outcome.LATER},
-    Worst.REFUSED: {Outcome.DONE, Outcome.LATER, Outcome.REFUSED},
+    WorstOutcome.UNTOUCHED: {Outcome.DONE},
+    WorstOutcome.DONE: {Outcome.DONE},
+    WorstOutcome.LATER: {Outcome.DONE, Outcome.LATER},
+    WorstOutcome.REFUSED: {Outcome.DONE, Outcome.LATER, Outcome.REFUSED},
 }
 
 
 @dataclass(frozen=True)
 class Promise:
-    worst: Worst
+    worst: WorstOutcome
     within_seconds: float  # For untouched calls, the full form also measures the slowdown.
 
 
 # The wait that a call requests, and five seconds for everything else.
 _MAX_SECONDS = WAIT_SECONDS + 5.0
 
-UNTOUCHED = Promise(Worst.UNTOUCHED, _MAX_SECONDS)
-DONE = Promise(Worst.DONE, 3.0)
-SLOWLY = Promise(Worst.DONE, 15.0)
-LATER = Promise(Worst.LATER, _MAX_SECONDS)
-REFUSED = Promise(Worst.REFUSED, _MAX_SECONDS)
+UNTOUCHED = Promise(WorstOutcome.UNTOUCHED, _MAX_SECONDS)
+DONE = Promise(WorstOutcome.DONE, 3.0)
+SLOWLY = Promise(WorstOutcome.DONE, 15.0)
+LATER = Promise(WorstOutcome.LATER, _MAX_SECONDS)
+REFUSED = Promise(WorstOutcome.REFUSED, _MAX_SECONDS)
 # The call is refused without a wait for a lock, a connection or a missing dependency.
-REFUSED_SOON = Promise(Worst.REFUSED, 3.0)
+REFUSED_SOON = Promise(WorstOutcome.REFUSED, 3.0)
 
 # The API needs S3 for the first three calls. The job of an export needs S3 later.
 _NEED_S3 = {"upload": REFUSED, "media": REFUSED, "import": REFUSED, "export": LATER}
@@ -60,9 +60,9 @@ _NEED_REDIS = {
 
 _EXCEPTIONS: dict[str, dict[str, Promise]] = {
     "Postgres slow": dict.fromkeys(CALLS, SLOWLY)
-    | dict.fromkeys(("upload", "import", "export"), Promise(Worst.LATER, 15.0))
+    | dict.fromkeys(("upload", "import", "export"), Promise(WorstOutcome.LATER, 15.0))
     # Changes of a list lock it for longer, so other calls find it locked.
-    | dict.fromkeys(("subscribe", "composer", "topup"), Promise(Worst.REFUSED, 15.0)),
+    | dict.fromkeys(("subscribe", "composer", "topup"), Promise(WorstOutcome.REFUSED, 15.0)),
     "Postgres gone": dict.fromkeys(CALLS, REFUSED) | {"metrics": DONE},
     "Redis hung": _NEED_REDIS,
     "Redis gone": _NEED_REDIS,
@@ -81,7 +81,7 @@ PROMISES = {
 }
 
 # Maps each fault to the call that the short form tests, because it is the most informative one.
-TELLING = {
+SHORT_FORM_CALLS = {
     "Postgres slow": "consume",
     "Postgres gone": "consume",
     "Redis hung": "composer",

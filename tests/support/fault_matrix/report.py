@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.support.fault_matrix.calls import CALLS
 from tests.support.fault_matrix.faults import FAULTS
-from tests.support.fault_matrix.promises import PROMISES, Worst
+from tests.support.fault_matrix.promises import PROMISES, WorstOutcome
 from tests.support.fault_matrix.run import Observed, Samples, p99, slowdown
 
 REPORT_FILE = Path(__file__).parents[3] / "build" / "fault-matrix.md"
@@ -29,6 +29,6 @@ class Report:
         if fault not in self.observed:
             return str(promise.worst)
         observed = self.observed[fault]
-        if promise.worst is Worst.UNTOUCHED:
+        if promise.worst is WorstOutcome.UNTOUCHED:
             return f"{promise.worst}, {slowdown(call, self.quiet, observed):.1f} ×"
         return f"{promise.worst}, {p99(observed.during[call]):.1f} s"

@@ -9,8 +9,8 @@ import httpx2
 
 from devstack.harness.proxy import Proxy
 from devstack.harness.stack import Owner, Stack
+from tests.support.composer.composer_stack import build_unique_post
 from tests.support.composer.composing import METADATA
-from tests.support.composer.modelling import post
 from tests.support.credits import credits
 from tests.support.http.replies import data
 from tests.support.images.pictures import photo
@@ -22,7 +22,7 @@ from tests.support.stack.proxied_dependencies import proxy_each_dependency
 # with a higher concurrency.
 WORKERS = {("request", "photos", "money", "mail", "maintenance"): 6, ("media", "export", "bulk"): 1}
 # The number of subscribers who can unsubscribe during one fault.
-LEAVING = sized(24, 240)
+LEAVING_SUBSCRIBERS = sized(24, 240)
 SETTLED_WITHIN_SECONDS = 90.0
 RECOVERED_WITHIN_SECONDS = 10.0
 
@@ -97,7 +97,7 @@ def open_rig(stack: Stack) -> Iterator[Rig]:
             path = f"/media/{data(upload)['filename']}"
             # The first call is slow, because the worker loads its language libraries.
             prefer = {"Prefer": "wait=45"}
-            client.post(METADATA, json=post(), headers=prefer).raise_for_status()
+            client.post(METADATA, json=build_unique_post(), headers=prefer).raise_for_status()
         [[job_id]] = stack.query("SELECT max(id) FROM jobs")
         yield Rig(stack, proxies, owner, list_id, confirmed, path, int(str(job_id)))
 

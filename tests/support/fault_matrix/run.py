@@ -13,9 +13,9 @@ import httpx2
 from benchmarks.measure import percentile
 from tests.support.fault_matrix.calls import CALLS, LOAD_CALLS, Outcome, outcome_of
 from tests.support.fault_matrix.faults import Fault
-from tests.support.fault_matrix.rig import LEAVING, RECOVERED_WITHIN_SECONDS, Rig
+from tests.support.fault_matrix.rig import LEAVING_SUBSCRIBERS, RECOVERED_WITHIN_SECONDS, Rig
 from tests.support.sizes import FULL, sized
-from tests.support.stack.load import repeated
+from tests.support.stack.load import repeating
 
 # The duration of each fault.
 FAULT_SECONDS = sized(1, 10)
@@ -47,7 +47,7 @@ class Observed:
 
 
 def observe(rig: Rig, fault: Fault, names: list[str]) -> Observed:
-    rig.refill(LEAVING)
+    rig.refill(LEAVING_SUBSCRIBERS)
     since = rig.last_job()
     with rig.client() as client:
         rig.accept(client)
@@ -57,7 +57,7 @@ def observe(rig: Rig, fault: Fault, names: list[str]) -> Observed:
             time.sleep(_PAUSE_SECONDS)
             during = sample(rig, names, FAULT_SECONDS)
         stuck = _find_stuck_calls(rig, names, time.monotonic() + RECOVERED_WITHIN_SECONDS)
-    rig.refill(LEAVING)
+    rig.refill(LEAVING_SUBSCRIBERS)
     after = sample(rig, names, QUIET_SECONDS) if FULL else {}
     return Observed(during, after, stuck, rig.lost(since))
 
@@ -104,7 +104,7 @@ def loaded(rig: Rig, fault: Fault) -> Iterator[None]:
     names = [name for name, count in fault.load.items() for _ in range(count)]
     with ExitStack() as clients:
         calls = [partial(make_call, name, clients.enter_context(rig.client())) for name in names]
-        with repeated(*calls, pause=_PAUSE_SECONDS):
+        with repeating(*calls, pause=_PAUSE_SECONDS):
             yield
 
 

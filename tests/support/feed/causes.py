@@ -13,7 +13,12 @@ from services.senders.intake import MAX_REFUSED_CALLS_PER_HOUR
 from tests.support.credits import credits, topups
 from tests.support.credits.payments import SandboxPayments
 from tests.support.http.replies import data, problem, send
-from tests.support.imports.bulk import addresses, exported, imported, of_addresses
+from tests.support.imports.bulk import (
+    build_address_file,
+    build_addresses,
+    export_rows,
+    import_members_file,
+)
 from tests.support.lists.subscribers import Reader, new_address, new_list, subscribe
 from tests.support.people.oauth import log_in, register
 from tests.support.senders.mailings import new_mailing
@@ -100,15 +105,17 @@ def _change(scene: Scene) -> None:
 
 
 def _import(scene: Scene) -> None:
-    imported(scene.client, scene.list_id, of_addresses(*addresses(5)))
+    import_members_file(scene.client, scene.list_id, build_address_file(*build_addresses(5)))
 
 
 def _export(scene: Scene) -> None:
-    exported(scene.client, scene.list_id)
+    export_rows(scene.client, scene.list_id)
 
 
 def _undo_import(scene: Scene) -> None:
-    result = imported(scene.client, scene.list_id, of_addresses(*addresses(5)))
+    result = import_members_file(
+        scene.client, scene.list_id, build_address_file(*build_addresses(5))
+    )
     assert data(scene.client.delete(f"/imports/{result['import_id']}/members")) == 5
 
 
@@ -127,7 +134,7 @@ def _delete_upload(scene: Scene) -> None:
 
 
 def _pay_order(scene: Scene) -> int:
-    return topups.paid(scene.stack, scene.client, scene.sandbox)
+    return topups.create_paid_order(scene.stack, scene.client, scene.sandbox)
 
 
 def _refund(scene: Scene) -> None:
@@ -143,7 +150,7 @@ def _dispute(scene: Scene) -> None:
 
 
 def _review(scene: Scene) -> None:
-    order_id = topups.ordered(scene.client)["order_id"]
+    order_id = topups.create_order(scene.client)["order_id"]
     scene.sandbox.alter(order_id, amount=499)
     scene.sandbox.pay(order_id)
     topups.await_status(scene.stack, order_id, "review")

@@ -15,21 +15,21 @@ from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-KIND = FeedEventType.KEY_CREATED
+EVENT_TYPE = FeedEventType.KEY_CREATED
 
 
-def tell(resources: Resources, user_id: int, kind: FeedEventType = KIND) -> None:
+def commit_event(resources: Resources, user_id: int, kind: FeedEventType = EVENT_TYPE) -> None:
     """Write one event in a separate transaction."""
     with resources.unit_of_work() as uow:
         announce_event(uow, user_id, kind, count=1)
 
 
-def read(
+def read_events(
     resources: Resources,
     user_id: int,
     position: FeedPosition = FEED_START,
     *,
-    types: Collection[FeedEventType] = (KIND,),
+    types: Collection[FeedEventType] = (EVENT_TYPE,),
     limit: int = 100,
 ) -> list[FeedEvent]:
     with resources.unit_of_work() as uow:
@@ -41,13 +41,13 @@ def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[i
     """Yield the event ids of each page, without an end. Without further events, a page is empty."""
     position = FEED_START
     while True:
-        page = read(resources, user_id, position, types=[*FeedEventType], limit=limit)
+        page = read_events(resources, user_id, position, types=[*FeedEventType], limit=limit)
         if page:
             position = FeedPosition.of_event(page[-1])
         yield [event.id for event in page]
 
 
-def write(uow: UnitOfWork, user_id: int, kind: FeedEventType = KIND) -> None:
+def write_open_event(uow: UnitOfWork, user_id: int, kind: FeedEventType = EVENT_TYPE) -> None:
     """Write an event, and leave the transaction open."""
     announce_event(uow, user_id, kind, count=1)
     uow.session.flush()
@@ -58,7 +58,7 @@ def ids_in_order(stack: Stack, user_id: int) -> list[object]:
     return [row_id for (row_id,) in stack.query(query, user_id)]
 
 
-def scans(stack: Stack, statement: Statement, **values: object) -> list[dict[str, Any]]:
+def explain_scans(stack: Stack, statement: Statement, **values: object) -> list[dict[str, Any]]:
     """Run a statement, and return the nodes of its plan that read the table of events."""
     with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"

@@ -19,7 +19,7 @@ from minio.credentials.credentials import Credentials
 from minio.signer import sign_v4_s3
 
 from devstack import LOOPBACK
-from tests.support.http.servers import QuietHandler, running
+from tests.support.http.servers import QuietHandler, running_server
 
 REGION = "eu-west-3"
 # The domain of the simulated S3. Virtual-hosted addressing uses one subdomain per bucket.
@@ -78,7 +78,7 @@ def open_regional_server(
     upstream: str, access_key: str, secret_key: str
 ) -> Iterator[RegionalServer]:
     server = RegionalServer(upstream, Credentials(access_key, secret_key))
-    with running(server):
+    with running_server(server):
         yield server
 
 

@@ -38,7 +38,7 @@ def http_server(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Threadi
 
 
 @contextmanager
-def running(server: ThreadingHTTPServer) -> Iterator[str]:
+def running_server(server: ThreadingHTTPServer) -> Iterator[str]:
     """Run a server until the block ends, and yield its URL."""
     server.daemon_threads = True
     with server:
@@ -58,7 +58,7 @@ def silent_server() -> Iterator[str]:
 
 
 @contextmanager
-def trickling(head: bytes, drip: bytes) -> Iterator[str]:
+def trickling_server(head: bytes, drip: bytes) -> Iterator[str]:
     """Run a server that sends ``head``, and then repeats ``drip`` without an end. Yield its URL."""
     stop = threading.Event()
 

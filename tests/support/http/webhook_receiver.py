@@ -15,7 +15,7 @@ from devstack.harness.stack import Owner, Stack
 from services.feed import catalogue
 from services.feed.catalogue import FeedEventType
 from tests.support.http.replies import data
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running_server
 
 CREATED = FeedEventType.SUBSCRIPTION_CREATED
 LEFT = FeedEventType.SUBSCRIPTION_LEFT
@@ -89,10 +89,10 @@ def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
 
 
 @contextlib.contextmanager
-def hooked(port: int = 0) -> Iterator[HookReceiver]:
+def running_receiver(port: int = 0) -> Iterator[HookReceiver]:
     """Run a receiver until the block ends."""
     receiver = HookReceiver()
-    with running(http_server(_handler_of(receiver), port)) as url:
+    with running_server(http_server(_handler_of(receiver), port)) as url:
         receiver.url = f"{url}/hook"
         yield receiver
 
@@ -106,7 +106,7 @@ def new_endpoint(
     return endpoint
 
 
-def happen(
+def announce_events(
     stack: Stack,
     owner: Owner,
     kind: FeedEventType = CREATED,
@@ -132,7 +132,7 @@ def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:
     return [f"evt_{number}" for (number,) in rows]
 
 
-def let_pauses_pass(stack: Stack, endpoint_id: int) -> None:
+def end_retry_pauses(stack: Stack, endpoint_id: int) -> None:
     """Make all deliveries that wait for a retry due now."""
     # Lock the endpoint first, in the same order as the workers, to avoid a deadlock.
     stack.query(

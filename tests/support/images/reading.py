@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from PIL import Image
 
-from tests.support.images.samples import opened
+from tests.support.images.samples import open_image
 
 Pixel = tuple[int, int, int, int]
 CLEAR: Pixel = (0, 0, 0, 0)
 
 
-def read(data: bytes) -> list[Pixel]:
+def read_pixels(data: bytes) -> list[Pixel]:
     """Return the pixels row by row, with one simple rule for each mode that Pillow decodes to."""
-    with opened(data) as image:
+    with open_image(data) as image:
         image.load()
     return [
         _pixel(image, image.getpixel((x, y)))
@@ -54,7 +54,7 @@ def _alpha(key: object, index: int) -> int:
     return 0 if key == index else 255
 
 
-def differences(actual: Sequence[Pixel], expected: Sequence[Pixel]) -> list[int]:
+def level_differences(actual: Sequence[Pixel], expected: Sequence[Pixel]) -> list[int]:
     """Return the difference of each level of each pixel. The colour of clear pixels is ignored."""
     assert len(actual) == len(expected)
     return [

@@ -20,7 +20,7 @@ def encoded(image: Image.Image, format_name: str, **options: object) -> bytes:
     return out.getvalue()
 
 
-def opened(data: bytes) -> Image.Image:
+def open_image(data: bytes) -> Image.Image:
     return Image.open(BytesIO(data))
 
 
@@ -40,7 +40,7 @@ def quarters() -> Image.Image:
     return image
 
 
-def animated(
+def encode_animation(
     format_name: str, colours: Sequence[tuple[int, ...]], ms: Sequence[int], **options: object
 ) -> bytes:
     frames = [Image.new("RGB", (40, 30), colour) for colour in colours]
@@ -55,19 +55,19 @@ def animated(
 
 
 @cache
-def one_of_each() -> dict[str, bytes]:
+def encode_each_format() -> dict[str, bytes]:
     still = picture()
     moving = ((RED, GREEN, BLUE, WHITE), (100, 50, 70, 200))
     return {
         "jpeg": encoded(still, "JPEG"),
         "mpo": encoded(still, "MPO", save_all=True, append_images=[still.rotate(180)]),
         "png": encoded(still, "PNG"),
-        "apng": animated("PNG", *moving),
+        "apng": encode_animation("PNG", *moving),
         "gif": encoded(still, "GIF"),
-        "animated gif": animated("GIF", *moving),
+        "animated gif": encode_animation("GIF", *moving),
         "webp": encoded(still, "WEBP"),
         "lossless webp": encoded(still, "WEBP", lossless=True),
-        "animated webp": animated("WEBP", *moving),
+        "animated webp": encode_animation("WEBP", *moving),
         "ico": encoded(still, "ICO", sizes=[(16, 16), (32, 32)]),
         "bitmap ico": encoded(still.convert("RGBA"), "ICO", sizes=[(32, 32)], bitmap_format="bmp"),
     }
@@ -197,7 +197,7 @@ def srgb_profile() -> bytes:
 def playback(data: bytes) -> list[tuple[bytes, int]]:
     """Return the RGBA pixels and the milliseconds of each frame. Equal neighbours are merged."""
     frames: list[tuple[bytes, int]] = []
-    with opened(data) as image:
+    with open_image(data) as image:
         for number in range(getattr(image, "n_frames", 1)):
             image.seek(number)
             image.load()
@@ -211,7 +211,7 @@ def playback(data: bytes) -> list[tuple[bytes, int]]:
 
 def timeline(data: bytes, at: tuple[int, int] = (0, 0)) -> list[tuple[tuple[int, ...], int]]:
     """Return the colours of one pixel over time, each with its milliseconds."""
-    with opened(data) as image:
+    with open_image(data) as image:
         start = 4 * (at[1] * image.width + at[0])
     return [(tuple(pixels[start : start + 4]), ms) for pixels, ms in playback(data)]
 

@@ -52,7 +52,7 @@ def await_jobs(stack: Stack, count: int, status: str) -> None:
     )
 
 
-def ready(stack: Stack) -> int:
+def count_ready_attachments(stack: Stack) -> int:
     """Return the number of attachments that are ready."""
     rows = stack.query("SELECT count(*) FROM attachments WHERE status = 2")
     return int(str(rows[0][0]))

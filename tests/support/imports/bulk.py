@@ -15,26 +15,26 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.jobs import transitions
 from tests.support.http.replies import data
-from tests.support.lists.subscribers import members
+from tests.support.lists.subscribers import fetch_members
 
-COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "denied")
+COUNT_NAMES = ("received", "added", "already", "opted_out", "invalid", "duplicate", "denied")
 # The columns that Pressroom adds to a file of rejected rows.
-OURS = ["line", "code", "reason"]
-FINISHED = {"succeeded", "failed", "cancelled"}
+ADDED_COLUMNS = ["line", "code", "reason"]
+FINISHED_STATUSES = {"succeeded", "failed", "cancelled"}
 
 
-def addresses(count: int) -> list[str]:
+def build_addresses(count: int) -> list[str]:
     return [f"m{number}.{secrets.token_hex(5)}@example.com" for number in range(count)]
 
 
-def sheet(header: Sequence[str], *rows: Sequence[str]) -> bytes:
+def build_csv(header: Sequence[str], *rows: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text).writerows([header, *rows])
     return text.getvalue().encode()
 
 
-def of_addresses(*emails: str) -> bytes:
-    return sheet(["Email"], *([email] for email in emails))
+def build_address_file(*emails: str) -> bytes:
+    return build_csv(["Email"], *([email] for email in emails))
 
 
 def upload(
@@ -54,20 +54,20 @@ def upload(
     )
 
 
-def imported(
+def import_members_file(
     client: httpx2.Client, list_id: int, content: bytes, name: str = "members.csv", **params: str
 ) -> dict[str, Any]:
     """Import a file, require that the import succeeds, and return its result."""
     job = data(upload(client, list_id, content, name, **params))
     assert job["status"] == "succeeded"
     result: dict[str, Any] = job["result"]
-    assert result["received"] == sum(result[name] for name in COUNTS[1:])
+    assert result["received"] == sum(result[name] for name in COUNT_NAMES[1:])
     return result
 
 
-def counts(result: dict[str, Any]) -> dict[str, int]:
+def nonzero_counts(result: dict[str, Any]) -> dict[str, int]:
     """Return the counts in the result that aren't zero."""
-    return {name: result[name] for name in (*COUNTS, "updated") if result[name]}
+    return {name: result[name] for name in (*COUNT_NAMES, "updated") if result[name]}
 
 
 def add(
@@ -85,12 +85,12 @@ def add(
     )
 
 
-def finished(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str, Any]:
+def await_job(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str, Any]:
     """Wait until the job has ended, and return the job."""
 
     def find_ended_job() -> dict[str, Any] | None:
         job: dict[str, Any] = data(client.get(f"/jobs/{job_id}"))
-        return job if job["status"] in FINISHED else None
+        return job if job["status"] in FINISHED_STATUSES else None
 
     return eventually(find_ended_job, within=within, what="the job's end")
 
@@ -107,7 +107,7 @@ def newest_job(client: httpx2.Client) -> dict[str, Any]:
     return dict(data(client.get("/jobs", params={"limit": 1}))["items"][0])
 
 
-def errors(url: str) -> list[dict[str, Any]]:
+def fetch_rejected_rows(url: str) -> list[dict[str, Any]]:
     """Return the rows that were not added, fetched without credentials."""
     reply = httpx2.get(url, timeout=30.0)
     assert reply.status_code == 200, reply.text
@@ -118,25 +118,25 @@ def export(client: httpx2.Client, list_id: int, kind: object, **headers: str) ->
     return client.post(f"/lists/{list_id}/exports", json={"kind": kind}, headers=headers)
 
 
-def file_of(client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
+def export_file(client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
     """Export these members, and return the URL of the file."""
     job = data(client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice}))
     assert job["status"] == "succeeded"
     return str(job["result"]["url"])
 
 
-def exported(client: httpx2.Client, list_id: int, kind: str = "members") -> list[dict[str, str]]:
-    return unpacked(file_of(client, list_id, kind))
+def export_rows(client: httpx2.Client, list_id: int, kind: str = "members") -> list[dict[str, str]]:
+    return fetch_rows(export_file(client, list_id, kind))
 
 
-def emails_of(
+def export_emails(
     client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any
 ) -> list[str]:
     """Export these members, and return their addresses."""
-    return [row["email"] for row in unpacked(file_of(client, list_id, kind, **choice))]
+    return [row["email"] for row in fetch_rows(export_file(client, list_id, kind, **choice))]
 
 
-def unpacked(url: str) -> list[dict[str, str]]:
+def fetch_rows(url: str) -> list[dict[str, str]]:
     """Download an exported file, decompress it, and return its rows."""
     reply = httpx2.get(url, timeout=30.0)
     assert reply.status_code == 200, reply.text
@@ -144,11 +144,11 @@ def unpacked(url: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def everybody(client: httpx2.Client, list_id: int) -> dict[str, dict[str, Any]]:
+def active_members(client: httpx2.Client, list_id: int) -> dict[str, dict[str, Any]]:
     """Map the addresses of the active members to the members."""
-    return {each["email"]: each for each in members(client, list_id, limit=1000)}
+    return {each["email"]: each for each in fetch_members(client, list_id, limit=1000)}
 
 
-def objects(stack: Stack, kind: str = "imports") -> set[str]:
+def list_stored_keys(stack: Stack, kind: str = "imports") -> set[str]:
     """Return the keys of stored objects. Objects of earlier jobs may disappear at any time."""
     return set(stack.stored(f"{kind}/"))

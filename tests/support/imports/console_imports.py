@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from tests.support.http.replies import data
-from tests.support.people.consoles import OwnerAtConsole, ended, forms_of
+from tests.support.people.consoles import OwnerAtConsole, await_ended_page, forms_of
 
 NEW_IMPORT = "/console/imports/new"
 
@@ -35,7 +35,7 @@ def preview_import(
     reply = send_file(console, list_id, content, name, **typed)
     assert reply.status_code == 303, reply.text
     path = urlsplit(reply.headers["location"]).path
-    ended(console, path)
+    await_ended_page(console, path)
     return path
 
 

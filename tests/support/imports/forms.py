@@ -20,7 +20,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Form:
+class FileFormat:
     """The format of a file."""
 
     encoding: str = "utf-8"
@@ -35,7 +35,7 @@ class Form:
     json: bool = False
 
 
-class Dribble:
+class SlowFile:
     """A file that can't seek, and that returns at most ``size`` bytes per read."""
 
     def __init__(self, data: bytes, size: int) -> None:
@@ -46,7 +46,7 @@ class Dribble:
         return self._file.read(min(size, self._size))
 
 
-class Stored:
+class StoredObject:
     """A stored object that is read in ranges, and counts the reads."""
 
     def __init__(self, data: bytes) -> None:
@@ -62,15 +62,15 @@ class Stored:
         return self.data[offset : offset + count]
 
 
-def written(people: Sequence[Person], form: Form) -> tuple[bytes, list[int]]:
+def write_file(people: Sequence[Person], form: FileFormat) -> tuple[bytes, list[int]]:
     """Return a file of people in this format, and the line on which each person's record begins."""
     text, lines = _write_json(people, form) if form.json else _write_csv(people, form)
     if not form.last_newline:
         text = text.removesuffix(form.newline)
-    return packed(text.encode(form.encoding), form.compression), lines
+    return compress(text.encode(form.encoding), form.compression), lines
 
 
-def _write_csv(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
+def _write_csv(people: Sequence[Person], form: FileFormat) -> tuple[str, list[int]]:
     out = io.StringIO(newline="")
     quoting: Literal[0, 1] = csv.QUOTE_ALL if form.quote_all else csv.QUOTE_MINIMAL
     writer = csv.writer(out, delimiter=form.delimiter, lineterminator=form.newline, quoting=quoting)
@@ -85,20 +85,20 @@ def _write_csv(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
     return out.getvalue(), lines
 
 
-def _write_json(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
+def _write_json(people: Sequence[Person], form: FileFormat) -> tuple[str, list[int]]:
     objects = [json.dumps({"email": person.email, "name": person.name}) for person in people]
     return "".join(line + form.newline for line in objects), [*range(1, len(people) + 1)]
 
 
-def packed(data: bytes, compression: str) -> bytes:
+def compress(data: bytes, compression: str) -> bytes:
     if compression == "gzip":
         return gzip.compress(data, mtime=0)
     if compression == "zip":
-        return zipped({"members.csv": data})
+        return zip_files({"members.csv": data})
     return data
 
 
-def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zip_files(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         for name, data in files.items():
@@ -106,21 +106,21 @@ def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> by
     return out.getvalue()
 
 
-def opened(data: bytes | str, **options: object) -> RowReader:
+def open_reader(data: bytes | str, **options: object) -> RowReader:
     raw = data.encode() if isinstance(data, str) else data
     return open_member_rows(io.BytesIO(raw), **options)  # type: ignore[arg-type]
 
 
-def rows(data: bytes | str, **options: object) -> list[MemberRow]:
+def read_rows(data: bytes | str, **options: object) -> list[MemberRow]:
     """Return the rows of a file, and require that no record is rejected."""
-    records = [*opened(data, **options)]
+    records = [*open_reader(data, **options)]
     assert [each for each in records if isinstance(each, RejectedRecord)] == []
     return [each for each in records if isinstance(each, MemberRow)]
 
 
-def outcome(data: bytes | str, **options: object) -> list[tuple[int, str]]:
+def read_outcomes(data: bytes | str, **options: object) -> list[tuple[int, str]]:
     """Return the line of each record, with its address or with the code of its error."""
     return [
         (each.line, each.code if isinstance(each, RejectedRecord) else each.email)
-        for each in opened(data, **options)
+        for each in open_reader(data, **options)
     ]

@@ -45,7 +45,7 @@ _MAX_TURNS = 1000
 
 
 @dataclass(frozen=True)
-class Importing:
+class ImportRunner:
     """Imports files into the lists of a stack, in the test's own process."""
 
     stack: Stack
@@ -182,13 +182,15 @@ class Importing:
             with self.resources.unit_of_work() as uow:
                 hand_back_job(uow, lease)
 
-    def bring(self, owner: Owner, list_id: int, file: bytes, **options: Any) -> MemberImport:
+    def import_members(
+        self, owner: Owner, list_id: int, file: bytes, **options: Any
+    ) -> MemberImport:
         """Import a file, and require that the import succeeds."""
         job = self.work(self.begin(owner, list_id, file, **options))
         assert job.status == "succeeded", job.error
         return self.of_job(job.id)
 
-    def take_back(self, owner: Owner, import_id: int) -> dict[str, Any]:
+    def undo(self, owner: Owner, import_id: int) -> dict[str, Any]:
         """Undo an import, and return the result of the undo job."""
         job = self.work(self.begin_undo(owner, import_id))
         assert job.status == "succeeded", job.error
@@ -248,7 +250,7 @@ class Importing:
         member = self.stack.create_owner()
         [(user_id,)] = self.stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
         list_owner = Owner(int(str(user_id)), "", "")
-        assert self.bring(list_owner, list_id, csv_of([[member.email, ""]])).added == 1
+        assert self.import_members(list_owner, list_id, csv_of([[member.email, ""]])).added == 1
         return member
 
     def not_added(self, import_id: int) -> list[list[str]]:

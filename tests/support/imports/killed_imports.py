@@ -6,13 +6,13 @@ from core.ids import random_hash_id
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner
 from models import MemberImport
-from tests.support.imports.importing import Importing, counts_of, csv_of
+from tests.support.imports.importing import ImportRunner, counts_of, csv_of
 
 # The number of rows between a row of a subscribed person and a later opt-out of the same person.
 OPT_OUT_ROW_DISTANCE = 11_000
 
 
-def worker(importing: Importing) -> Running:
+def start_import_worker(importing: ImportRunner) -> Running:
     return importing.stack.start_worker("bulk", concurrency=1)
 
 
@@ -46,7 +46,7 @@ class SentFile:
         }
 
 
-def prepare(importing: Importing, list_id: int, rows: int) -> SentFile:
+def prepare_import(importing: ImportRunner, list_id: int, rows: int) -> SentFile:
     """Build a file with this many rows. Some of its people have joined or left the list before."""
     tag = random_hash_id(8)
     sent = SentFile()
@@ -82,16 +82,18 @@ def prepare(importing: Importing, list_id: int, rows: int) -> SentFile:
     return sent
 
 
-def _enroll(importing: Importing, list_id: int, known: list[str], left: list[str]) -> None:
+def _enroll(importing: ImportRunner, list_id: int, known: list[str], left: list[str]) -> None:
     owner_of = "SELECT user_id FROM lists WHERE id = %s"
     [(user_id,)] = importing.stack.query(owner_of, list_id)
     owner = Owner(int(str(user_id)), "", "")
-    importing.bring(owner, list_id, csv_of([[each, ""] for each in known]))
+    importing.import_members(owner, list_id, csv_of([[each, ""] for each in known]))
     unsubscribed = csv_of([[each, "unsubscribed"] for each in left], ("email", "status"))
-    importing.bring(owner, list_id, unsubscribed)
+    importing.import_members(owner, list_id, unsubscribed)
 
 
-def require_exact(importing: Importing, list_id: int, task: MemberImport, sent: SentFile) -> None:
+def require_exact(
+    importing: ImportRunner, list_id: int, task: MemberImport, sent: SentFile
+) -> None:
     """Require that the import has exactly the expected results."""
     assert counts_of(task) == sent.counts()
     left = [sent.rows[line - 2][0] for line, code in sent.codes.items() if code == "member.left"]
@@ -116,7 +118,7 @@ def require_exact(importing: Importing, list_id: int, task: MemberImport, sent: 
     assert not importing.stack.stored(f"{task.object_prefix}/")
 
 
-def succeeded(importing: Importing, job_id: int, *, within: float = 90.0) -> MemberImport:
+def await_success(importing: ImportRunner, job_id: int, *, within: float = 90.0) -> MemberImport:
     """Wait until the import has succeeded, and return it."""
     job = importing.ended(job_id, within=within)
     assert job.status == "succeeded", (job.status, job.error)

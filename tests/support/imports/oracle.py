@@ -7,7 +7,7 @@ ADDED, ALREADY, OPTED_OUT = "added", "already", "opted_out"
 INVALID, DUPLICATE, LEFT, DENIED = "invalid", "duplicate", "left", "denied"
 NOT_SUBSCRIBED = "not_subscribed"
 HEADER = ("email", "name", "tier", "paid_expiry", "status", "Company", "Age", "tags", "created_at")
-PASSED = "2020-01-01T00:00:00.000000Z"
+PAST_EXPIRY = "2020-01-01T00:00:00.000000Z"
 # The statuses of rows, from the least strict to the strictest.
 STATUSES = ("subscribed", "unconfirmed", "unsubscribed", "cleaned", "bounced", "complained")
 CODES = {
@@ -98,13 +98,13 @@ class Outcome:
 
 
 @dataclass
-class Whole:
+class ExpectedList:
     """The members and the opt-outs of a list, by address."""
 
     members: dict[str, Member] = field(default_factory=dict)
-    noes: dict[str, set[str]] = field(default_factory=dict)
+    opt_outs: dict[str, set[str]] = field(default_factory=dict)
 
-    def bring(
+    def import_members(
         self, lines: list[Line], columns: Collection[str] = HEADER, *, update: bool
     ) -> Outcome:
         """Import the lines, and return the results. ``update`` also changes existing members."""
@@ -145,7 +145,7 @@ class Whole:
         update: bool,
     ) -> str:
         member = self.members.get(address)
-        opt_outs = self.noes.setdefault(address, set())
+        opt_outs = self.opt_outs.setdefault(address, set())
         if line.status != "subscribed":
             opt_outs.add("list")
             if member is not None and member.status in {"active", "pending"}:
@@ -189,4 +189,4 @@ def _new_expiry(member: Member, tier: str, expiry: str, columns: Collection[str]
         return None
     if "paid_expiry" in columns and (expiry or tier or "tier" not in columns):
         return expiry or None
-    return None if tier and member.expiry == PASSED else member.expiry
+    return None if tier and member.expiry == PAST_EXPIRY else member.expiry

@@ -38,7 +38,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Acting:
+class ListActions:
     """Performs the actions, and returns the status and the data or error code of each reply."""
 
     stack: Stack
@@ -142,7 +142,9 @@ class Acting:
         path = f"/subscriptions/{source}/members/{user_id}/transfer"
         return self.reply("POST", path, key=key, params={"dst_list_id": target})
 
-    def bring(self, list_id: int, rows: list[tuple[str, bool]], key: str) -> dict[str, int]:
+    def import_members(
+        self, list_id: int, rows: list[tuple[str, bool]], key: str
+    ) -> dict[str, int]:
         """Import addresses, and return the result of the job.
 
         ``rows``: pairs of an address and whether the file marks it as unsubscribed.
@@ -157,7 +159,7 @@ class Acting:
         result: dict[str, int] = reply.json()["data"]["result"]
         return result
 
-    def take_back(self, import_id: int, key: str) -> Reply:
+    def undo(self, import_id: int, key: str) -> Reply:
         return self.reply("DELETE", f"/imports/{import_id}/members", key=key)
 
     def erase(self, address: str) -> Erased:

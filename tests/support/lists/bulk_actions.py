@@ -13,7 +13,7 @@ from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.filters import member_filter
 from storage.resources import Resources
-from tests.support.imports.importing import Importing, csv_of
+from tests.support.imports.importing import ImportRunner, csv_of
 
 EVERYBODY = {"field": "email", "exists": True}
 IN_ANY_STATUS = {"field": "status", "in": ["pending", "active", "unsubscribed", "removed"]}
@@ -23,7 +23,7 @@ IN_ANY_STATUS = {"field": "status", "in": ["pending", "active", "unsubscribed", 
 class BulkActions:
     """Runs bulk actions on one list."""
 
-    importing: Importing
+    importing: ImportRunner
     owner: Owner
     list_id: int
 
@@ -38,7 +38,9 @@ class BulkActions:
     def add(self, count: int, *, tag: str = "") -> list[str]:
         """Import active members, and return their addresses in the order of their records."""
         addresses = [f"{number:03}.{tag}{self.list_id}@example.com" for number in range(count)]
-        self.importing.bring(self.owner, self.list_id, csv_of([[each, ""] for each in addresses]))
+        self.importing.import_members(
+            self.owner, self.list_id, csv_of([[each, ""] for each in addresses])
+        )
         return addresses
 
     def begin(
@@ -71,7 +73,7 @@ class BulkActions:
         assert job_id is not None
         return job_id
 
-    def take_back(self, bulk_id: int) -> dict[str, int]:
+    def undo(self, bulk_id: int) -> dict[str, int]:
         return self._result(self.importing.work(self.begin_undo(bulk_id)))
 
     def _result(self, job: Job) -> dict[str, int]:

@@ -73,11 +73,11 @@ class Model:
 
     lists: dict[str, ListRules]
     records: dict[tuple[str, str], Record] = field(default_factory=dict)
-    noes: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    opt_outs: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
 
     def opt_outs_of(self, list_name: str, person: str) -> set[str]:
-        return self.noes.setdefault((list_name, person), set())
+        return self.opt_outs.setdefault((list_name, person), set())
 
     def count(self, list_name: str) -> int:
         return sum(
@@ -244,7 +244,7 @@ class Model:
         source_record.become(REMOVED)
         return ACCEPTED
 
-    def bring(self, list_name: str, rows: list[tuple[str, bool]]) -> Import:
+    def import_members(self, list_name: str, rows: list[tuple[str, bool]]) -> Import:
         """Import rows, which are pairs of a person and whether the file marks them as opted out."""
         result = Import()
         for person, left in rows:
@@ -268,7 +268,7 @@ class Model:
             result.counts[verdict] += 1
         return result
 
-    def take_back(self, before: dict[tuple[str, str], Record | None]) -> None:
+    def undo(self, before: dict[tuple[str, str], Record | None]) -> None:
         """Undo an import for the members that nobody has changed since then."""
         for pair, old_record in before.items():
             if old_record is None:

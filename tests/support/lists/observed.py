@@ -24,7 +24,7 @@ class Observed:
 
     records: dict[tuple[int, int], Subscription]
     events: dict[tuple[int, int], list[SubscriptionEvent]]
-    noes: dict[tuple[int, str], set[str]]
+    opt_outs: dict[tuple[int, str], set[str]]
     counts: dict[int, int]
 
 
@@ -52,7 +52,7 @@ def observe(resources: Resources, list_ids: list[int], people: People) -> Observ
         return Observed(
             records={(each.list_id, each.user_id): each for each in records},
             events=events,
-            noes=_group_by_address(resources, list(opt_outs), people),
+            opt_outs=_group_by_address(resources, list(opt_outs), people),
             counts=subscriber_counts.count_subscribers(uow, list_ids),
         )
 
@@ -85,7 +85,7 @@ def _group_by_address(
 def require_opt_outs_hold(seen: Observed, people: People) -> None:
     """Require that no one is active after opting out of the list, or gets mail after opting out."""
     for (list_id, user_id), record in seen.records.items():
-        opt_outs = seen.noes.get((list_id, people.living.get(user_id, "")), set())
+        opt_outs = seen.opt_outs.get((list_id, people.living.get(user_id, "")), set())
         assert record.status != ACTIVE or LIST not in opt_outs, (list_id, user_id)
         assert not record.email_enabled or EMAIL not in opt_outs, (list_id, user_id)
 
@@ -125,7 +125,7 @@ def require_as_modelled(
     for list_name, list_id in ids.items():
         assert seen.counts[list_id] == model.count(list_name)
         for name, person in people.items():
-            opt_outs = seen.noes.get((list_id, person.address), set())
+            opt_outs = seen.opt_outs.get((list_id, person.address), set())
             assert opt_outs == model.opt_outs_of(list_name, name), (list_name, name)
             _require_blank(seen, list_id, person)
             _require_record(seen, model, list_id, (list_name, name), person)
@@ -152,15 +152,15 @@ def _require_record(
     assert (record.type, expiry_of(record)) == (expected.tier, expected.expiry), pair
 
 
-def require_nothing_lifted(
+def require_opt_outs_kept(
     before: Observed, seen: Observed, by: tuple[int, str] | None, lifted: set[str]
 ) -> None:
     """Require that no opt-out is gone, except opt-outs that the person has withdrawn.
 
     ``by``: the list and the address of this person. ``lifted``: the kinds of withdrawn opt-outs.
     """
-    for (list_id, address), opt_outs in before.noes.items():
-        lost = opt_outs - seen.noes.get((list_id, address), set())
+    for (list_id, address), opt_outs in before.opt_outs.items():
+        lost = opt_outs - seen.opt_outs.get((list_id, address), set())
         if (list_id, address) == by:
             lost -= lifted
         assert not lost, f"{address} has opted out of {lost}, and somebody else has changed that"

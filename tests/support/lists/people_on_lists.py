@@ -42,7 +42,7 @@ class Subscriber:
     def confirm_url(self) -> str:
         return f"{self.stack.api_url}/confirm?token={self.mailed_token()}"
 
-    def stands(self) -> tuple[object, ...]:
+    def read_status(self) -> tuple[object, ...]:
         """Return the person's status, and whether the person gets mail."""
         [row] = self.stack.query(
             "SELECT status, email_enabled FROM subscriptions WHERE list_id = %s AND user_id = %s",
@@ -51,7 +51,7 @@ class Subscriber:
         )
         return row
 
-    def kept(self) -> dict[str, list[tuple[object, ...]]]:
+    def list_rows(self) -> dict[str, list[tuple[object, ...]]]:
         """Return all rows about this person and list, by table, for comparison with later rows."""
         tables = (
             *("subscriptions", "opt_outs", "subscription_events", "mailed_links"),
@@ -72,7 +72,7 @@ def subscribe_pending(stack: Stack, list_id: int) -> Subscriber:
     """Subscribe a new person, and wait until the confirmation link has been mailed."""
     subscriber = subscribe(stack, list_id)
     # The worker that mails the link adds a row. Wait for it, because tests compare the rows later.
-    eventually(lambda: subscriber.kept()["mailed_links"], what="the mailed token")
+    eventually(lambda: subscriber.list_rows()["mailed_links"], what="the mailed token")
     return subscriber
 
 

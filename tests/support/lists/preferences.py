@@ -7,7 +7,7 @@ import httpx2
 from devstack.harness.polling import eventually
 from tests.support.http.pages import follow_redirect, read_heading
 from tests.support.lists.people_on_lists import Subscriber
-from tests.support.people.visiting import hidden
+from tests.support.people.visiting import read_hidden_fields
 
 _LINK = re.compile(r"/preferences/open\?token=([\w-]+)")
 
@@ -48,7 +48,7 @@ def open_preferences(browser: httpx2.Client, subscriber: Subscriber) -> httpx2.R
     """Open the preferences page of a subscriber with a newly mailed link."""
     token = receive_token(browser, subscriber)
     page = browser.get("/preferences/open", params={"token": token})
-    reply = open_link(browser, token, {"csrf_token": hidden(page)["csrf_token"]})
+    reply = open_link(browser, token, {"csrf_token": read_hidden_fields(page)["csrf_token"]})
     assert reply.status_code == 303
     preferences = follow_redirect(browser, reply)
     assert read_heading(preferences) == "Your subscriptions"

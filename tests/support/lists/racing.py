@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from devstack.harness.stack import Owner, Stack
-from tests.support.lists.acting import Acting, Person
+from tests.support.lists.acting import ListActions, Person
 from tests.support.lists.model import Reply
 from tests.support.lists.observed import (
     People,
@@ -17,7 +17,7 @@ from tests.support.lists.observed import (
     require_unbroken_history,
 )
 
-AT_ONCE = 16
+MAX_CONCURRENT_ACTIONS = 16
 
 Action = Callable[[], Reply]
 
@@ -41,23 +41,23 @@ def no_deadlock(stack: Stack) -> Iterator[None]:
     assert deadlocks(stack) == before
 
 
-def at_once(actions: list[Action]) -> list[Reply]:
-    """Run actions in up to ``AT_ONCE`` threads, and return their replies.
+def run_at_once(actions: list[Action]) -> list[Reply]:
+    """Run actions in up to ``MAX_CONCURRENT_ACTIONS`` threads, and return their replies.
 
     The first action of each thread starts at the same time.
     """
-    barrier = threading.Barrier(min(AT_ONCE, len(actions)))
+    barrier = threading.Barrier(min(MAX_CONCURRENT_ACTIONS, len(actions)))
 
     def begin(number: int, action: Action) -> Reply:
         if number < barrier.parties:
             barrier.wait(10)
         return action()
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    with ThreadPoolExecutor(MAX_CONCURRENT_ACTIONS) as threads:
         return list(threads.map(begin, itertools.count(), actions))
 
 
-def require_consistent(acting: Acting, lists: list[int], *people: Person) -> None:
+def require_consistent(acting: ListActions, lists: list[int], *people: Person) -> None:
     known = People(
         [each.address for each in people],
         {each.user_id: each.address for each in people if each.user_id},
@@ -68,20 +68,20 @@ def require_consistent(acting: Acting, lists: list[int], *people: Person) -> Non
     require_unbroken_history(seen)
 
 
-def shown_count(acting: Acting, list_id: int, owner: Owner) -> int:
+def shown_count(acting: ListActions, list_id: int, owner: Owner) -> int:
     headers = {"Authorization": f"Bearer {owner.key}"}
     reply = acting.client.get(f"/lists/{list_id}", headers=headers)
     return int(reply.json()["data"]["subscriber_count"])
 
 
-def true_count(acting: Acting, list_id: int) -> int:
+def true_count(acting: ListActions, list_id: int) -> int:
     [(count,)] = acting.stack.query(
         "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'", list_id
     )
     return int(str(count))
 
 
-def found_people(acting: Acting, list_id: int) -> list[Person]:
+def find_people(acting: ListActions, list_id: int) -> list[Person]:
     rows = acting.stack.query(
         "SELECT email, id FROM users WHERE id IN"
         " (SELECT user_id FROM subscriptions WHERE list_id = %s"

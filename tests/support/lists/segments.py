@@ -7,28 +7,35 @@ import httpx2
 import orjson
 
 from tests.support.http.replies import data
-from tests.support.imports.bulk import addresses, finished, imported, of_addresses
-from tests.support.lists.subscribers import known_member
+from tests.support.imports.bulk import (
+    await_job,
+    build_address_file,
+    build_addresses,
+    import_members_file,
+)
+from tests.support.lists.subscribers import require_member
 
 VIP = {"field": "tag", "is": "vip"}
 ALL_MEMBERS_FILTER = {"field": "email", "exists": True}
 
 
-def tagged(client: httpx2.Client, list_id: int, tag: str, *emails: str) -> None:
+def tag_members(client: httpx2.Client, list_id: int, tag: str, *emails: str) -> None:
     for email in emails:
         set_member(client, list_id, email, add_tags=[tag])
 
 
 def set_member(client: httpx2.Client, list_id: int, email: str, **changes: Any) -> dict[str, Any]:
-    user_id = known_member(client, list_id, email)["user_id"]
+    user_id = require_member(client, list_id, email)["user_id"]
     return dict(data(client.patch(f"/lists/{list_id}/members/{user_id}", json=changes)))
 
 
-def some_members(client: httpx2.Client, list_id: int, count: int, *, vips: int = 0) -> list[str]:
+def import_some_members(
+    client: httpx2.Client, list_id: int, count: int, *, vips: int = 0
+) -> list[str]:
     """Import new members, tag the first ``vips`` members, and return all addresses."""
-    emails = addresses(count)
-    imported(client, list_id, of_addresses(*emails))
-    tagged(client, list_id, "vip", *emails[:vips])
+    emails = build_addresses(count)
+    import_members_file(client, list_id, build_address_file(*emails))
+    tag_members(client, list_id, "vip", *emails[:vips])
     return emails
 
 
@@ -58,10 +65,12 @@ def bulk_action(client: httpx2.Client, list_id: int, action: str, **body: Any) -
     return client.post(f"/lists/{list_id}/members/bulk", json={"action": action, **body})
 
 
-def acted(client: httpx2.Client, list_id: int, action: str, **body: Any) -> dict[str, Any]:
+def run_bulk_action(
+    client: httpx2.Client, list_id: int, action: str, **body: Any
+) -> dict[str, Any]:
     """Run a bulk action, require that it succeeds, and return its result."""
     reply = bulk_action(client, list_id, action, **body)
-    job = finished(client, data(reply, 202)["id"])
+    job = await_job(client, data(reply, 202)["id"])
     assert (job["kind"], job["status"]) == ("members.bulk", "succeeded"), job
     return dict(job["result"])
 
@@ -70,12 +79,14 @@ def undo(client: httpx2.Client, bulk_id: int, **headers: str) -> httpx2.Response
     return client.delete(f"/bulk/{bulk_id}", headers=headers)
 
 
-def standing(client: httpx2.Client, list_id: int, emails: Sequence[str]) -> list[dict[str, Any]]:
+def read_members(
+    client: httpx2.Client, list_id: int, emails: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return these members as the API shows them to the owner."""
-    return [known_member(client, list_id, email) for email in emails]
+    return [require_member(client, list_id, email) for email in emails]
 
 
-def put(client: httpx2.Client, list_id: int, email: str, **values: object) -> dict[str, Any]:
+def put_member(client: httpx2.Client, list_id: int, email: str, **values: object) -> dict[str, Any]:
     """Create or change the member with this address, and return the member."""
     return dict(data(client.put(f"/lists/{list_id}/members/{email}", json=values)))
 

@@ -39,18 +39,18 @@ class Reader:
         reply = self.client.put(f"/subscriptions/{list_id}/email", json={"enabled": enabled})
         assert data(reply) == 1
 
-    def standing(self, list_id: int) -> dict[str, Any]:
+    def read_membership(self, list_id: int) -> dict[str, Any]:
         """Return the person's own record on the list."""
         return dict(data(self.client.get(f"/subscriptions/{list_id}/rel")))
 
-    def stands(self, list_id: int) -> tuple[str, bool]:
+    def read_status(self, list_id: int) -> tuple[str, bool]:
         """Return the person's status on the list, and whether the person gets mail."""
-        record = self.standing(list_id)
+        record = self.read_membership(list_id)
         return record["status"], record["email_enabled"]
 
 
 @contextmanager
-def a_reader(stack: Stack) -> Iterator[Reader]:
+def new_reader(stack: Stack) -> Iterator[Reader]:
     person = stack.create_owner(plan=Plan.FREE)
     name = f"Reader {secrets.token_hex(6)}"
     stack.query("UPDATE users SET name = %s WHERE id = %s", name, person.user_id)
@@ -75,22 +75,22 @@ def subscribe(client: httpx2.Client, list_id: int, email: str, **fields: str) ->
     return client.post(f"/subscriptions/{list_id}", json={"email": email, **fields})
 
 
-def members(client: httpx2.Client, list_id: int, **filters: object) -> list[dict[str, Any]]:
+def fetch_members(client: httpx2.Client, list_id: int, **filters: object) -> list[dict[str, Any]]:
     """Return the members of a list as the API shows them to the owner."""
     reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(filters))  # type: ignore[arg-type]
     return list(data(reply)["items"])
 
 
-def member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any] | None:
+def find_member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any] | None:
     """Return the member with this address in any status, or None."""
     for status in ("active", "pending", "unsubscribed", "removed"):
-        for each in members(client, list_id, email=email, status=status):
+        for each in fetch_members(client, list_id, email=email, status=status):
             return each
     return None
 
 
-def known_member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any]:
-    member_or_none = member(client, list_id, email)
+def require_member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any]:
+    member_or_none = find_member(client, list_id, email)
     assert member_or_none is not None
     return member_or_none
 
@@ -100,7 +100,7 @@ def get_member(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str,
     return dict(data(client.get(f"/lists/{list_id}/members/{reader.user_id}")))
 
 
-def mailed(stack: Stack, email: str, count: int = 1) -> list[dict[str, Any]]:
+def await_mails(stack: Stack, email: str, count: int = 1) -> list[dict[str, Any]]:
     """Wait until there are exactly ``count`` mails to the address. Return them, newest first."""
     mails = eventually(
         lambda: stack.mails(email) if len(stack.mails(email)) >= count else [],
@@ -110,17 +110,17 @@ def mailed(stack: Stack, email: str, count: int = 1) -> list[dict[str, Any]]:
     return mails
 
 
-def token_of(mail: dict[str, Any]) -> str:
+def read_confirmation_token(mail: dict[str, Any]) -> str:
     [token] = re.findall(r"/confirm\?token=([\w-]+)", mail["text"])
     return str(token)
 
 
 def confirm(stranger: httpx2.Client, mail: dict[str, Any]) -> httpx2.Response:
     """Confirm a subscription, as the button on the page of the mailed link does."""
-    return stranger.post("/confirm", params={"token": token_of(mail)})
+    return stranger.post("/confirm", params={"token": read_confirmation_token(mail)})
 
 
-def count(client: httpx2.Client, list_id: int) -> int:
+def read_subscriber_count(client: httpx2.Client, list_id: int) -> int:
     subscriber_count: int = data(client.get(f"/lists/{list_id}"))["subscriber_count"]
     return subscriber_count
 
@@ -131,7 +131,7 @@ def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     return traces.create_trace_id(keyring, Trace(list_id, user_id))
 
 
-def fill(stack: Stack, list_id: int, addresses: list[str]) -> None:
+def insert_members(stack: Stack, list_id: int, addresses: list[str]) -> None:
     """Insert many active members into the database, because imports are slower.
 
     The last member is the newest.

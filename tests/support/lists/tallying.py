@@ -14,7 +14,7 @@ from tests.support.lists.observed import Observed
 Numbers = tuple[int, int]
 
 
-def read(resources: Resources, list_id: int, by: FiguresBy) -> dict[str, MemberFigures]:
+def read_figures(resources: Resources, list_id: int, by: FiguresBy) -> dict[str, MemberFigures]:
     """Return the product's figures of a list. They must not be older than a year."""
     today = clock.now().date()
     days = DayRange(today - timedelta(days=366), today + timedelta(days=1))
@@ -53,7 +53,7 @@ class Tally:
     def require_figures(self, resources: Resources, seen: Observed) -> None:
         for list_id in seen.counts:
             expected = (self.joined[list_id], self.left[list_id])
-            figures = {by: read(resources, list_id, by) for by in FiguresBy}
+            figures = {by: read_figures(resources, list_id, by) for by in FiguresBy}
             assert _sum(figures[FiguresBy.DAY]) == expected
             assert _sum(figures[FiguresBy.SOURCE]) == expected
             active = [each for each in seen.records.values() if each.list_id == list_id]
@@ -77,10 +77,10 @@ def _sum(figures: dict[str, MemberFigures]) -> Numbers:
     return joined, left
 
 
-def by_day(resources: Resources, list_id: int) -> dict[date, Numbers]:
+def read_daily_totals(resources: Resources, list_id: int) -> dict[date, Numbers]:
     """Return how many members joined and left on each day, without days that have no changes."""
     return {
         date.fromisoformat(key): (each.joined, each.left)
-        for key, each in read(resources, list_id, FiguresBy.DAY).items()
+        for key, each in read_figures(resources, list_id, FiguresBy.DAY).items()
         if each.joined or each.left
     }

@@ -23,12 +23,12 @@ SENDER = MailSender.parse("Press & Röom <news@pressroom.example>")
 _numbers = itertools.count()
 
 
-def address(local_part: str = "reader") -> str:
+def new_address(local_part: str = "reader") -> str:
     """Return an address to which no other test sends mail."""
     return f"{local_part}@reader{next(_numbers)}.example.com"
 
 
-def letter(
+def build_mail(
     to: str | None = None,
     *,
     subject: str = "Please confirm",
@@ -36,10 +36,10 @@ def letter(
     html: str = "<p>Hello",
     headers: Mapping[str, str] | None = None,
 ) -> Mail:
-    return Mail(to or address(), subject, text, html, headers or {})
+    return Mail(to or new_address(), subject, text, html, headers or {})
 
 
-def mailer(url: str, *, timeout: float = 10.0) -> SmtpMailer:
+def build_mailer(url: str, *, timeout: float = 10.0) -> SmtpMailer:
     return SmtpMailer(MailServer.parse(url), SENDER, timeout)
 
 
@@ -76,7 +76,7 @@ def running_sandbox() -> Iterator[Sandbox]:
 
 
 @dataclass
-class Talker:
+class ScriptedSmtpServer:
     """An SMTP server that replies 250 to each command without another reply in ``answers``.
 
     Attributes:
@@ -93,7 +93,7 @@ class Talker:
     answers: dict[str, str | None] = field(default_factory=dict)
     extensions: tuple[str, ...] = ()
     silent_after: str = ""
-    heard: list[str] = field(default_factory=list)
+    received_commands: list[str] = field(default_factory=list)
     messages: list[bytes] = field(default_factory=list)
     context: ssl.SSLContext | None = None
 
@@ -107,7 +107,7 @@ class Talker:
 
 class _Conversation(socketserver.BaseRequestHandler):
     def handle(self) -> None:
-        self.talker: Talker = self.server.talker  # type: ignore[attr-defined]
+        self.talker: ScriptedSmtpServer = self.server.talker  # type: ignore[attr-defined]
         with contextlib.suppress(OSError):
             self._say(self.talker.greeting)
             while self._handle_command():
@@ -120,7 +120,7 @@ class _Conversation(socketserver.BaseRequestHandler):
             return False
         verb, *rest = line.decode().strip().split(" ", 1)
         verb = verb.upper()
-        self.talker.heard.append(" ".join([verb, *rest]))
+        self.talker.received_commands.append(" ".join([verb, *rest]))
         if verb == self.talker.silent_after:
             time.sleep(5)
             return False
@@ -164,7 +164,9 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 @contextlib.contextmanager
-def running_talker(talker: Talker, implicit_tls: ssl.SSLContext | None = None) -> Iterator[Talker]:
+def running_scripted_server(
+    talker: ScriptedSmtpServer, implicit_tls: ssl.SSLContext | None = None
+) -> Iterator[ScriptedSmtpServer]:
     with _Server((LOOPBACK, 0), _Conversation) as server:
         server.talker = talker  # type: ignore[attr-defined]
         if implicit_tls is not None:

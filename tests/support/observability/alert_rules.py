@@ -67,7 +67,7 @@ def series() -> dict[str, frozenset[str]]:
     return known
 
 
-def unknown_in(query: str) -> list[str]:
+def find_unknown_names(query: str) -> list[str]:
     """Return the metrics and labels in a query that no process and no rule creates."""
     plain = _STRING.sub('""', query)
     names = [name for name in _METRIC_NAME.findall(plain) if not name.startswith("process")]

@@ -15,11 +15,11 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from devstack.harness.polling import eventually
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running_server
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedSpan:
     """A span, with the attributes of the process that created it."""
 
     resource: dict[str, str | int]
@@ -77,9 +77,9 @@ class Collector:
         """Return the variables with which a process exports to this collector without delay."""
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
 
-    def spans(self) -> list[Exported]:
+    def spans(self) -> list[ExportedSpan]:
         return [
-            Exported(_plain(resource_spans.resource.attributes), span)
+            ExportedSpan(_plain(resource_spans.resource.attributes), span)
             for body in list(self.bodies)
             for resource_spans in ExportTraceServiceRequest.FromString(body).resource_spans
             for scope_spans in resource_spans.scope_spans
@@ -87,14 +87,14 @@ class Collector:
         ]
 
     def trace(
-        self, root: str, is_whole: Callable[[list[Exported]], object], *, after: int = 0
-    ) -> list[Exported]:
+        self, root: str, is_whole: Callable[[list[ExportedSpan]], object], *, after: int = 0
+    ) -> list[ExportedSpan]:
         """Wait for the newest trace with this root span until it is whole, and return its spans.
 
         ``after``: ignore traces in this number of earlier request bodies.
         """
 
-        def find_trace() -> list[Exported]:
+        def find_trace() -> list[ExportedSpan]:
             spans = self.spans()
             old_ids = {each.trace_id for each in Collector(bodies=self.bodies[:after]).spans()}
             roots = [
@@ -133,7 +133,7 @@ def _plain(pairs: Any) -> dict[str, str | int]:
 
 
 @contextmanager
-def collecting(*, silent: bool = False) -> Iterator[Collector]:
+def running_collector(*, silent: bool = False) -> Iterator[Collector]:
     collector = Collector(silent=silent)
 
     class Handler(QuietHandler):
@@ -148,7 +148,7 @@ def collecting(*, silent: bool = False) -> Iterator[Collector]:
             headers = {"Content-Type": "application/x-protobuf"}
             self.reply(200 if is_traces else 404, answer, headers)
 
-    with running(http_server(Handler)) as url:
+    with running_server(http_server(Handler)) as url:
         collector.url = url
         try:
             yield collector

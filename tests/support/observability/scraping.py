@@ -9,7 +9,7 @@ import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 from devstack.harness.stack import Stack
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 PROMTOOL = Path("/usr/bin/promtool")
 PROMETHEUS = Path("/usr/bin/prometheus")
@@ -50,7 +50,7 @@ def scrape_api(stack: Stack) -> Scrape:
 def promtool(*words: str, given: str | None = None) -> None:
     """Run promtool, and fail with its output if it reports a problem."""
     if not PROMTOOL.exists():
-        pass_over("promtool is not installed (Debian's package prometheus)")
+        skip_or_fail("promtool is not installed (Debian's package prometheus)")
     process = subprocess.run(
         [str(PROMTOOL), *words], input=given, capture_output=True, text=True, check=False
     )

@@ -89,7 +89,7 @@ RULES_BY_NAME = {rule.name: rule for rule in RULES}
 
 
 # The precision of the stored time for tables that store only the day.
-SPANS = dict.fromkeys(("composer_uses", "sign_up_views"), timedelta(days=1))
+TIME_PRECISIONS = dict.fromkeys(("composer_uses", "sign_up_views"), timedelta(days=1))
 MINUTE = timedelta(minutes=1)
 
 
@@ -103,10 +103,10 @@ class AgedRows:
 
     def make_old(self, name: str) -> str:
         """Insert a row whose retention period has just ended, and return its key."""
-        return self.make(name, past_by=SPANS.get(name, MINUTE))
+        return self.make(name, past_by=TIME_PRECISIONS.get(name, MINUTE))
 
     def make_young(self, name: str) -> str:
-        return self.make(name, past_by=-SPANS.get(name, MINUTE))
+        return self.make(name, past_by=-TIME_PRECISIONS.get(name, MINUTE))
 
     def make(self, name: str, *, past_by: timedelta) -> str:
         """Insert a row whose retention period ended this long ago, and return its key.

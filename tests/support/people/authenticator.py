@@ -16,7 +16,7 @@ import pyotp
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from tests.support.people.visiting import Visitor, hidden, user_id_of
+from tests.support.people.visiting import Visitor, read_hidden_fields, user_id_of
 
 _OPTIONS = re.compile(r'data-options="([^"]*)"')
 _SECRET = re.compile(r'name="secret" value="([A-Z2-7]+)"')
@@ -109,7 +109,7 @@ def add_app(visitor: Visitor) -> App:
     page = visitor.get(APP)
     [secret] = _SECRET.findall(page.text)
     code = pyotp.TOTP(secret).now()
-    reply = visitor.client.post(APP, data={**hidden(page), "code": code})
+    reply = visitor.client.post(APP, data={**read_hidden_fields(page), "code": code})
     assert reply.status_code in {200, 303}, reply.text
     return App(secret, codes_of(reply), code)
 
@@ -117,11 +117,11 @@ def add_app(visitor: Visitor) -> App:
 def add_passkey(visitor: Visitor, device: Device, name: str = "Phone") -> httpx2.Response:
     page = visitor.get(PASSKEY)
     answer = device.make(options_of(page))
-    form = {**hidden(page), "name": name, "passkey": json.dumps(answer)}
+    form = {**read_hidden_fields(page), "name": name, "passkey": json.dumps(answer)}
     return visitor.client.post(PASSKEY, data=form)
 
 
-def begin(visitor: Visitor, email: str, **more: str) -> httpx2.Response:
+def begin_login(visitor: Visitor, email: str, **more: str) -> httpx2.Response:
     """Log in with the password, and return the page that asks for the second factor."""
     reply = visitor.log_in(email, **more)
     assert reply.status_code == 403, reply.text
@@ -130,11 +130,11 @@ def begin(visitor: Visitor, email: str, **more: str) -> httpx2.Response:
 
 
 def send_code(visitor: Visitor, page: httpx2.Response, code: str) -> httpx2.Response:
-    return visitor.client.post("/login/factor", data={**hidden(page, -1), "code": code})
+    return visitor.client.post("/login/factor", data={**read_hidden_fields(page, -1), "code": code})
 
 
 def send_passkey(visitor: Visitor, page: httpx2.Response, answer: object) -> httpx2.Response:
-    form = {**hidden(page), "passkey": json.dumps(answer)}
+    form = {**read_hidden_fields(page), "passkey": json.dumps(answer)}
     return visitor.client.post("/login/factor", data=form)
 
 
@@ -142,11 +142,11 @@ def log_in_by_passkey(visitor: Visitor, device: Device) -> httpx2.Response:
     # The query shows the login page even to a visitor who is logged in.
     page = visitor.get("/login?again=yes")
     answer = device.sign(options_of(page))
-    form = {**hidden(page, 1), "passkey": json.dumps(answer)}
+    form = {**read_hidden_fields(page, 1), "passkey": json.dumps(answer)}
     return visitor.client.post("/login/passkey", data=form)
 
 
-def let_half_a_minute_pass(visitor: Visitor, email: str) -> None:
+def make_code_valid_again(visitor: Visitor, email: str) -> None:
     """Make the app's current code valid again, as a new code is half a minute later."""
     statement = "UPDATE totp_secrets SET last_step = last_step - 10 WHERE user_id = %s"
     visitor.stack.query(statement, user_id_of(visitor.stack, email))

@@ -8,12 +8,12 @@ from models import User
 from services.accounts import accounts
 from storage.resources import Resources
 from tests.support.http.replies import data
-from tests.support.imports.bulk import add, emails_of
-from tests.support.lists.subscribers import known_member
+from tests.support.imports.bulk import add, export_emails
+from tests.support.lists.subscribers import require_member
 from tests.support.people.visiting import PASSWORD, Visitor
 
-CONFIRM = "Confirm your new address"
-MOVED = "The address of your account was changed"
+CONFIRM_SUBJECT = "Confirm your new address"
+MOVED_SUBJECT = "The address of your account was changed"
 
 
 def join(person: Visitor, list_id: int) -> None:
@@ -26,21 +26,21 @@ def leave(person: Visitor, list_id: int) -> None:
     assert data(person.client.delete(f"/subscriptions/{list_id}", headers=origin)) == 1
 
 
-def ask(person: Visitor, new: str) -> httpx2.Response:
+def change_own_address(person: Visitor, new: str) -> httpx2.Response:
     """Request a change to a new e-mail address, and confirm it with the mailed link."""
     reply = person.fill_in("/account/email", email=new, current=PASSWORD)
     assert reply.headers["location"].endswith("/account")
-    return person.fill_in(person.mailed_path(new, CONFIRM))
+    return person.fill_in(person.mailed_path(new, CONFIRM_SUBJECT))
 
 
-def roster(sender: httpx2.Client, list_id: int) -> list[str]:
-    return emails_of(sender, list_id, "delivery")
+def export_roster(sender: httpx2.Client, list_id: int) -> list[str]:
+    return export_emails(sender, list_id, "delivery")
 
 
-def brought(client: httpx2.Client, list_id: int, email: str, **values: Any) -> int:
+def add_person(client: httpx2.Client, list_id: int, email: str, **values: Any) -> int:
     """Add a person to a mailing list as its owner, and return the person's user id."""
     data(add(client, list_id, {"email": email, **values}))
-    return int(known_member(client, list_id, email)["user_id"])
+    return int(require_member(client, list_id, email)["user_id"])
 
 
 def change_address(resources: Resources, before: str, after: str) -> None:

@@ -17,11 +17,11 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.accounts import accounts
 from tests.support.people.authenticator import add_app
-from tests.support.people.visiting import Visitor, a_visitor
+from tests.support.people.visiting import Visitor, new_visitor
 
 # The end of the refresh link that a page with changing content has for people without JavaScript.
-LOOK_AGAIN = "autofocus>Refresh</a></p></noscript>"
-RUNNING = 'aria-busy="true"'
+REFRESH_LINK_END = "autofocus>Refresh</a></p></noscript>"
+RUNNING_MARK = 'aria-busy="true"'
 _CURL_CALL = re.compile(r"<code>(curl .*?)</code>", re.DOTALL)
 _INLINE = re.compile(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=|(?:href|src)=.javascript:")
 # Maps options of curl to fields of ``ShownCall``.
@@ -38,7 +38,7 @@ class OwnerAtConsole:
 
     def see(self, path: str, status: int = 200, /, **query: str) -> str:
         """Open a page, check what every page of the console must have, and return its HTML."""
-        return shown(self.visitor.get(path, **query), status)
+        return read_page(self.visitor.get(path, **query), status)
 
     def send(
         self, path: str, form: int = 0, without: tuple[str, ...] = (), /, **typed: str
@@ -58,13 +58,13 @@ class OwnerAtConsole:
         """Submit a form like ``send``, and return the HTML of the page to which it redirects."""
         reply = self.send(path, form, without, **typed)
         assert reply.status_code == 303, reply.text
-        return shown(self.visitor.client.get(reply.headers["location"]))
+        return read_page(self.visitor.client.get(reply.headers["location"]))
 
 
 @contextmanager
 def at_console(stack: Stack, owner: Owner | None = None) -> Iterator[OwnerAtConsole]:
     owner = owner or stack.create_owner()
-    with a_visitor(stack) as visitor, stack.client(owner.key) as api:
+    with new_visitor(stack) as visitor, stack.client(owner.key) as api:
         visitor.enter(owner.email)
         yield OwnerAtConsole(owner, visitor, api)
 
@@ -80,7 +80,7 @@ def at_operators_console(stack: Stack) -> Iterator[OwnerAtConsole]:
         yield operator
 
 
-def shown(reply: httpx2.Response, status: int = 200) -> str:
+def read_page(reply: httpx2.Response, status: int = 200) -> str:
     """Check what every page of the console must have, and return the HTML of the page."""
     assert reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
@@ -102,12 +102,12 @@ def shown(reply: httpx2.Response, status: int = 200) -> str:
     return text
 
 
-def ended(console: OwnerAtConsole, path: str) -> str:
+def await_ended_page(console: OwnerAtConsole, path: str) -> str:
     """Wait until the job on the page has ended, and return the HTML of the page."""
 
     def find_ended_page() -> str | None:
         text = console.see(path)
-        return None if RUNNING in text else text
+        return None if RUNNING_MARK in text else text
 
     return eventually(find_ended_page, what=f"the end of {path}")
 
@@ -117,7 +117,7 @@ def heading(text: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", markup))
 
 
-def wrong_beside(text: str, name: str) -> str:
+def read_error(text: str, name: str) -> str:
     """Return the error message next to a form field."""
     message = re.search(rf'<span class="wrong" id="{name}-wrong">(.*?)</span>', text)
     assert message, text

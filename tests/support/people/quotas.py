@@ -3,7 +3,7 @@
 from devstack.harness.stack import Stack
 
 # The maximum number of members on the paid plan. Test stacks use the product's default.
-MOST_MEMBERS = 10_000_000
+MAX_MEMBERS = 10_000_000
 MB = 2**20
 
 
@@ -14,12 +14,12 @@ def leave_room_for_members(stack: Stack, list_id: int, room: int) -> None:
         " (SELECT sum(active) FROM subscriber_deltas WHERE list_id = %s), 0)::bigint"
         " ON CONFLICT (list_id) DO UPDATE SET active = excluded.active",
         list_id,
-        MOST_MEMBERS - room,
+        MAX_MEMBERS - room,
         list_id,
     )
 
 
-def store(stack: Stack, user_id: int, size: int) -> None:
+def set_stored_bytes(stack: Stack, user_id: int, size: int) -> None:
     """Change the stored count, as if the user had stored this many bytes."""
     stack.query(
         "INSERT INTO storage_uses (user_id, bytes) VALUES (%s, %s)"

@@ -124,7 +124,7 @@ NOT_FILLED = {
 }
 
 
-def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) -> None:
+def insert_rows(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) -> None:
     """Add rows about the person, rows about the person's actions, and rows that the person owns."""
     tag = random_hash_id()
     stack.query(_EVENTS, list_id, user_id, other_id, rows)
@@ -161,7 +161,7 @@ def _fill_reports(
     stack.query(_ORIGIN_CHANGES, own_id, rows)
 
 
-def left(stack: Stack, user_id: int) -> dict[str, int]:
+def count_unerased_rows(stack: Stack, user_id: int) -> dict[str, int]:
     """Map each table to the number of rows that an erasure of the person should have changed.
 
     Tables without such rows are left out. The tables are found in the models, so that new tables

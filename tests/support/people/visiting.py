@@ -17,7 +17,7 @@ from services.accounts import accounts
 
 PASSWORD = "correct horse battery"
 OTHER_PASSWORD = "an altogether other one"
-SESSION = "pressroom_session"
+SESSION_COOKIE = "pressroom_session"
 _HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 _FORM = re.compile(r"<form.*?</form>", re.DOTALL)
 
@@ -36,7 +36,7 @@ class Visitor:
         """Open a page, and submit the page's form with ``fields``, without following redirects."""
         page = self.get(path)
         assert page.status_code == 200, page.text
-        return self.client.post(path, data={**hidden(page), **fields})
+        return self.client.post(path, data={**read_hidden_fields(page), **fields})
 
     def log_in(self, email: str, password: str = PASSWORD, **more: str) -> httpx2.Response:
         return self.fill_in("/login", email=email, password=password, **more)
@@ -46,17 +46,17 @@ class Visitor:
         user_id = user_id_of(self.stack, email)
         with self.stack.resources.unit_of_work() as uow:
             value = sessions.begin_session(uow, user_id, browser=browser)
-        self.client.cookies.set(SESSION, value, domain=LOOPBACK, path="/")
+        self.client.cookies.set(SESSION_COOKIE, value, domain=LOOPBACK, path="/")
 
-    def is_in(self) -> bool:
+    def is_logged_in(self) -> bool:
         return self.client.get("/users/me").status_code == 200
 
     @property
     def cookie(self) -> str:
-        return self.client.cookies[SESSION]
+        return self.client.cookies[SESSION_COOKIE]
 
     def csrf_token(self) -> str:
-        return hidden(self.get("/account"))["csrf_token"]
+        return read_hidden_fields(self.get("/account"))["csrf_token"]
 
     def mailed(self, email: str, subject: str, *, number: int = 1) -> str:
         """Wait for ``number`` mails with a subject, and return the text of the newest mail."""
@@ -76,14 +76,14 @@ class Visitor:
         return str(link)
 
 
-def hidden(page: httpx2.Response, form: int = 0) -> dict[str, str]:
+def read_hidden_fields(page: httpx2.Response, form: int = 0) -> dict[str, str]:
     """Return the hidden fields of a form. ``form``: the index of the form on the page."""
     forms = _FORM.findall(page.text)
     return {name: html.unescape(value) for name, value in _HIDDEN.findall(forms[form])}
 
 
 @contextmanager
-def a_visitor(stack: Stack) -> Iterator[Visitor]:
+def new_visitor(stack: Stack) -> Iterator[Visitor]:
     with plain_client(base_url=stack.api_url) as client:
         yield Visitor(stack, client)
 

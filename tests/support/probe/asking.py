@@ -35,18 +35,18 @@ from workers.serving import plan_serving
 os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
 # The Redis keys that count the questions and the steps that the worker has begun.
-TAKEN = "probe:taken"
-STEPS = "probe:steps"
+TAKEN_KEY = "probe:taken"
+STEPS_KEY = "probe:steps"
 router = APIRouter(route_class=JsonRoute)
 
 
 def answer(resources: Resources, lease: RequestLease) -> dict[str, Any]:
     """Answer a question in as many steps as it wants, or fail as its ``end`` says."""
     question = lease.payload
-    resources.redis.incr(TAKEN)
+    resources.redis.incr(TAKEN_KEY)
     for _ in range(question["steps"]):
         lease.seconds_left()
-        resources.redis.incr(STEPS)
+        resources.redis.incr(STEPS_KEY)
         time.sleep(question["sleep"])
     match question["end"]:
         case "refuse":

@@ -7,7 +7,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from models import FINISHED, Job
-from tests.support.probe.kind import TABLES, plan_committed
+from tests.support.probe.kind import TABLES, enqueue_committed_probe
 
 PROBE_WORKER = "tests.support.probe.worker"
 
@@ -24,7 +24,7 @@ class Bench:
         )
 
     def enqueue(self, on_behalf_of: int | None = None, /, **plan: Any) -> int:
-        return plan_committed(self.stack.resources, on_behalf_of, **plan)
+        return enqueue_committed_probe(self.stack.resources, on_behalf_of, **plan)
 
     def job(self, job_id: int) -> Job:
         with self.stack.resources.unit_of_work() as uow:

@@ -75,10 +75,10 @@ PROBES = {
 }
 
 # A kind of probe job with a deadline of one second for each attempt.
-BRIEF = _register_probe("probe.brief", Queue.MAIL, deadline_seconds=1.0)
+BRIEF_PROBE = _register_probe("probe.brief", Queue.MAIL, deadline_seconds=1.0)
 
 
-def plan(
+def enqueue_probe(
     uow: UnitOfWork,
     steps: dict[str, Any],
     *,
@@ -97,7 +97,7 @@ def plan(
     return enqueue_job(uow, kind, user_id=user_id, on_behalf_of=on_behalf_of, subject_id=subject_id)
 
 
-def plan_committed(
+def enqueue_committed_probe(
     resources: Resources,
     on_behalf_of: int | None = None,
     /,
@@ -107,4 +107,4 @@ def plan_committed(
 ) -> int:
     """Enqueue a probe job in a separate transaction, and return the id of the job."""
     with resources.unit_of_work() as uow:
-        return plan(uow, steps, on_behalf_of=on_behalf_of, kind=kind).id
+        return enqueue_probe(uow, steps, on_behalf_of=on_behalf_of, kind=kind).id

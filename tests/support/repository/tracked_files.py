@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 ROOT = Path(__file__).parents[3]
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 def run_git(*arguments: str) -> str:
     """Return the output of git. Skip the test outside of a checkout."""
     if not (ROOT / ".git").exists():
-        pass_over("Without a checkout, git can't list tracked files and commits.")
+        skip_or_fail("Without a checkout, git can't list tracked files and commits.")
     completed = subprocess.run(
         ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
     )

@@ -17,7 +17,7 @@ class Attacker:
         self._address = address
         self._open: list[socket.socket] = []
 
-    def begins(
+    def begin_request(
         self, operation: str, *, declares: int, sends: int = 0, key: str | None = None
     ) -> socket.socket:
         """Send the beginning of a request. The rest of its body never follows.
@@ -49,7 +49,7 @@ def new_address() -> str:
 
 
 @contextmanager
-def attacking(port: int, address: str) -> Iterator[Attacker]:
+def running_attacker(port: int, address: str) -> Iterator[Attacker]:
     attacker = Attacker(port, address)
     try:
         yield attacker
@@ -77,13 +77,13 @@ def trickling(connection: socket.socket, drip: bytes = b"x") -> Iterator[None]:
         sender.join()
 
 
-def first_answer(connections: list[socket.socket]) -> tuple[int, str]:
+def read_first_answer(connections: list[socket.socket]) -> tuple[int, str]:
     """Wait for the first response on any connection, and return its status and error code."""
     [answered, *_], _, _ = select.select(connections, [], [], 30)
-    return answer_of(answered)
+    return read_answer(answered)
 
 
-def answer_of(connection: socket.socket) -> tuple[int, str]:
+def read_answer(connection: socket.socket) -> tuple[int, str]:
     """Return the status of a response, and its error code or an empty text."""
     received = b""
     while b"\r\n\r\n" not in received or (b"problem+json" in received and b"}" not in received):

@@ -233,17 +233,17 @@ CALLS: dict[str, Call] = {
 }
 
 # Calls that everyone may make. They change the data of a list that another user owns.
-FOR_EVERYBODY = {
+CALLS_FOR_EVERYBODY = {
     "POST /subscriptions/{list_id}",
     "POST /subscriptions/{list_id}/no-challenge",
     "PUT /subscriptions/{list_id}/email",
     "POST /subscriptions/{list_id}/delete",
     "DELETE /subscriptions/{list_id}",
 }
-# The calls in ``FOR_EVERYBODY`` that need no credentials.
-FOR_STRANGERS = {"POST /subscriptions/{list_id}"}
+# The calls in ``CALLS_FOR_EVERYBODY`` that need no credentials.
+CALLS_FOR_STRANGERS = {"POST /subscriptions/{list_id}"}
 # Calls that need no scope. Some of them need credentials, and others don't.
-WITHOUT_A_SCOPE = {
+CALLS_WITHOUT_SCOPE = {
     "GET /users/me",
     "PATCH /users/me",
     "GET /users/me/security-events",
@@ -270,7 +270,7 @@ WITHOUT_A_SCOPE = {
     "GET /metrics",
 }
 # Calls whose responses contain public data of a list.
-SHOW_THE_LIST = FOR_EVERYBODY | {
+CALLS_WITH_PUBLIC_LIST = CALLS_FOR_EVERYBODY | {
     "GET /lists/{list_id}",
     "GET /subscriptions/{list_id}/rel",
     "GET /subscriptions",

@@ -104,7 +104,7 @@ def addresses_of(stack: Stack, list_id: int, kind: str, *, count: int) -> list[s
 Request = tuple[str, str, dict[str, Any] | None]
 
 
-def traced(list_id: int) -> list[Request]:
+def build_traced_requests(list_id: int) -> list[Request]:
     """Return the requests that identify a person by a trace id."""
     return [
         ("DELETE", f"/subscriptions/{list_id}", None),
@@ -114,7 +114,7 @@ def traced(list_id: int) -> list[Request]:
     ]
 
 
-def forged(stack: Stack, list_id: int, user_id: int) -> str:
+def forge_trace_id(stack: Stack, list_id: int, user_id: int) -> str:
     """Return a trace id of this person with a wrong signature."""
     signed, key_id, mac = trace_for(stack, list_id, user_id).split(".")
     return f"{signed}.{key_id}.{'B' if mac[0] == 'A' else 'A'}{mac[1:]}"

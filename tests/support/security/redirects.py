@@ -51,7 +51,7 @@ _NEAR_LOOPBACK = [
 ]
 
 # URIs that are similar to the registered ones. The server must not redirect to them.
-ELSEWHERE = [
+HOSTILE_URIS = [
     *(f"https://{host}/callback" for host in _HOSTS),
     *(f"{scheme}://client.example/callback" for scheme in _SCHEMES),
     *(f"https://client.example{path}" for path in _PATHS),

@@ -20,7 +20,7 @@ from storage.encryption import encrypt
 from tests.support.credits.payments import SandboxPayments
 from tests.support.credits.topups import await_status
 from tests.support.http.replies import data, send
-from tests.support.imports.bulk import finished, imported, of_addresses
+from tests.support.imports.bulk import await_job, build_address_file, import_members_file
 from tests.support.lists.subscribers import new_list, trace_for
 from tests.support.people.oauth import Program, log_in, register
 from tests.support.senders.mailings import new_mailing
@@ -89,7 +89,7 @@ def _add_members(world: World) -> None:
     for number, name in enumerate(("user_id", "leaving_user_id", "moving_user_id")):
         email = f"member{number}.{world.mark}@example.com"
         client = world.client
-        imported(client, values["list_id"], of_addresses(email))
+        import_members_file(client, values["list_id"], build_address_file(email))
         [(values[name],)] = stack.query("SELECT id FROM users WHERE email = %s", email)
     field = {"key": world.mark, "label": world.mark, "type": "text"}
     values["field_id"] = data(client.post("/fields", json=field))["id"]
@@ -109,13 +109,13 @@ def _add_segment(world: World) -> None:
     job = data(client.post(f"{path}/members/bulk", json=action), 202)
     world.values["segment_id"] = segment_id
     # In benchmarks, the bulk action takes a long time, because the list has millions of members.
-    world.values["bulk_id"] = finished(client, job["id"], within=120)["result"]["bulk_id"]
+    world.values["bulk_id"] = await_job(client, job["id"], within=120)["result"]["bulk_id"]
 
 
 def _add_files(world: World) -> None:
     values, client = world.values, world.client
-    content = of_addresses(f"first.{world.mark}@example.com", "no address")
-    result = imported(client, values["list_id"], content, name=f"{world.mark}.csv")
+    content = build_address_file(f"first.{world.mark}@example.com", "no address")
+    result = import_members_file(client, values["list_id"], content, name=f"{world.mark}.csv")
     values["import_id"] = result["import_id"]
     values["job_id"] = data(client.get("/jobs"))["items"][0]["id"]
     body = {"kind": "members"}
@@ -213,7 +213,7 @@ def _add_grant(world: World) -> None:
     """Create an OAuth client with access to the owner's credits, and one without any access."""
     values, stack = world.values, world.stack
     program, other_program = (register(stack, name=f"{world.mark} {n}") for n in range(2))
-    tokens = tokens_of(world, program)
+    tokens = obtain_tokens(world, program)
     values["access_token"] = tokens["access_token"]
     values["refresh_token"] = tokens["refresh_token"]
     values["grant_id"] = data(world.client.get("/grants"))[0]["id"]
@@ -222,7 +222,7 @@ def _add_grant(world: World) -> None:
     values["other_client_secret"] = other_program.secret
 
 
-def tokens_of(world: World, program: Program) -> Any:
+def obtain_tokens(world: World, program: Program) -> Any:
     """Return the tokens that the OAuth client gets after the owner's consent."""
     person = log_in(world.stack, world.owner)
     with person.browser:
@@ -241,19 +241,19 @@ GROUP BY relname
 """
 
 
-def tables(stack: Stack) -> dict[str, list[str]]:
+def list_tables(stack: Stack) -> dict[str, list[str]]:
     return {str(name): list(columns) for name, columns in stack.query(_TABLES)}  # type: ignore[call-overload]
 
 
-def everything(world: World) -> Rows:
+def digest_all_rows(world: World) -> Rows:
     """Return the row count and a digest of each table, except the request logs of API keys."""
     stack = world.stack
-    conditions = dict.fromkeys(tables(stack), "true")
+    conditions = dict.fromkeys(list_tables(stack), "true")
     del conditions["api_requests"]
     return _cache_rows(world, lambda: _digest_rows(stack, conditions))
 
 
-def belongings(world: World) -> Rows:
+def digest_owned_rows(world: World) -> Rows:
     """Return the row count and a digest, per table, of the rows about the owner or their lists."""
     return _cache_rows(world, lambda: _digest_belongings(world))
 
@@ -275,7 +275,7 @@ def _digest_belongings(world: World) -> Rows:
     references = build_reference_conditions(world.owner.user_id)
     # Leave out the request logs of API keys, because the API adds entries with a delay.
     del references["api_requests"]
-    return rows_about(world.stack, names, world.list_ids, references)
+    return digest_rows_about(world.stack, names, world.list_ids, references)
 
 
 def build_reference_conditions(user_id: int) -> dict[str, str]:
@@ -293,7 +293,7 @@ def build_reference_conditions(user_id: int) -> dict[str, str]:
     return {name: " OR ".join(each) for name, each in conditions.items()}
 
 
-def rows_about(
+def digest_rows_about(
     stack: Stack, names: str, list_ids: list[int], references: Mapping[str, str] | None = None
 ) -> Rows:
     """Return the row count and a digest, per table, of the rows about the lists or with a name.
@@ -306,7 +306,7 @@ def rows_about(
     named = f"row_to_json(t)::text ~ '{names}'"
     conditions = {
         table: f"({named} OR list_id {of_lists})" if "list_id" in columns else named
-        for table, columns in tables(stack).items()
+        for table, columns in list_tables(stack).items()
     }
     conditions["lists"] = f"id {of_lists}"
     for table, condition in (references or {}).items():
@@ -326,7 +326,7 @@ def _digest_rows(stack: Stack, conditions: dict[str, str]) -> Rows:
     return {str(table): (count, digest) for table, count, digest in rows}
 
 
-def settled(stack: Stack) -> None:
+def await_jobs(stack: Stack) -> None:
     """Wait until no job is due or running."""
     # Ignore jobs that are due later, because an erasure enqueues a job for an hour later.
     unfinished = "SELECT 1 FROM jobs WHERE status IN ('queued', 'running') AND run_at <= now()"

@@ -21,7 +21,7 @@ from services.jobs import maintenance
 from services.jobs.maintenance import MaintenanceWork
 from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
-from tests.support.commands.running import ended_process
+from tests.support.commands.running import run_command_process
 
 BACKUP_KEYS = f"b1:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
 
@@ -82,7 +82,7 @@ class Backups:
 
         def run_unless_busy() -> subprocess.CompletedProcess[str] | None:
             environment = {**self.stack.environment, **self.environment}
-            process = ended_process(environment, *words, "--json")
+            process = run_command_process(environment, *words, "--json")
             # The command fails while a worker briefly holds the lease to check if a backup is due.
             return None if "(maintenance.running)" in process.stderr else process
 

@@ -13,20 +13,20 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from tests.support.http.certificates import self_signed
-from tests.support.prerequisites import pass_over
+from tests.support.prerequisites import skip_or_fail
 
 EXAMPLE = Path(__file__).parents[3] / "deploy/haproxy/haproxy.cfg"
 # The names that the example gives to its servers.
 SERVERS = ("one", "two")
 
 
-def program() -> str:
+def find_haproxy() -> str:
     """Return the path of HAProxy. Skip the test if it isn't installed."""
     path = shutil.which("haproxy", path="/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin")
-    return path or pass_over("needs haproxy (Debian: haproxy)")
+    return path or skip_or_fail("needs haproxy (Debian: haproxy)")
 
 
-def configured(folder: Path, public: str, hosts: tuple[str, str]) -> Path:
+def write_configuration(folder: Path, public: str, hosts: tuple[str, str]) -> Path:
     """Write the example's configuration into the folder, with addresses and files of the test."""
     text = EXAMPLE.read_text()
     certificate = self_signed(folder / "pressroom.pem")
@@ -49,7 +49,7 @@ def configured(folder: Path, public: str, hosts: tuple[str, str]) -> Path:
 
 
 @dataclass(frozen=True)
-class Front:
+class RunningHaproxy:
     """A running HAProxy, whose servers have the same names as in the example."""
 
     url: str
@@ -91,9 +91,9 @@ def _is_listening(admin: Path) -> bool:
 
 
 @contextmanager
-def in_front(
+def running_haproxy(
     stack: Stack, public: str, hosts: tuple[str, str], prefix: tuple[str, ...] = ()
-) -> Iterator[Front]:
+) -> Iterator[RunningHaproxy]:
     """Run HAProxy in front of two hosts, and wait until it finds both hosts ready.
 
     ``public``: the address and port of HAProxy. ``prefix``: the beginning of its command line, for
@@ -102,10 +102,16 @@ def in_front(
     # Use a temporary folder, because the folders of tests have too long paths for a socket.
     with tempfile.TemporaryDirectory(prefix="haproxy-") as place:
         folder = Path(place)
-        argv = (*prefix, program(), "-db", "-f", str(configured(folder, public, hosts)))
+        argv = (
+            *prefix,
+            find_haproxy(),
+            "-db",
+            "-f",
+            str(write_configuration(folder, public, hosts)),
+        )
         admin = folder / "admin.sock"
         running = stack.run("haproxy", argv, ready=lambda: _is_listening(admin))
-        front = Front(f"https://{public}", running, admin)
+        front = RunningHaproxy(f"https://{public}", running, admin)
         try:
             front.await_up(*SERVERS)
             yield front

@@ -8,7 +8,7 @@ from devstack.harness.polling import eventually
 MEGABYTE = 1024 * 1024
 
 
-def settled_memory(memory: Callable[[], int]) -> int:
+def await_stable_memory(memory: Callable[[], int]) -> int:
     """Wait until the memory stays the same for two seconds, and return it.
 
     Image converters free their memory after an idle second.

@@ -8,7 +8,7 @@ import psycopg2
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 
-WAITS = (
+LOCK_WAIT_QUERY = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
     " AND wait_event_type = 'Lock' AND query LIKE %s"
 )
@@ -23,7 +23,7 @@ def uncommitted(stack: Stack, statement: str, *values: object) -> Iterator[None]
 
 
 @contextmanager
-def held(stack: Stack, table: str, row_id: object) -> Iterator[None]:
+def locked_row(stack: Stack, table: str, row_id: object) -> Iterator[None]:
     """Lock a row until the block ends."""
     with uncommitted(stack, f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", row_id):
         yield
@@ -32,4 +32,6 @@ def held(stack: Stack, table: str, row_id: object) -> Iterator[None]:
 def await_waiter(stack: Stack, words: str) -> None:
     """Wait until a statement with these words waits for a lock."""
     pattern = f"%{words}%"
-    eventually(lambda: stack.query(WAITS, pattern), within=60, what=f"the lock of {words}")
+    eventually(
+        lambda: stack.query(LOCK_WAIT_QUERY, pattern), within=60, what=f"the lock of {words}"
+    )

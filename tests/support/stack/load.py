@@ -67,9 +67,9 @@ class Caller:
                 failure = repr(error)
                 is_final = not keyed
             failure = f"{self._current_call}: {failure}"
-            self.load.again.append(failure)
+            self.load.retried.append(failure)
             assert not is_final, failure
-            assert time.monotonic() < deadline, self.load.again[-5:]
+            assert time.monotonic() < deadline, self.load.retried[-5:]
             time.sleep(_PAUSE_SECONDS)
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ def charge(caller: Caller, *, keyed: bool = True) -> None:
 
 
 @contextmanager
-def repeated(*actions: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
+def repeating(*actions: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
     """Repeat each action in a separate thread until the block ends."""
     stop = threading.Event()
 
@@ -110,7 +110,7 @@ def repeated(*actions: Callable[[], object], pause: float = 0.0) -> Iterator[Non
         future.result()
 
 
-def at_once(count: int, call: Callable[[], Result]) -> list[Result]:
+def call_at_once(count: int, call: Callable[[], Result]) -> list[Result]:
     """Make ``count`` calls that begin at the same time, and return their results."""
     barrier = threading.Barrier(count)
 
@@ -134,7 +134,7 @@ class Load:
 
     url: str
     done: int = 0
-    again: list[str] = field(default_factory=list)
+    retried: list[str] = field(default_factory=list)
     longest: float = 0.0
     _callers: list[Caller] = field(default_factory=list)
     _faults: list[BaseException] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Load:
             self.done += 1
 
     @contextmanager
-    def going_on(self, *actions: tuple[str, Action]) -> Iterator[None]:
+    def running(self, *actions: tuple[str, Action]) -> Iterator[None]:
         """Repeat each action, as the caller with the given API key, until the block ends.
 
         If the test fails inside the block, its error names the call of each caller.

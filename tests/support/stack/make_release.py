@@ -26,13 +26,13 @@ from devstack.harness.opening import open_stack
 from devstack.harness.stack import Stack
 from devstack.supervisor.environment import build_path
 from storage.backup_files import postgres_tools
-from tests.support.commands.running import printed
+from tests.support.commands.running import run_json_command
 from tests.support.credits.credits import consume, grant
 from tests.support.http.replies import data
-from tests.support.imports.bulk import imported, sheet
-from tests.support.lists.subscribers import a_reader, new_address, new_list, subscribe
+from tests.support.imports.bulk import build_csv, import_members_file
+from tests.support.lists.subscribers import new_address, new_list, new_reader, subscribe
 from tests.support.people.authenticator import Device, add_app, add_passkey
-from tests.support.people.visiting import a_visitor, new_account
+from tests.support.people.visiting import new_account, new_visitor
 from tests.support.security import world as worlds
 from tests.support.security.calls import CALLS
 from tests.support.security.world import World
@@ -75,7 +75,7 @@ def main() -> None:
         stack.start_worker("media", "bulk", "export", concurrency=1)
         stack.start_worker("request", "photos", "money", "mail", "webhooks", "maintenance")
         world = _fill(stack)
-        worlds.settled(stack)
+        worlds.await_jobs(stack)
         paths = [path.format(**world.values) for path in _PATHS]
         record = {
             "settings": {name: stack.environment[name] for name in _KEY_SETTINGS},
@@ -88,18 +88,18 @@ def main() -> None:
     database, answers = (FOLDER / f"{version('pressroom')}.{kind}" for kind in ("dump.gz", "json"))
     database.write_bytes(gzip.compress(dump, mtime=0))
     answers.write_text(json.dumps(record, indent=1) + "\n")
-    migrations = sums_of(ROOT.glob("storage/migrations/versions/[0-9]*"))
-    sums = migrations | released_sums() | sums_of([database, answers])
+    migrations = compute_checksums(ROOT.glob("storage/migrations/versions/[0-9]*"))
+    sums = migrations | read_checksums() | compute_checksums([database, answers])
     _CHECKSUM_FILE.write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
 
 
-def released_sums() -> dict[str, str]:
+def read_checksums() -> dict[str, str]:
     """Map the path of each released file to its SHA-256 checksum."""
     lines = _CHECKSUM_FILE.read_text().splitlines() if _CHECKSUM_FILE.exists() else []
     return {name: digest for digest, name in map(str.split, lines)}
 
 
-def sums_of(files: Iterable[Path]) -> dict[str, str]:
+def compute_checksums(files: Iterable[Path]) -> dict[str, str]:
     return {
         file.relative_to(ROOT).as_posix(): sha256(file.read_bytes()).hexdigest() for file in files
     }
@@ -121,8 +121,8 @@ def _fill(stack: Stack) -> World:
         assert reply.status_code == call.own, (operation, reply.text)
     _add_readers(complete_world)
     _add_account(stack)
-    printed(stack, "maintenance", "maintenance.fold_counts")
-    assert printed(stack, "credits", "verify") == []
+    run_json_command(stack, "maintenance", "maintenance.fold_counts")
+    assert run_json_command(stack, "credits", "verify") == []
     return complete_world
 
 
@@ -131,7 +131,11 @@ def _add_readers(world: World) -> None:
     stack, client = world.stack, world.client
     fields = {"consent_wording": "I want this letter.", "confirm_required": True}
     confirmed_list_id = new_list(client, **fields)["id"]
-    with stack.client() as stranger, a_reader(stack) as member, a_reader(stack) as former_member:
+    with (
+        stack.client() as stranger,
+        new_reader(stack) as member,
+        new_reader(stack) as former_member,
+    ):
         pending_email = new_address()
         erased_email = new_address()
         for email in (pending_email, erased_email):
@@ -143,15 +147,15 @@ def _add_readers(world: World) -> None:
         assert reported.status_code == 303
     row = ("first." + world.mark + "@example.com", "Ada", "2025-01-02T03:04:05Z", "192.0.2.7")
     header = ("Email", "Name", "Consent at", "Consent IP")
-    imported(client, list_id, sheet(header, row), on_existing="update")
-    worlds.settled(stack)
-    printed(stack, "users", "erase", erased_email, "--yes")
+    import_members_file(client, list_id, build_csv(header, row), on_existing="update")
+    worlds.await_jobs(stack)
+    run_json_command(stack, "users", "erase", erased_email, "--yes")
 
 
 def _add_account(stack: Stack) -> None:
     """Add an account with a session and second factors, and a failed login."""
     email = new_account(stack)
-    with a_visitor(stack) as visitor:
+    with new_visitor(stack) as visitor:
         visitor.log_in(email, "not the password")
         visitor.log_in(email)
         add_app(visitor)

@@ -41,7 +41,7 @@ class RunningReplica:
         """Return the log of the replica, which contains each statement."""
         return self.log_file.read_text()
 
-    def reached_as(self, url: str) -> str:
+    def build_url(self, url: str) -> str:
         """Return a URL of the primary changed so that it leads to the replica."""
         return _replace_host(url, self.address, self.port)
 

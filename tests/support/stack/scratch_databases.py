@@ -38,7 +38,7 @@ class ScratchDatabase:
             return connection.scalar(text(statement))
 
     @contextmanager
-    def held(self, *statements: str) -> Iterator[None]:
+    def open_transaction(self, *statements: str) -> Iterator[None]:
         """Run statements, and keep their transaction with its locks open until the block ends."""
         with self.engine.connect() as connection, connection.begin():
             for statement in statements:

@@ -8,7 +8,7 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.programs import is_responding
 from storage.resources import Resources
 from tests.support.probe.bench import Bench, make_bench
-from tests.support.probe.kind import plan_committed
+from tests.support.probe.kind import enqueue_committed_probe
 
 ASKING = "tests.support.probe.asking"
 
@@ -27,7 +27,7 @@ class SeparateBroker:
             return client.post("/ask", params={"text": text})
 
     def enqueue(self) -> int:
-        return plan_committed(self.resources, None)
+        return enqueue_committed_probe(self.resources, None)
 
     def dependencies(self) -> dict[str, str]:
         with self.bench.stack.client() as client:

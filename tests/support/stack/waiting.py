@@ -5,14 +5,14 @@ from pathlib import Path
 import psutil
 
 
-def runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def users_of(directory: Path) -> list[str]:
+def list_users(directory: Path) -> list[str]:
     """Return the processes whose arguments, environment or working directory name the directory."""
     users = []
     for process in psutil.process_iter():

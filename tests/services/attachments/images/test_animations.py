@@ -9,11 +9,11 @@ from tests.support.images.samples import (
     WHITE,
     GifFrame,
     Rectangle,
-    animated,
     apng,
+    encode_animation,
     encoded,
     gif,
-    opened,
+    open_image,
     playback,
     timeline,
 )
@@ -30,7 +30,7 @@ def test_equal_consecutive_animation_frames_are_merged_with_summed_delays() -> N
     ]
     result = convert_image(gif((20, 10), frames))
     assert timeline(result.data) == [(OPAQUE_RED, 120), (OPAQUE_GREEN, 390)]
-    assert result.frames == opened(result.data).n_frames  # type: ignore[attr-defined]
+    assert result.frames == open_image(result.data).n_frames  # type: ignore[attr-defined]
 
 
 def test_animation_delays_of_fractional_milliseconds_do_not_drift() -> None:
@@ -61,12 +61,12 @@ def test_apng_with_one_frame_becomes_a_still_image_of_that_frame() -> None:
         apng((20, 10), [Rectangle(FULL_CANVAS, OPAQUE_RED)], stand_in=(*WHITE, 255))
     )
     assert result.frames == 1
-    assert opened(result.data).convert("RGBA").getpixel((0, 0)) == OPAQUE_RED
+    assert open_image(result.data).convert("RGBA").getpixel((0, 0)) == OPAQUE_RED
 
 
 @pytest.mark.parametrize("lossless", [True, False])
 def test_animated_webp_keeps_frame_delays_and_losslessness(lossless: bool) -> None:
-    data = animated("WEBP", (RED, GREEN, BLUE), (30, 500, 70), lossless=lossless, loop=3)
+    data = encode_animation("WEBP", (RED, GREEN, BLUE), (30, 500, 70), lossless=lossless, loop=3)
     result = convert_image(data)
     assert [ms for _, ms in playback(result.data)] == [30, 500, 70]
     assert (b"VP8L" in result.data) is lossless
@@ -75,7 +75,7 @@ def test_animated_webp_keeps_frame_delays_and_losslessness(lossless: bool) -> No
 def test_long_lossless_animation_is_converted_to_lossy_with_the_same_delays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    data = animated("GIF", (RED, GREEN, BLUE), (30, 500, 70))
+    data = encode_animation("GIF", (RED, GREEN, BLUE), (30, 500, 70))
     assert b"VP8 " not in convert_image(data).data
     monkeypatch.setattr(
         "services.attachments.images.outcome.MAX_LOSSLESS_ANIMATION_PIXELS", 3 * 40 * 30 - 1
@@ -87,4 +87,4 @@ def test_long_lossless_animation_is_converted_to_lossy_with_the_same_delays(
 
 def test_blurhash_of_animation_is_computed_from_its_first_frame() -> None:
     still = convert_image(encoded(Image.new("RGB", (40, 30), RED), "PNG"))
-    assert convert_image(animated("GIF", (RED, GREEN), (50, 50))).blurhash == still.blurhash
+    assert convert_image(encode_animation("GIF", (RED, GREEN), (50, 50))).blurhash == still.blurhash

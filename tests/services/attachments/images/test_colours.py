@@ -13,7 +13,7 @@ from tests.support.images.samples import (
     Rectangle,
     apng,
     chunk,
-    opened,
+    open_image,
     png,
     wide_gamut_profile,
 )
@@ -60,7 +60,7 @@ def convert_pixel(
 ) -> Levels:
     row = struct.pack(f">{len(levels)}{'H' if depth > 8 else 'B'}", *levels)
     data = png(1, 1, b"\0" + row, colour=colour, depth=depth, extra=extra)
-    value = opened(converter.convert(data).data).convert("RGBA").getpixel((0, 0))
+    value = open_image(converter.convert(data).data).convert("RGBA").getpixel((0, 0))
     assert isinstance(value, tuple)
     return value
 
@@ -189,7 +189,7 @@ def test_interlaced_and_animated_png_pixels_are_converted_to_srgb(
         (interlaced, [(0, 203, 11)]),
         (animation[:header_end] + P3_CHUNK + animation[header_end:], [(0, 203, 11), (218, 0, 89)]),
     ):
-        image = opened(converter.convert(data).data)
+        image = open_image(converter.convert(data).data)
         for number, levels in enumerate(expected):
             image.seek(number)
             value = image.convert("RGB").getpixel((0, 0))

@@ -11,8 +11,8 @@ import pytest
 from PIL import ExifTags, Image, ImageOps
 
 from services.attachments.images.conversion import convert_image
-from tests.support.images.reading import differences, read
-from tests.support.images.samples import chunk, encoded, opened, picture, quarters
+from tests.support.images.reading import level_differences, read_pixels
+from tests.support.images.samples import chunk, encoded, open_image, picture, quarters
 
 # Writing and reading the pictures takes seconds.
 pytestmark = pytest.mark.slow
@@ -88,7 +88,7 @@ def test_converted_png_keeps_its_transparent_colour(mode: str, key: int | tuple[
 
 
 def assert_agrees(data: bytes, *, lossy: bool) -> None:
-    pixel_differences = differences(read(convert_image(data).data), read(data))
+    pixel_differences = level_differences(read_pixels(convert_image(data).data), read_pixels(data))
     if lossy:
         assert sum(pixel_differences) / len(pixel_differences) <= MAX_MEAN_DIFFERENCE
         assert max(pixel_differences) <= MAX_DIFFERENCE
@@ -125,12 +125,12 @@ def insert_chunk(extra: bytes, data: bytes | None = None) -> bytes:
 
 
 def assert_rotated_like_pillow(data: bytes, *, expected_orientation: int) -> None:
-    with opened(data) as image:
+    with open_image(data) as image:
         rotated = ImageOps.exif_transpose(image)
     result = convert_image(data)
     assert (result.width, result.height) == rotated.size
     assert CORNERS[expected_orientation] == "".join(
-        read_corners(opened(result.data).convert("RGB"))
+        read_corners(open_image(result.data).convert("RGB"))
     )
 
 

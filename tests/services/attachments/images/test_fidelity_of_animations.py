@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from services.attachments.images.conversion import convert_image
-from tests.support.images.reading import CLEAR, Pixel, differences
+from tests.support.images.reading import CLEAR, Pixel, level_differences
 from tests.support.images.samples import (
     GIF_PALETTE,
     GIF_TRANSPARENT,
@@ -20,7 +20,7 @@ from tests.support.images.samples import (
     apng,
     encoded,
     gif,
-    opened,
+    open_image,
     playback,
 )
 from tests.support.sizes import sized
@@ -163,7 +163,7 @@ def assert_plays(
     total = sum(10 * frame.delay[0] for frame in frames)
     views = list(compose_frames(size, frames))
     played_frames = playback(data)
-    if not any(any(differences(view, views[0])) for view in views):
+    if not any(any(level_differences(view, views[0])) for view in views):
         # An animation that never changes becomes a still image.
         played_frames = [(played_frames[0][0], total)]
     assert sum(ms for _, ms in played_frames) == total
@@ -174,7 +174,7 @@ def assert_plays(
             levels = find_frame_at(played_frames, sample)
             actual = list(zip(*[iter(levels)] * 4, strict=True))
             # One level of rounding for each blend that the pixel went through.
-            assert max(differences(actual, expected)) <= len(frames)
+            assert max(level_differences(actual, expected)) <= len(frames)
         start_ms += ms
     if len(played_frames) > 1:
-        assert opened(data).info["loop"] == plays
+        assert open_image(data).info["loop"] == plays

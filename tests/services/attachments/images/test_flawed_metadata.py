@@ -18,14 +18,14 @@ from tests.support.images.samples import (
     WHITE,
     GifFrame,
     Rectangle,
-    animated,
     apng,
     bitmap,
     chunk,
+    encode_animation,
     encoded,
     gif,
     icon,
-    opened,
+    open_image,
     picture,
     png,
     timeline,
@@ -52,7 +52,7 @@ def grey_png(extra: bytes = b"", *, after: bytes = b"") -> bytes:
 
 
 def convert_pixel(data: bytes, position: tuple[int, int] = (0, 0)) -> Pixel:
-    value = opened(convert_image(data).data).convert("RGBA").getpixel(position)
+    value = open_image(convert_image(data).data).convert("RGBA").getpixel(position)
     assert isinstance(value, tuple)
     return value
 
@@ -258,7 +258,7 @@ WEBP_FLAWS = [(b"what", 3)] + [(n, m) for n in (b"EXIF", b"XMP ", b"ICCP") for m
 def test_flawed_webp_metadata_chunk_leaves_pixels_unchanged(name: bytes, length: int) -> None:
     extended: dict[str, object] = {"xmp": b"<x:xmpmeta/>", "lossless": True}
     still = encoded(picture(), "WEBP", **extended)
-    for intact in (still, animated("WEBP", (RED, BLUE), (50, 60), **extended)):
+    for intact in (still, encode_animation("WEBP", (RED, BLUE), (50, 60), **extended)):
         flawed = name + struct.pack("<I", length) + b"\xff\xff\xff\0"[: min(length + 1, 4)]
         body = intact[8:] + (flawed if length else flawed[:8])
         data = b"RIFF" + struct.pack("<I", len(body)) + body
@@ -289,7 +289,7 @@ def test_icon_with_an_unreadable_image_is_converted_from_its_best_readable_image
     for images in ((bad, small, large), (small, large, bad)):
         result = convert_image(icon(*((24, body) for body in images)))
         assert (result.width, result.height) == (32, 32)
-        assert opened(result.data).convert("RGB").getpixel((5, 5)) == BLUE
+        assert open_image(result.data).convert("RGB").getpixel((5, 5)) == BLUE
     with pytest.raises(UnreadableImage):
         convert_image(icon((24, bad), (24, bad)))
 

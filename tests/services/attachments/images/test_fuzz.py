@@ -11,7 +11,7 @@ import psutil
 
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage
 from services.attachments.isolation.converter import ConverterProcess
-from tests.support.images.samples import one_of_each
+from tests.support.images.samples import encode_each_format
 from tests.support.sizes import sized
 
 FILE_COUNT = sized(300, 20_000)
@@ -43,8 +43,8 @@ EXTREME_VALUES = (
 def damage_image(seed: int) -> bytes:
     """Return a damaged file. The same seed gives the same file."""
     random_source = random.Random(seed)
-    names = list(one_of_each())
-    data = bytearray(one_of_each()[names[seed % len(names)]])
+    names = list(encode_each_format())
+    data = bytearray(encode_each_format()[names[seed % len(names)]])
     for _ in range(random_source.choice((1, 1, 2, 4, 16))):
         _damage(data, random_source)
     return bytes(data)
@@ -66,7 +66,7 @@ def _damage(data: bytearray, random_source: random.Random) -> None:
         case 4:
             data[position:position] = data[position : position + random_source.randrange(1, 200)]
         case _:
-            other_image = one_of_each()[random_source.choice(list(one_of_each()))]
+            other_image = encode_each_format()[random_source.choice(list(encode_each_format()))]
             data[position:] = other_image[random_source.randrange(len(other_image)) :]
 
 

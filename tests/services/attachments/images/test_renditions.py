@@ -18,7 +18,7 @@ from tests.support.images.samples import (
     apng,
     encoded,
     gif,
-    opened,
+    open_image,
     picture,
     playback,
     quarters,
@@ -75,7 +75,7 @@ def test_rendition_keeps_the_aspect_ratio_of_its_image(size: tuple[int, int]) ->
 def test_rendition_looks_like_its_scaled_original(format_name: str) -> None:
     original = picture(1400, 900)
     for each in create_renditions(encoded(original, format_name)).values():
-        actual = opened(each.data).convert("RGB")
+        actual = open_image(each.data).convert("RGB")
         expected = original.resize(actual.size, Image.Resampling.BOX)
         assert (
             max(ImageStat.Stat(ImageChops.difference(actual, expected)).mean) <= MAX_MEAN_DIFFERENCE
@@ -99,7 +99,7 @@ def test_renditions_keep_transparency_without_dark_edges() -> None:
     image = Image.new("RGBA", (1400, 700), CLEAR)
     image.paste((*RED, 255), (700, 0, 1400, 700))
     for each in create_renditions(encoded(image, "PNG")).values():
-        image_with_alpha = opened(each.data).convert("RGBA")
+        image_with_alpha = open_image(each.data).convert("RGBA")
         assert image_with_alpha.getpixel((5, 5)) == CLEAR
         edge = image_with_alpha.crop((each.width // 2 - 4, 8, each.width // 2 + 5, 9))
         pixels = [edge.getpixel((x, 0)) for x in range(edge.width)]
@@ -122,7 +122,7 @@ def test_renditions_are_upright_in_srgb_without_metadata() -> None:
             comment=b"Somebody's words",
         )
         for each in create_renditions(data).values():
-            image = opened(each.data)
+            image = open_image(each.data)
             assert image.height > image.width
             assert not {"exif", "icc_profile", "xmp", "comment"} & set(image.info)
             # The profile swaps red and green. The rotated quarters() have blue and red at the top.
@@ -149,13 +149,16 @@ def test_animation_renditions_keep_frame_delays_and_mail_rendition_is_a_still(
     full_size = convert_image(data)
     for name in ("320", "640"):
         assert [ms for _, ms in playback(renditions[name].data)] == [100, 250, 70]
-        assert opened(renditions[name].data).info["loop"] == opened(full_size.data).info["loop"]
+        assert (
+            open_image(renditions[name].data).info["loop"]
+            == open_image(full_size.data).info["loop"]
+        )
         for (colour_shown, _), expected in zip(
             timeline(renditions[name].data, (9, 9)), (RED, GREEN, BLUE), strict=True
         ):
             assert max(abs(a - b) for a, b in zip(colour_shown, expected, strict=False)) < 16
-    assert getattr(opened(renditions["mail"].data), "n_frames", 1) == 1
-    red = opened(renditions["mail"].data).convert("RGB").getpixel((9, 9))
+    assert getattr(open_image(renditions["mail"].data), "n_frames", 1) == 1
+    red = open_image(renditions["mail"].data).convert("RGB").getpixel((9, 9))
     assert isinstance(red, tuple)
     assert red[0] > 240
 
@@ -180,7 +183,7 @@ def test_mail_rendition_of_transparent_animation_is_png() -> None:
     data = gif((400, 300), [GifFrame((0, 0, 200, 300), 1), GifFrame((200, 0, 400, 300), 2)])
     renditions = create_renditions(data)
     assert renditions["mail"].mime_type == "image/png"
-    image = opened(renditions["mail"].data).convert("RGBA")
+    image = open_image(renditions["mail"].data).convert("RGBA")
     assert image.getpixel((390, 9)) == CLEAR
 
 
@@ -199,7 +202,7 @@ def test_thumbnail_fits_its_box_and_is_never_larger_than_the_image(
 ) -> None:
     [thumbnail] = convert_image(encoded(picture(*size), "PNG")).renditions
     assert (thumbnail.width, thumbnail.height) == expected
-    assert opened(thumbnail.data).size == expected
+    assert open_image(thumbnail.data).size == expected
 
 
 def test_thumbnail_of_noise_has_a_lower_quality_to_stay_within_its_size() -> None:
@@ -213,7 +216,7 @@ def test_thumbnail_of_an_animation_is_its_first_frame() -> None:
     frames = [Image.new("RGB", (700, 350), colour) for colour in (RED, BLUE)]
     animation = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=100)
     thumbnail = create_thumbnail(animation)
-    image = opened(thumbnail.data)
+    image = open_image(thumbnail.data)
     assert (image.format, getattr(image, "n_frames", 1)) == ("WEBP", 1)
     red = image.convert("RGB").getpixel((9, 9))
     assert isinstance(red, tuple)

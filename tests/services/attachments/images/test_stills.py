@@ -18,13 +18,13 @@ from tests.support.images.samples import (
     bitmap,
     encoded,
     icon,
-    opened,
+    open_image,
     picture,
 )
 
 
 def load_result(result: ConvertedImage) -> Image.Image:
-    image = opened(result.data)
+    image = open_image(result.data)
     image.load()
     return image
 
@@ -38,20 +38,20 @@ def is_lossless(data: bytes) -> bool:
     return b"VP8L" in data[:64] and b"VP8 " not in data[:64]
 
 
-@pytest.mark.parametrize("name", samples.one_of_each())
+@pytest.mark.parametrize("name", samples.encode_each_format())
 def test_conversion_result_states_actual_type_size_and_frame_count(name: str) -> None:
-    result = convert_image(samples.one_of_each()[name], with_renditions=True)
-    assert result.frames == getattr(opened(result.data), "n_frames", 1)
+    result = convert_image(samples.encode_each_format()[name], with_renditions=True)
+    assert result.frames == getattr(open_image(result.data), "n_frames", 1)
     images: list[ConvertedImage | Rendition] = [result, *result.renditions]
     for each in images:
-        image = opened(each.data)
+        image = open_image(each.data)
         assert each.mime_type == Image.MIME[image.format or ""]
         assert (each.width, each.height) == image.size
 
 
 @pytest.mark.parametrize("name", ["jpeg", "mpo"])
 def test_photo_is_converted_to_lossy_webp_of_its_first_picture(name: str) -> None:
-    result = convert_image(samples.one_of_each()[name])
+    result = convert_image(samples.encode_each_format()[name])
     assert (result.mime_type, result.frames) == ("image/webp", 1)
     assert not is_lossless(result.data)
     assert_close(load_result(result), picture())

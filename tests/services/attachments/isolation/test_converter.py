@@ -26,7 +26,7 @@ from services.attachments.images.outcome import UnreadableImage
 from services.attachments.isolation import converter as process_module
 from services.attachments.isolation.child import parse_answer, split_result
 from services.attachments.isolation.converter import ConverterProcess
-from tests.support.images.samples import encoded, one_of_each, picture, png, rgba_rows
+from tests.support.images.samples import encode_each_format, encoded, picture, png, rgba_rows
 
 pytestmark = pytest.mark.stack
 
@@ -40,7 +40,7 @@ def slow_image() -> bytes:
 
 
 def assert_works(converter: ConverterProcess) -> None:
-    data = one_of_each()["png"]
+    data = encode_each_format()["png"]
     assert converter.convert(data) == convert_image(data)
 
 
@@ -65,11 +65,11 @@ def signal_soon(pid: int, number: signal.Signals, seconds: float) -> Iterator[No
     timer.join()
 
 
-@pytest.mark.parametrize("name", one_of_each())
+@pytest.mark.parametrize("name", encode_each_format())
 def test_image_converter_returns_the_same_result_as_direct_conversion(
     converter: ConverterProcess, name: str
 ) -> None:
-    data = one_of_each()[name]
+    data = encode_each_format()[name]
     assert converter.convert(data) == convert_image(data)
     converted = converter.convert(data, with_renditions=True)
     assert converted == convert_image(data, with_renditions=True)
@@ -80,7 +80,7 @@ def test_image_converter_response_with_unknown_or_duplicate_rendition_name_is_re
     converter: ConverterProcess,
 ) -> None:
     """A compromised child process could choose any file name."""
-    answer, files = split_result(convert_image(one_of_each()["png"], with_renditions=True))
+    answer, files = split_result(convert_image(encode_each_format()["png"], with_renditions=True))
     answer = json.loads(json.dumps(answer))
     answer["fields"]["renditions"] *= 2
     answer["sizes"] += answer["sizes"][1:]
@@ -266,7 +266,7 @@ def test_unsupported_processor_is_reported_as_missing_syscall_filter(
 
 def test_image_conversion_imports_no_module_at_conversion_time(tmp_path: Path) -> None:
     """The confined child can't open files, so it can't import modules."""
-    for name, data in one_of_each().items():
+    for name, data in encode_each_format().items():
         (tmp_path / name).write_bytes(data)
     script = (
         "import pathlib, sys, services.attachments.isolation.child\n"
@@ -278,7 +278,7 @@ def test_image_conversion_imports_no_module_at_conversion_time(tmp_path: Path) -
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     result = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert result.stdout.split() == [str(len(one_of_each()))]
+    assert result.stdout.split() == [str(len(encode_each_format()))]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from devstack.harness.stack import Stack
 from services.privacy.expired_rows import purge_expired_rows
 from services.privacy.overdue_rows import count_overdue_rows
 from services.privacy.retention import RULES
-from tests.support.people.aged_rows import MINUTE, SPANS, AgedRows
+from tests.support.people.aged_rows import MINUTE, TIME_PRECISIONS, AgedRows
 from tests.support.stack.maintenance import resting_maintenance
 
 COUNTED_RULES = [rule.name for rule in RULES if rule.moment is not None]
@@ -27,10 +27,10 @@ def test_expired_rows_count_as_overdue_only_two_hours_after_their_expiry(
     before = count_by_rule(retention_stack)
     assert set(before) == set(COUNTED_RULES)
     for name in COUNTED_RULES:
-        aged_rows.make(name, past_by=TWO_ROUNDS - SPANS.get(name, MINUTE))
+        aged_rows.make(name, past_by=TWO_ROUNDS - TIME_PRECISIONS.get(name, MINUTE))
     assert count_by_rule(retention_stack) == before
     for name in COUNTED_RULES:
-        aged_rows.make(name, past_by=TWO_ROUNDS + SPANS.get(name, MINUTE))
+        aged_rows.make(name, past_by=TWO_ROUNDS + TIME_PRECISIONS.get(name, MINUTE))
     # Each rule counts only its own new row, also the rules for ended sessions and for files.
     increases = {
         name: count - before[name] for name, count in count_by_rule(retention_stack).items()

@@ -87,7 +87,7 @@ def test_bulk_action_changes_each_member_exactly_once_despite_status_changes(
     result = bulk_actions.do(BulkActionKind.REMOVE, written=IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (7, 5)
     assert bulk_actions.statuses() == ["removed"] * 7
-    assert bulk_actions.take_back(result["bulk_id"])["undone"] == 5
+    assert bulk_actions.undo(result["bulk_id"])["undone"] == 5
     assert Counter(bulk_actions.statuses()) == {"active": 5, "removed": 2}
 
 
@@ -138,7 +138,7 @@ def test_bulk_tagging_adds_no_tag_beyond_100_to_a_member(bulk_actions: BulkActio
     untag_id = bulk_actions.do(BulkActionKind.UNTAG, "tag 1")["bulk_id"]
     assert tag("other") == (2, 1)
     delete("tag 2")
-    assert bulk_actions.take_back(untag_id)["undone"] == 1
+    assert bulk_actions.undo(untag_id)["undone"] == 1
 
 
 def test_bulk_actions_undone_in_their_original_order_each_revert_only_their_own_changes(
@@ -151,7 +151,7 @@ def test_bulk_actions_undone_in_their_original_order_each_revert_only_their_own_
     tag_id = bulk_actions.do(BulkActionKind.TAG, "vip")["bulk_id"]
     removal_id = bulk_actions.do(BulkActionKind.REMOVE)["bulk_id"]
     for bulk_id in (email_off_id, tag_id, removal_id):
-        assert bulk_actions.take_back(bulk_id)["undone"] == 4
+        assert bulk_actions.undo(bulk_id)["undone"] == 4
     assert bulk_actions.stack.query(query, bulk_actions.list_id) == before
 
 
@@ -163,8 +163,8 @@ def test_two_tier_changes_undone_in_their_original_order_restore_the_initial_tie
     before = bulk_actions.stack.query(query, bulk_actions.list_id)
     silver = bulk_actions.do(BulkActionKind.SET_TYPE, "silver")["bulk_id"]
     gold = bulk_actions.do(BulkActionKind.SET_TYPE, "gold")["bulk_id"]
-    assert bulk_actions.take_back(silver) == {"bulk_id": silver, "undone": 0, "kept": 4}
-    assert bulk_actions.take_back(gold) == {"bulk_id": gold, "undone": 4, "kept": 0}
+    assert bulk_actions.undo(silver) == {"bulk_id": silver, "undone": 0, "kept": 4}
+    assert bulk_actions.undo(gold) == {"bulk_id": gold, "undone": 4, "kept": 0}
     assert bulk_actions.stack.query(query, bulk_actions.list_id) == before
 
 
@@ -184,7 +184,7 @@ def test_cancelled_bulk_action_keeps_its_partial_changes_and_can_be_undone(
         ).one()
     assert (bulk_action.status, bulk_action.changed) == ("cancelled", 3)
     assert bulk_action.finished_at is not None
-    assert bulk_actions.take_back(bulk_action.id)["undone"] == 3
+    assert bulk_actions.undo(bulk_action.id)["undone"] == 3
     assert bulk_actions.records() == before
 
 

@@ -11,7 +11,7 @@ from devstack.harness.stack import Owner, Stack
 from services.access.caller import Caller
 from services.subscriptions.filters import owner_search, searching
 from services.subscriptions.filters.owner_search import SearchResult
-from tests.support.imports.bulk import imported, sheet
+from tests.support.imports.bulk import build_csv, import_members_file
 from tests.support.lists.subscribers import new_list
 
 Search = Callable[[str], SearchResult]
@@ -23,7 +23,9 @@ def search(stack: Stack, owner: Owner, client: httpx2.Client) -> Search:
     for title in ("Tea", "Coffee"):
         people = [["ada@example.com", "Ada Wu"]]
         people += [[f"{title.lower()}{number}@example.com", "Ben"] for number in range(39)]
-        imported(client, new_list(client, title=title)["id"], sheet(["Email", "Name"], *people))
+        import_members_file(
+            client, new_list(client, title=title)["id"], build_csv(["Email", "Name"], *people)
+        )
 
     def search_lists_and_members(words: str) -> SearchResult:
         caller = Caller(user_id=owner.user_id, scopes=frozenset(Scope), unrestricted=True)

@@ -4,19 +4,19 @@ import pytest
 
 from devstack.harness.stack import Owner
 from services.subscriptions.imports import chunks, import_job
-from tests.support.imports.importing import Importing, new_addresses
+from tests.support.imports.importing import ImportRunner, new_addresses
 from tests.support.imports.turns import ShortTurn
 from tests.support.lists.racing import no_deadlock
 
 
 @pytest.fixture
-def importer(importing: Importing) -> Owner:
+def importer(importing: ImportRunner) -> Owner:
     """A new owner, who imports members into the list with the id ``list_id``."""
     return importing.stack.create_owner()
 
 
 @pytest.fixture
-def list_id(importing: Importing, importer: Owner) -> int:
+def list_id(importing: ImportRunner, importer: Owner) -> int:
     return importing.new_list(importer)
 
 
@@ -27,7 +27,7 @@ def people() -> list[str]:
 
 
 @pytest.fixture
-def _require_no_deadlock_in_imports(importing: Importing) -> Iterator[None]:
+def _require_no_deadlock_in_imports(importing: ImportRunner) -> Iterator[None]:
     with no_deadlock(importing.stack):
         yield
 

@@ -13,7 +13,7 @@ from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from services.subscriptions import fields
 from services.subscriptions.imports.row_extras import split_tags
-from tests.support.imports.importing import Importing
+from tests.support.imports.importing import ImportRunner
 from tests.support.imports.product_files import PRODUCT_FILES
 
 # Pressroom stores the meaning of these columns, but not the text of their cells.
@@ -29,10 +29,10 @@ INTERPRETED_MEANINGS = {
     ids=PRODUCT_FILES,
 )
 def test_every_cell_of_a_newsletter_product_export_is_kept_or_interpreted(
-    importing: Importing, importer: Owner, list_id: int, file: str, product: str
+    importing: ImportRunner, importer: Owner, list_id: int, file: str, product: str
 ) -> None:
     text = file.format(d=f"{random_hash_id(8)}.example.com")
-    task = importing.bring(importer, list_id, text.encode(), create_fields=True)
+    task = importing.import_members(importer, list_id, text.encode(), create_fields=True)
 
     assert (task.added, task.left_out) == (2, 0)
     assert task.columns is not None
@@ -69,7 +69,7 @@ def is_kept(member: dict[str, Any], meaning: str, cell: str) -> bool:
 
 
 def read_stored_member(
-    importing: Importing, owner: Owner, list_id: int, email: str
+    importing: ImportRunner, owner: Owner, list_id: int, email: str
 ) -> dict[str, Any]:
     [(subscription_id, values, tag_names, joined_at, origin)] = importing.stack.query(
         "SELECT s.id, s.fields, ARRAY(SELECT name FROM tags WHERE id = ANY(s.tag_ids)),"

@@ -12,7 +12,7 @@ from services.subscriptions.imports.formats import FindFields
 from services.subscriptions.imports.judging import MAX_BATCH_CHARACTERS, judge_rows
 from services.subscriptions.imports.rows import MemberRow, RowExtras
 from services.subscriptions.imports.seen_addresses import SeenAddresses
-from tests.support.imports.forms import opened, rows
+from tests.support.imports.forms import open_reader, read_rows
 
 MEMBER_FIELDS = (
     MemberField(id=1, key="company", label="Company", type="text", choices=[]),
@@ -31,7 +31,7 @@ def field_finder(member_fields: tuple[MemberField, ...]) -> FindFields:
 
 
 def read_extras(file: str, **options: object) -> RowExtras:
-    [row] = rows(file, find_fields=field_finder(MEMBER_FIELDS), **options)
+    [row] = read_rows(file, find_fields=field_finder(MEMBER_FIELDS), **options)
     assert row.extras is not None
     return row.extras
 
@@ -48,13 +48,13 @@ def test_import_matches_column_to_member_field_by_its_meaning_in_another_languag
         MemberField(id=3, key="plz", label="PLZ", type="text", choices=[]),
     )
     file = "email,Wohnort,Ort,Handy,zip,Verein\na@example.com,Köln,Bonn,0221,50667,TuS\n"
-    [row] = rows(file, find_fields=field_finder(member_fields))
+    [row] = read_rows(file, find_fields=field_finder(member_fields))
     assert row.extras is not None
     assert row.extras.fields == {"1": "Köln", "2": "0221", "3": "50667"}
     # A field with the same name as the header takes precedence over a translated name.
     named = MemberField(id=4, key="ort", label="Ort", type="text", choices=[])
     file = "email,Ort,City\na@example.com,Köln,Bonn\n"
-    [row] = rows(file, find_fields=field_finder((*member_fields, named)))
+    [row] = read_rows(file, find_fields=field_finder((*member_fields, named)))
     assert row.extras is not None
     assert row.extras.fields == {"4": "Köln", "1": "Bonn"}
 
@@ -63,7 +63,7 @@ def test_consent_column_also_fills_the_member_field_of_its_name() -> None:
     member_fields = (
         MemberField(id=1, key="verified", label="Verified", type="boolean", choices=[]),
     )
-    reader = opened(
+    reader = open_reader(
         "email,verified\na@example.com,yes\nb@example.com,no\n",
         find_fields=field_finder(member_fields),
     )
@@ -76,7 +76,9 @@ def test_consent_column_also_fills_the_member_field_of_its_name() -> None:
     assert ben.suppression == "not_subscribed"
     # In a file that Pressroom exported, the column of a field never states consent.
     header = "email,paid_expiry,email_enabled,fields.verified"
-    [row] = rows(f"{header}\na@example.com,,true,no\n", find_fields=field_finder(member_fields))
+    [row] = read_rows(
+        f"{header}\na@example.com,,true,no\n", find_fields=field_finder(member_fields)
+    )
     assert row.extras is not None
     assert row.extras.fields == {"1": False}
 
@@ -84,7 +86,7 @@ def test_consent_column_also_fills_the_member_field_of_its_name() -> None:
 def test_member_field_takes_its_value_only_from_the_first_exactly_named_column() -> None:
     file = "email,COMPANY,company,company\na@example.com,one,two,three\n"
     assert read_extras(file).fields == {"1": "two"}
-    reader = opened(file, find_fields=field_finder(MEMBER_FIELDS))
+    reader = open_reader(file, find_fields=field_finder(MEMBER_FIELDS))
     assert reader.description.columns["fields.company"] == ["company"]
 
 
@@ -253,7 +255,7 @@ def find_new_fields(file: str) -> dict[str, tuple[str, str]]:
         for index, field in field_columns.propose_fields(layout, columns, keys, sample).items():
             fields_by_column[layout.header[index]] = field.key, field.type
 
-    opened(file, find_fields=find)
+    open_reader(file, find_fields=find)
     return fields_by_column
 
 
@@ -304,7 +306,7 @@ def test_field_type_is_guessed_only_if_no_cell_loses_information(
 @pytest.mark.parametrize("columns", [2_000, 20_000])
 def test_import_reads_file_with_20000_columns(columns: int) -> None:
     header = ",".join(f"c{number}" for number in range(columns))
-    reader = opened(
+    reader = open_reader(
         f"email,{header}\na@example.com{',x' * columns}\n", find_fields=field_finder(MEMBER_FIELDS)
     )
 
@@ -323,7 +325,9 @@ def test_reports_on_unreadable_values_count_toward_the_batch_size_limit() -> Non
     file = f"email,{header}\n" + "".join(line % number for number in range(1_000))
     seen_addresses = SeenAddresses()
 
-    batches = [*judge_rows(opened(file, find_fields=field_finder(member_fields)), seen_addresses)]
+    batches = [
+        *judge_rows(open_reader(file, find_fields=field_finder(member_fields)), seen_addresses)
+    ]
 
     seen_addresses.close()
     assert len(batches) > 1

@@ -4,12 +4,12 @@ import pytest
 
 from core.errors import DomainError
 from services.subscriptions.imports.rows import MemberRow
-from tests.support.imports.forms import opened, outcome, rows
+from tests.support.imports.forms import open_reader, read_outcomes, read_rows
 
 
 def error_message(file: str, code: str, mapping: dict[str, str] | None = None) -> str:
     with pytest.raises(DomainError) as error:
-        opened(file, mapping=mapping)
+        open_reader(file, mapping=mapping)
     assert error.value.code == code
     return error.value.message
 
@@ -32,7 +32,7 @@ def error_message(file: str, code: str, mapping: dict[str, str] | None = None) -
     ],
 )
 def test_email_column_is_recognised_by_its_header_in_many_languages(header: str) -> None:
-    assert outcome(f"id,{header}\n1,a@example.com\n") == [(2, "a@example.com")]
+    assert read_outcomes(f"id,{header}\n1,a@example.com\n") == [(2, "a@example.com")]
 
 
 @pytest.mark.parametrize(
@@ -48,18 +48,20 @@ def test_email_column_is_recognised_by_its_header_in_many_languages(header: str)
 def test_columns_of_members_are_recognised_by_headers_in_several_languages(
     header: str, role: str
 ) -> None:
-    reader = opened(f"email,{header}\na@example.com,01.02.24\n")
+    reader = open_reader(f"email,{header}\na@example.com,01.02.24\n")
     assert reader.description.columns[role] == [header]
 
 
 def test_email_column_is_recognised_by_its_cells_when_no_header_matches() -> None:
     file = "id;Contact;Note\n1;a@example.com;x\n2;nobody;y\n3;c@example.com;b@example.org\n"
 
-    assert outcome(file) == [(2, "a@example.com"), (3, "nobody"), (4, "c@example.com")]
+    assert read_outcomes(file) == [(2, "a@example.com"), (3, "nobody"), (4, "c@example.com")]
 
 
 def test_email_column_may_lie_beyond_the_columns_named_in_the_header() -> None:
-    reader = opened("name\nJane,a@example.com\nBob\nJoe,b@example.com\n", mapping={"name": "name"})
+    reader = open_reader(
+        "name\nJane,a@example.com\nBob\nJoe,b@example.com\n", mapping={"name": "name"}
+    )
 
     assert [(row.line, row[1]) for row in reader] == [
         (2, "a@example.com"),
@@ -77,19 +79,21 @@ def test_file_without_email_column_is_rejected_with_its_column_names() -> None:
 
 
 def test_first_of_several_email_columns_is_used() -> None:
-    assert outcome("Email,Work Email\na@example.com,b@example.com\n") == [(2, "a@example.com")]
+    assert read_outcomes("Email,Work Email\na@example.com,b@example.com\n") == [
+        (2, "a@example.com")
+    ]
 
 
 def test_full_name_column_takes_precedence_over_joined_first_and_last_name() -> None:
     file = "email,Last Name,First Name\na@example.com, Lee ,Ann\nb@example.com,,Bob\n"
     file += "c@example.com,Zed,\n"
-    assert [row.name for row in rows(file)] == ["Ann Lee", "Bob", "Zed"]
+    assert [row.name for row in read_rows(file)] == ["Ann Lee", "Bob", "Zed"]
 
     file = "email,name,first_name,last_name\na@example.com,Dr Lee,Ann,Lee\nb@example.com,,Bob,Roe\n"
-    assert [row.name for row in rows(file)] == ["Dr Lee", "Bob Roe"]
+    assert [row.name for row in read_rows(file)] == ["Dr Lee", "Bob Roe"]
 
     file = "Prénom;Nom;Courriel\nAnne;Lenoir;a@example.com\n"
-    assert [row.name for row in rows(file)] == ["Anne Lenoir"]
+    assert [row.name for row in read_rows(file)] == ["Anne Lenoir"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,7 @@ def test_full_name_column_takes_precedence_over_joined_first_and_last_name() -> 
 def test_imported_name_is_cleaned_of_control_characters_and_limited_to_200_characters(
     cell: str, name: str
 ) -> None:
-    (row,) = rows(f'email,name\na@example.com,"{cell}"\n')
+    (row,) = read_rows(f'email,name\na@example.com,"{cell}"\n')
 
     assert row.name == name
 
@@ -135,13 +139,13 @@ def test_imported_name_is_cleaned_of_control_characters_and_limited_to_200_chara
     ],
 )
 def test_imported_address_is_cleaned_of_copying_artefacts(cell: str, email: str) -> None:
-    (row,) = rows(f'name,email\n,"{cell}"\n')
+    (row,) = read_rows(f'name,email\n,"{cell}"\n')
 
     assert row.email == email
 
 
 def test_name_next_to_a_bracketed_address_is_used_without_a_name_column() -> None:
-    member_rows = rows('email\n"""Lee, Ann"" <a@example.com>"\nBob <b@example.com>\n')
+    member_rows = read_rows('email\n"""Lee, Ann"" <a@example.com>"\nBob <b@example.com>\n')
 
     assert [row.name for row in member_rows] == ["Lee, Ann", "Bob"]
 
@@ -149,7 +153,7 @@ def test_name_next_to_a_bracketed_address_is_used_without_a_name_column() -> Non
 def test_import_mapping_overrides_header_recognition_for_member_attributes() -> None:
     file = "email,alt,name,plan,x\nold@example.com,new@example.com,Nick,gold,Ann\n"
 
-    (row,) = rows(
+    (row,) = read_rows(
         file, mapping={"alt": "email", "4": "first_name", "Plan": "ignore", "name": "last_name"}
     )
 
@@ -159,7 +163,7 @@ def test_import_mapping_overrides_header_recognition_for_member_attributes() -> 
 def test_import_mapping_assigns_status_and_expiry_columns() -> None:
     file = "email,s,until\na@example.com,Unsubscribed,2030-01-01\n"
 
-    (row,) = rows(file, mapping={"s": "status", "until": "paid_expiry"})
+    (row,) = read_rows(file, mapping={"s": "status", "until": "paid_expiry"})
 
     assert row.is_opt_out
     assert row.paid_expiry == datetime(2030, 1, 1, tzinfo=UTC)
@@ -190,21 +194,21 @@ def test_invalid_import_mapping_is_rejected_with_the_unknown_column_or_role() ->
     ],
 )
 def test_imported_paid_expiry_is_converted_to_utc(cell: str, expiry: datetime | None) -> None:
-    (row,) = rows(f"email,tier,paid_expiry\na@example.com,gold,{cell}\n")
+    (row,) = read_rows(f"email,tier,paid_expiry\na@example.com,gold,{cell}\n")
 
     assert (row.tier, row.paid_expiry) == ("gold", expiry)
 
 
 @pytest.mark.parametrize("cell", ["soon", "0001-01-01T00:00:00+14:00", "9" * 100_000])
 def test_unreadable_paid_expiry_rejects_its_row(cell: str) -> None:
-    assert outcome(f"email,tier,paid_expiry\na@example.com,gold,{cell}\n") == [
+    assert read_outcomes(f"email,tier,paid_expiry\na@example.com,gold,{cell}\n") == [
         (2, "row.expiry_unreadable")
     ]
 
 
 def test_import_description_states_recognised_format_encoding_and_columns() -> None:
     file = "Title\nE-Mail;Vorname;Nachname;Plan;Status\na@example.com;A;B;gold;active\n"
-    description = opened(file).description
+    description = open_reader(file).description
 
     assert (description.format, description.container, description.encoding) == (
         "csv",
@@ -225,7 +229,7 @@ def test_json_lines_key_that_first_appears_late_in_the_file_is_applied() -> None
     early_lines = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3000))
     late_line = '{"email": "z@example.com", "unsubscribed_at": "2024-01-01", "name": "Z"}\n'
 
-    last_row = [*opened(early_lines + late_line)][-1]
+    last_row = [*open_reader(early_lines + late_line)][-1]
 
     assert isinstance(last_row, MemberRow)
     assert (last_row.line, last_row.name, last_row.is_opt_out) == (3001, "Z", True)
@@ -234,7 +238,7 @@ def test_json_lines_key_that_first_appears_late_in_the_file_is_applied() -> None
 def test_json_lines_values_of_every_type_are_converted_to_text() -> None:
     file = '{"email": "a@example.com", "name": null, "subscribed": false, "n": 1.5, "t": ["x"]}\n'
 
-    (row,) = rows(file)
+    (row,) = read_rows(file)
 
     assert (row.name, row.is_opt_out) == ("", True)
     assert row.cells == ["a@example.com", "", "false", "1.5", '["x"]']

@@ -10,7 +10,7 @@ from devstack.harness.stack import Owner
 from models import FieldType, Subscription
 from services.subscriptions import fields, lists
 from services.subscriptions.filters import member_filter
-from tests.support.imports.importing import Importing, csv_of
+from tests.support.imports.importing import ImportRunner, csv_of
 
 HEADER = ("email", "name", "City", "Size", "Tags")
 VALUES = ("Zoë Müller", "Genève", "très grand", "é")
@@ -21,7 +21,7 @@ Forms = tuple[Literal["NFC", "NFD"], Literal["NFC", "NFD"]]
 
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
 def test_import_and_filter_treat_composed_and_decomposed_unicode_as_equal(
-    importing: Importing, importer: Owner, list_id: int, people: list[str], forms: Forms
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str], forms: Forms
 ) -> None:
     stored_form, imported_form = forms
     stored_name, _, stored_size, _ = (normalize(stored_form, value) for value in VALUES)
@@ -33,7 +33,9 @@ def test_import_and_filter_treat_composed_and_decomposed_unicode_as_equal(
 
     def import_person(form: Literal["NFC", "NFD"]) -> int:
         row = [people[0], *(normalize(form, each) for each in VALUES)]
-        task = importing.bring(importer, list_id, csv_of([row], HEADER), on_existing="update")
+        task = importing.import_members(
+            importer, list_id, csv_of([row], HEADER), on_existing="update"
+        )
         assert task.left_out == 0
         return task.updated
 

@@ -6,7 +6,7 @@ from core.errors import DomainError
 from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.import_options import read_status_values
 from services.subscriptions.imports.rows import MemberRow
-from tests.support.imports.forms import opened
+from tests.support.imports.forms import open_reader
 
 OPTED_OUT = "unsubscribed"
 WANTED = "wanted"
@@ -103,7 +103,7 @@ def read_statuses(
         f'p{n}@example.com,"{each}"\n'.replace('["', '[""').replace('"]', '""]')
         for n, each in enumerate(cells)
     )
-    reader = opened(f"email,{header}\n" + "".join(lines), consent=interpreter)
+    reader = open_reader(f"email,{header}\n" + "".join(lines), consent=interpreter)
     member_rows = [row for row in reader if isinstance(row, MemberRow)]
     assert len(member_rows) == len(cells)
     return [row.suppression.value for row in member_rows]
@@ -233,14 +233,14 @@ def test_bounce_column_distinguishes_hard_from_soft_bounces() -> None:
 def test_strictest_consent_value_of_a_row_wins(
     header: str, cells: str, status: str, code: str | None
 ) -> None:
-    [row] = opened(f"email,{header}\na@example.com,{cells}\n")
+    [row] = open_reader(f"email,{header}\na@example.com,{cells}\n")
     assert isinstance(row, MemberRow)
     assert row.suppression == status
     assert (row.problem.code if row.problem else None) == code
 
 
 def test_unknown_consent_value_is_reported_with_its_column() -> None:
-    [row] = opened("email,Status\na@example.com,gone fishing\n")
+    [row] = open_reader("email,Status\na@example.com,gone fishing\n")
     assert isinstance(row, MemberRow)
     assert row.problem is not None
     assert "'gone fishing'" in row.problem.reason
@@ -252,12 +252,14 @@ def test_single_letter_statuses_count_only_in_the_newsletter_plugin_export() -> 
     letters = ["C", "U", "B", "S", "P"]
     lines = [f"p{each}@example.com,,,,{each},2024-01-02,x\n" for each in letters]
     assert [
-        row.suppression for row in opened(header + "".join(lines)) if isinstance(row, MemberRow)
+        row.suppression
+        for row in open_reader(header + "".join(lines))
+        if isinstance(row, MemberRow)
     ] == [*("wanted", "unsubscribed", "bounced", "not_subscribed", "complained")]
     lines_with_unknown_letter = "".join([*lines, "a@example.com,,,,A,2024-01-02,x\n"])
     assert {
         row.suppression
-        for row in opened(header + lines_with_unknown_letter)
+        for row in open_reader(header + lines_with_unknown_letter)
         if isinstance(row, MemberRow)
     } == {UNKNOWN}
     assert set(read_statuses(STATUS_HEADER, *letters)) == {UNKNOWN}
@@ -327,7 +329,7 @@ def test_status_values_that_are_malformed_or_lift_an_opt_out_are_rejected(text: 
 def test_owner_defined_status_value_cannot_lift_an_opt_out_of_a_product_export() -> None:
     file = "email,status,tier,created_at\na@example.com,inactive,free,2024-01-01\n"
     with pytest.raises(DomainError) as error:
-        opened(file, consent=ConsentInterpreter(None, {"inactive": "subscribed"}))
+        open_reader(file, consent=ConsentInterpreter(None, {"inactive": "subscribed"}))
     assert error.value.code == "import.status_values"
 
 

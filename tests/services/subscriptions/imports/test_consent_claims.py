@@ -26,7 +26,7 @@ from services.subscriptions.consent.evidence import (
 from services.subscriptions.imports import undo
 from services.subscriptions.members import changes, transfers, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 from tests.support.people.erasure import erase
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -41,13 +41,13 @@ def claimants() -> list[str]:
 
 
 def import_addresses(
-    importing: Importing, owner: Owner, list_id: int, people: Sequence[str]
+    importing: ImportRunner, owner: Owner, list_id: int, people: Sequence[str]
 ) -> MemberImport:
-    return importing.bring(owner, list_id, csv_of([[each] for each in people], ("email",)))
+    return importing.import_members(owner, list_id, csv_of([[each] for each in people], ("email",)))
 
 
 def record_consent_claims(
-    importing: Importing, import_id: int, *claims: ClaimedConsent, claimed_by: str = "Mailchimp"
+    importing: ImportRunner, import_id: int, *claims: ClaimedConsent, claimed_by: str = "Mailchimp"
 ) -> int:
     addresses = {each.email for each in claims}
     with importing.resources.unit_of_work() as uow:
@@ -55,7 +55,7 @@ def record_consent_claims(
         return record_claims(uow, import_id, claims, people=people, claimed_by=claimed_by)
 
 
-def list_consent(importing: Importing, list_id: int, address: str) -> list[ConsentEvidence]:
+def list_consent(importing: ImportRunner, list_id: int, address: str) -> list[ConsentEvidence]:
     with importing.person(list_id, address) as (uow, _, person):
         member = changes.find_record(uow, list_id, person.id)
         assert member is not None
@@ -63,7 +63,7 @@ def list_consent(importing: Importing, list_id: int, address: str) -> list[Conse
 
 
 def test_consent_claim_is_shown_with_its_source_and_cleaned_details(
-    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = import_addresses(importing, importer, list_id, claimants[:2])
     yesterday = clock.now() - ONE_DAY
@@ -106,7 +106,7 @@ def test_consent_claim_is_shown_with_its_source_and_cleaned_details(
 
 
 def test_import_records_one_consent_claim_of_each_kind_per_member(
-    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = import_addresses(importing, importer, list_id, claimants[:1])
     duplicate_claims = [ClaimedConsent(claimants[0], ConsentHow.FORM, CLAIM_TIME)] * 2
@@ -122,7 +122,7 @@ def test_import_records_one_consent_claim_of_each_kind_per_member(
 
 
 def test_consent_claims_are_recorded_only_for_active_members_of_the_imported_list(
-    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     unsubscribed_address, address_on_other_list, stranger = claimants[:3]
     task = import_addresses(importing, importer, list_id, [unsubscribed_address])
@@ -139,7 +139,7 @@ def test_consent_claims_are_recorded_only_for_active_members_of_the_imported_lis
 
 
 def test_overlong_texts_and_invalid_times_in_consent_claims_are_cut_or_replaced(
-    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = import_addresses(importing, importer, list_id, claimants)
     future = datetime(9998, 1, 1, tzinfo=UTC)
@@ -173,7 +173,7 @@ def test_overlong_texts_and_invalid_times_in_consent_claims_are_cut_or_replaced(
 
 
 def test_import_undo_removes_only_the_consent_claims_of_that_import(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     claimants: list[str],
@@ -194,12 +194,12 @@ def test_import_undo_removes_only_the_consent_claims_of_that_import(
         member = changes.find_record(uow, list_id, person.id)
         assert member is not None
         changes.change_record(uow, member, "edited", OWNER, name="Edited")
-    assert importing.take_back(importer, second.id)["undone"] == 2
+    assert importing.undo(importer, second.id)["undone"] == 2
     assert (importing.count_claims(first.id), importing.count_claims(second.id)) == (3, 0)
     assert [each.import_id for each in list_consent(importing, list_id, edited_address)] == [
         first.id
     ] * 2
-    assert importing.take_back(importer, first.id) == {
+    assert importing.undo(importer, first.id) == {
         "import_id": first.id,
         "undone": 2,
         "kept": 1,
@@ -209,7 +209,7 @@ def test_import_undo_removes_only_the_consent_claims_of_that_import(
 
 
 def test_consent_claim_follows_a_member_transfer_and_is_removed_by_import_undo(
-    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = import_addresses(importing, importer, list_id, claimants[:1])
     other_list_id = importing.new_list(importer)
@@ -225,7 +225,7 @@ def test_consent_claim_follows_a_member_transfer_and_is_removed_by_import_undo(
         ("import", "owner", list_id),
         ("form", "Mailchimp", list_id),
     ]
-    importing.take_back(importer, task.id)
+    importing.undo(importer, task.id)
     assert [each.how for each in list_consent(importing, other_list_id, claimants[0])] == [
         "transfer",
         "import",
@@ -233,7 +233,7 @@ def test_consent_claim_follows_a_member_transfer_and_is_removed_by_import_undo(
 
 
 def test_erasure_of_a_person_deletes_their_consent_claims(
-    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = import_addresses(importing, importer, list_id, claimants)
     record_consent_claims(
@@ -246,7 +246,7 @@ def test_erasure_of_a_person_deletes_their_consent_claims(
 
 
 def test_erasure_of_an_owner_blanks_consent_wordings_of_their_lists(
-    importing: Importing, importer: Owner
+    importing: ImportRunner, importer: Owner
 ) -> None:
     with importing.resources.unit_of_work() as uow:
         archived_list = lists.create_list(
@@ -263,7 +263,7 @@ def test_erasure_of_an_owner_blanks_consent_wordings_of_their_lists(
 
 
 def test_application_role_cannot_delete_or_shorten_consent_of_existing_people_and_imports(
-    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = import_addresses(importing, importer, list_id, claimants[:1])
     record_consent_claims(
@@ -295,7 +295,7 @@ def test_application_role_cannot_delete_or_shorten_consent_of_existing_people_an
 
 
 def test_export_reads_consent_evidence_of_many_members_together(
-    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = import_addresses(importing, importer, list_id, claimants[:2])
     wording = "=SUM(A1)"

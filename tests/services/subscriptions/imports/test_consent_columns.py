@@ -6,7 +6,7 @@ from core.errors import DomainError
 from services.subscriptions.imports.consent_columns import Unclear, recognise_header
 from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.rows import MemberRow
-from tests.support.imports.forms import opened, rows
+from tests.support.imports.forms import open_reader, read_rows
 
 OPT_OUT_HEADERS = {
     "unsubscribed": """
@@ -69,7 +69,7 @@ def split_headers(text: str) -> list[str]:
 def test_opt_out_column_is_recognised_in_any_spelling_and_language(
     header: str, reason: str
 ) -> None:
-    [row] = opened(f'email,"{header}"\na@example.com,yes\n')
+    [row] = open_reader(f'email,"{header}"\na@example.com,yes\n')
     assert isinstance(row, MemberRow)
     assert row.suppression == reason
 
@@ -91,17 +91,17 @@ def test_consent_confirmation_and_status_columns_are_recognised_in_many_language
 def test_column_unrelated_to_consent_opts_nobody_out(header: str) -> None:
     assert recognise_header(header) is None
     file = f'mail,"{header}"\na@example.com,1\nb@example.com,perhaps\nc@example.com,unsubscribed?\n'
-    assert {row.suppression for row in rows(file, mapping={"0": "email"})} == {"wanted"}
+    assert {row.suppression for row in read_rows(file, mapping={"0": "email"})} == {"wanted"}
 
 
 @pytest.mark.parametrize("header", split_headers(UNCLEAR_HEADERS))
 def test_ambiguous_consent_column_is_rejected_by_name_until_it_is_mapped(header: str) -> None:
     file = f'email,"{header}"\na@example.com,yes\n'
     with pytest.raises(DomainError) as error:
-        opened(file)
+        open_reader(file)
     assert error.value.code == "import.column_ambiguous"
     assert repr(header) in error.value.message
-    [row] = rows(file, mapping={header: "unsubscribed"})
+    [row] = read_rows(file, mapping={header: "unsubscribed"})
     assert row.is_opt_out
 
 
@@ -153,7 +153,7 @@ def read_statuses(
     header: str, cells: list[str], interpreter: ConsentInterpreter | None = None
 ) -> list[str]:
     lines = (f'p{number}@example.com,"{cell}"\n' for number, cell in enumerate(cells))
-    reader = opened(f'email,"{header}"\n' + "".join(lines), consent=interpreter)
+    reader = open_reader(f'email,"{header}"\n' + "".join(lines), consent=interpreter)
     member_rows = [row for row in reader if isinstance(row, MemberRow)]
     assert len(member_rows) == len(cells)
     return [row.suppression for row in member_rows]
@@ -199,7 +199,7 @@ def test_import_mapping_overrides_recognised_consent_columns() -> None:
     file = "email,Unsubscribed,flag,Opted in\na@example.com,yes,no,\nb@example.com,,yes,no\n"
     mapping = {"Unsubscribed": "ignore", "flag": "subscribed", "Opted in": "confirmed"}
     interpreter = ConsentInterpreter()
-    parsed_rows = [*opened(file, mapping=mapping, consent=interpreter)]
+    parsed_rows = [*open_reader(file, mapping=mapping, consent=interpreter)]
     assert [row.suppression for row in parsed_rows if isinstance(row, MemberRow)] == [
         *("unsubscribed", "not_subscribed")
     ]
@@ -212,11 +212,11 @@ def test_late_nested_json_key_is_recognised_as_a_consent_column() -> None:
     late_line = (
         '{"email": "z@example.com", "channels": {"email": {"subscribeStatus": "unsubscribed"}}}\n'
     )
-    parsed_rows = [*opened(early_lines + late_line)]
+    parsed_rows = [*open_reader(early_lines + late_line)]
     assert isinstance(parsed_rows[-1], MemberRow)
     assert parsed_rows[-1].is_opt_out
 
 
 def test_second_column_of_a_file_without_header_may_hold_the_status() -> None:
-    member_rows = rows("a@example.com,unsubscribed\nb@example.com,active\n")
+    member_rows = read_rows("a@example.com,unsubscribed\nb@example.com,active\n")
     assert [(row.name, row.is_opt_out) for row in member_rows] == [("", True), ("", False)]

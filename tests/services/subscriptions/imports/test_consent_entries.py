@@ -9,7 +9,7 @@ from services.accounts import accounts
 from services.subscriptions import lists, sign_up
 from services.subscriptions.consent.entries import normalise_ip
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.support.imports.importing import Importing
+from tests.support.imports.importing import ImportRunner
 
 WORDING_COUNT = 6
 
@@ -38,7 +38,7 @@ def test_only_a_valid_ip_address_is_kept_as_consent_evidence(
 
 
 def test_concurrently_set_consent_wordings_each_get_their_own_version(
-    importing: Importing, list_id: int
+    importing: ImportRunner, list_id: int
 ) -> None:
     def set_wording(number: int) -> None:
         values = {"consent_wording": f"Wording {number // 2}"}
@@ -64,7 +64,7 @@ def test_concurrently_set_consent_wordings_each_get_their_own_version(
 
 
 def test_consent_entry_records_the_wording_in_force_when_it_is_written(
-    importing: Importing, list_id: int
+    importing: ImportRunner, list_id: int
 ) -> None:
     """The transaction has read the list before another transaction changes the wording."""
     with importing.resources.unit_of_work() as uow:

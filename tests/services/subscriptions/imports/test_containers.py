@@ -9,7 +9,14 @@ from core.errors import DomainError
 from services.subscriptions.imports import containers
 from services.subscriptions.imports.containers import open_ranged_file
 from services.subscriptions.imports.formats import open_member_rows
-from tests.support.imports.forms import Stored, opened, outcome, packed, rows, zipped
+from tests.support.imports.forms import (
+    StoredObject,
+    compress,
+    open_reader,
+    read_outcomes,
+    read_rows,
+    zip_files,
+)
 from tests.support.imports.workbooks import workbook
 
 FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n in range(3000))
@@ -18,7 +25,7 @@ FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n
 def error_message(data: bytes, code: str) -> str:
     """Return the message of the error, which is raised on opening or while rows are read."""
     with pytest.raises(DomainError) as error:
-        outcome(data)
+        read_outcomes(data)
     assert error.value.code == code
     return error.value.message
 
@@ -28,7 +35,7 @@ def test_zip_import_reads_each_byte_range_about_once(
     monkeypatch: pytest.MonkeyPatch, method: int
 ) -> None:
     monkeypatch.setattr(containers, "WINDOW_BYTES", 8192)
-    stored_file = Stored(zipped({"members.csv": FILE}, method))
+    stored_file = StoredObject(zip_files({"members.csv": FILE}, method))
 
     member_rows = [*open_member_rows(open_ranged_file(stored_file))]
 
@@ -38,7 +45,7 @@ def test_zip_import_reads_each_byte_range_about_once(
 
 @pytest.mark.parametrize("kind", ["plain", "gzip"])
 def test_import_reads_the_file_only_as_far_as_rows_are_needed(kind: str) -> None:
-    data = packed(FILE * 20, kind)
+    data = compress(FILE * 20, kind)
     source = io.BytesIO(data)
     reader = open_member_rows(source)
     next(iter(reader))
@@ -52,23 +59,23 @@ def test_import_reads_the_file_only_as_far_as_rows_are_needed(kind: str) -> None
 def test_import_ignores_system_files_of_macos_and_windows_in_a_zip() -> None:
     files = {"list/members.csv": FILE, "__MACOSX/list/._members.csv": b"x", "list/.DS_Store": b"x"}
 
-    assert len(rows(zipped(files))) == 3000
+    assert len(read_rows(zip_files(files))) == 3000
 
 
 def test_zip_with_several_files_is_rejected_with_their_names() -> None:
-    message = error_message(zipped({"a.csv": FILE, "b.csv": FILE}), "import.archive_many_files")
+    message = error_message(zip_files({"a.csv": FILE, "b.csv": FILE}), "import.archive_many_files")
 
     assert "a.csv, b.csv" in message
 
 
 def test_zip_with_an_oversized_directory_is_rejected() -> None:
-    data = zipped({f"{n}-{'x' * 200}": b"" for n in range(2000)})
+    data = zip_files({f"{n}-{'x' * 200}": b"" for n in range(2000)})
 
     assert "directory" in error_message(data, "import.archive_many_files")
 
 
 def test_password_protected_zip_is_rejected() -> None:
-    data = bytearray(zipped({"members.csv": FILE}))
+    data = bytearray(zip_files({"members.csv": FILE}))
     data[6] |= 1
     data[data.rindex(b"PK\x01\x02") + 8] |= 1
 
@@ -78,7 +85,7 @@ def test_password_protected_zip_is_rejected() -> None:
 @pytest.mark.parametrize("kind", ["gzip", "zip"])
 @pytest.mark.parametrize("fraction", [0.1, 0.5, 0.99])
 def test_truncated_archive_is_rejected(kind: str, fraction: float) -> None:
-    archive = packed(FILE, kind)
+    archive = compress(FILE, kind)
     error_message(archive[: int(len(archive) * fraction)], "import.truncated")
 
 
@@ -90,8 +97,8 @@ def test_truncated_workbook_is_rejected_as_an_incomplete_excel_file() -> None:
 
 
 def test_rows_before_the_end_of_a_truncated_gzip_are_still_read() -> None:
-    archive = packed(FILE * 10, "gzip")
-    reader = iter(opened(archive[: len(archive) // 2]))
+    archive = compress(FILE * 10, "gzip")
+    reader = iter(open_reader(archive[: len(archive) // 2]))
 
     assert next(reader).line == 2
     with pytest.raises(DomainError):
@@ -103,7 +110,7 @@ def test_rows_before_the_end_of_a_truncated_gzip_are_still_read() -> None:
 def test_damaged_archive_is_rejected(damaged_byte: int) -> None:
     for data, position in [
         (gzip.compress(FILE, mtime=0), damaged_byte),
-        (zipped({"m.csv": FILE}), abs(damaged_byte) + 40),
+        (zip_files({"m.csv": FILE}), abs(damaged_byte) + 40),
     ]:
         broken = bytearray(data)
         broken[position] ^= 0xFF
@@ -113,7 +120,7 @@ def test_damaged_archive_is_rejected(damaged_byte: int) -> None:
 def test_gzip_with_several_members_is_read_as_one_file() -> None:
     members = gzip.compress(FILE) + gzip.compress(b"last@example.com,L\n") + b"\0" * 700
 
-    member_rows = rows(members)
+    member_rows = read_rows(members)
     assert (len(member_rows), member_rows[-1].email) == (3001, "last@example.com")
 
 
@@ -124,7 +131,7 @@ def test_gzip_with_many_tiny_members_is_read_up_to_the_member_limit(
     lines = [f"reader{number}@example.com,R\n".encode() for number in range(5_000)]
     members = [gzip.compress(line, mtime=0) for line in (b"email,name\n", *lines)]
     archive = b"\0\0".join(members)
-    assert len(rows(archive)) == 5_000
+    assert len(read_rows(archive)) == 5_000
     monkeypatch.setattr(containers, "MAX_GZIP_MEMBERS", 5_000)
     error_message(archive, "import.expands_too_much")
 
@@ -135,7 +142,7 @@ def test_trailing_garbage_after_a_gzip_is_rejected() -> None:
 
 @pytest.mark.parametrize("kind", ["gzip", "zip"])
 def test_archive_that_expands_more_than_200_times_is_rejected(kind: str) -> None:
-    bomb = packed(b"email\n" + (b" " * 999 + b"\n") * 20_000, kind)
+    bomb = compress(b"email\n" + (b" " * 999 + b"\n") * 20_000, kind)
 
     assert "200 times" in error_message(bomb, "import.expands_too_much")
 
@@ -144,10 +151,10 @@ def test_archive_that_expands_more_than_200_times_is_rejected(kind: str) -> None
 @pytest.mark.parametrize("kind", ["gzip", "zip"])
 def test_small_repetitive_archive_is_accepted_despite_its_compression_ratio(kind: str) -> None:
     data = b"email\n" + b"member@example.com\n" * 50_000
-    archive = packed(data, kind)
+    archive = compress(data, kind)
 
     assert len(data) > 200 * len(archive)
-    assert len(rows(archive)) == 50_000
+    assert len(read_rows(archive)) == 50_000
 
 
 @pytest.mark.parametrize("kind", ["plain", "gzip", "zip"])
@@ -156,7 +163,7 @@ def test_import_file_over_the_expanded_size_limit_is_rejected(
 ) -> None:
     monkeypatch.setattr(containers, "MAX_EXPANDED_BYTES", 30_000)
 
-    error_message(packed(FILE, kind), "import.expands_too_much")
+    error_message(compress(FILE, kind), "import.expands_too_much")
 
 
 @pytest.mark.slow
@@ -183,8 +190,8 @@ def test_decompression_bomb_is_rejected_before_half_of_it_is_read() -> None:
     ("data", "message_part"),
     [
         (gzip.compress(gzip.compress(FILE, mtime=0)), "archive inside an archive"),
-        (zipped({"members.csv.gz": gzip.compress(FILE, mtime=0)}), "archive inside an archive"),
-        (zipped({"members.csv": FILE}, zipfile.ZIP_BZIP2), "unusual"),
+        (zip_files({"members.csv.gz": gzip.compress(FILE, mtime=0)}), "archive inside an archive"),
+        (zip_files({"members.csv": FILE}, zipfile.ZIP_BZIP2), "unusual"),
         (b"%PDF-1.7 ...", "PDF"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "Excel"),
         (b"\x28\xb5\x2f\xfd" + b"x" * 99, "Zstandard"),
@@ -244,7 +251,7 @@ def test_other_spreadsheet_is_refused_with_the_advice_to_save_as_xlsx(
     "data",
     [
         *(b"", b"\n\r\n  \n", b"\xef\xbb\xbf", b"\xff\xfe", gzip.compress(b"", mtime=0)),
-        *(zipped({}), zipped({"folder/": b""}), zipped({"members.csv": b""})),
+        *(zip_files({}), zip_files({"folder/": b""}), zip_files({"members.csv": b""})),
     ],
 )
 def test_empty_import_file_is_rejected(data: bytes) -> None:

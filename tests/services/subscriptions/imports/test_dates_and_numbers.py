@@ -8,7 +8,7 @@ from models import MemberField
 from services.subscriptions.imports.column_forms import ColumnForms, DecimalMark, normalise_number
 from services.subscriptions.imports.dates import DateOrder, parse_date
 from services.subscriptions.imports.field_values import parse_value
-from tests.support.imports.forms import rows
+from tests.support.imports.forms import read_rows
 
 AUGUST_20 = "2025-08-20T00:00:00+00:00"
 HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
@@ -95,7 +95,7 @@ def test_birthday_with_a_two_digit_year_is_never_in_the_future(header: str) -> N
 def test_join_date_with_a_two_digit_year_in_the_future_is_left_out(header: str) -> None:
     next_year = clock.now().year + 1
     file = f"email,{header}\na@example.com,01.01.{next_year % 100:02}\nb@example.com,01.02.24\n"
-    future, past = rows(file)
+    future, past = read_rows(file)
     assert future.extras is not None
     assert (future.extras.joined_at, future.extras.claim) == (None, {})
     assert [each.rule for each in future.extras.left_out] == ["must not be in the future"]

@@ -7,7 +7,7 @@ import pytest
 
 from services.subscriptions.imports.encoding_detection import ROWS_SHOWN, EncodingUnclear
 from services.subscriptions.imports.encodings import ENCODINGS, read_encoding
-from tests.support.imports.forms import opened, rows, zipped
+from tests.support.imports.forms import open_reader, read_rows, zip_files
 
 WESTERN_NAMES_BY_LANGUAGE = {
     "en": """
@@ -69,7 +69,7 @@ def decode_names(names: Sequence[str], encoding: str) -> list[str] | None:
     Return ``None`` if the owner must choose the encoding.
     """
     try:
-        return [row.name for row in rows(build_csv(names, encoding))]
+        return [row.name for row in read_rows(build_csv(names, encoding))]
     except EncodingUnclear:
         return None
 
@@ -137,7 +137,7 @@ def test_few_unambiguous_names_decide_the_encoding_of_a_file() -> None:
 
 def test_owner_sees_sample_rows_in_each_possible_encoding() -> None:
     with pytest.raises(EncodingUnclear) as raised:
-        opened(build_csv(["Bob", "Marić", "Ann", "Kovačić", "Anđela", "Lee"], "cp1250"))
+        open_reader(build_csv(["Bob", "Marić", "Ann", "Kovačić", "Anđela", "Lee"], "cp1250"))
 
     readings = raised.value.readings
     assert {*readings["cp1250"]} == {
@@ -176,17 +176,17 @@ def test_encoding_setting_accepts_common_encoding_names(name: str, encoding: str
 def test_encoding_named_by_the_owner_overrides_detection(encoding: str) -> None:
     assert read_encoding(encoding) == encoding
     file = "email,name\na@example.com,Ann\n".encode(encoding)
-    assert rows(file, encoding=encoding)[0].name == "Ann"
+    assert read_rows(file, encoding=encoding)[0].name == "Ann"
     utf_8 = "email,name\na@example.com,é\n".encode()
-    parsed_rows = [*opened(utf_8, encoding="cp1251")]
+    parsed_rows = [*open_reader(utf_8, encoding="cp1251")]
     assert parsed_rows[0].cells[1] == "Г©"
 
 
 def test_encoding_of_a_compressed_file_is_recognised() -> None:
     names = NAMES_BY_ENCODING["cp1251"]
     file = build_csv(names, "cp1251")
-    for packed in (gzip.compress(file), zipped({"members.csv": file})):
-        reader = opened(packed)
+    for packed in (gzip.compress(file), zip_files({"members.csv": file})):
+        reader = open_reader(packed)
         assert [row.cells[1] for row in reader] == [*names]
         assert reader.description.encoding == "cp1251"
 
@@ -202,7 +202,7 @@ def test_encoding_of_a_compressed_file_is_recognised() -> None:
 )
 def test_one_name_after_long_ascii_text_reveals_the_encoding(name: str, encoding: str) -> None:
     ascii_lines = b"".join(b"m%d@example.com;M%d\n" % (n, n) for n in range(20_000))
-    reader = opened(
+    reader = open_reader(
         b"email;name\n" + ascii_lines + f"z@example.com;{name}\n".encode(encoding) + ascii_lines
     )
     assert len([*reader]) == 40_001
@@ -214,7 +214,7 @@ def test_one_name_after_long_ascii_text_reveals_the_encoding(name: str, encoding
 def test_late_names_correct_the_encoding_detected_at_the_beginning() -> None:
     german = [f"Jörg Müller {number}" for number in range(5_000)]
     polish = ["Łukasz Wójcik", "Małgorzata Zając", "Paweł Wiśniewski", "Michał Dąbrowski"]
-    reader = opened(build_csv(german + polish, "cp1250"))
+    reader = open_reader(build_csv(german + polish, "cp1250"))
     assert len([*reader]) == 5_004
     assert (reader.text.encoding, reader.text.find_final_encoding()) == ("cp1252", "cp1250")
 
@@ -222,7 +222,7 @@ def test_late_names_correct_the_encoding_detected_at_the_beginning() -> None:
 def test_damaged_utf_8_file_is_still_read_as_utf_8() -> None:
     names = [f"Иван {number}" for number in range(20)]
     file = build_csv(names, "utf-8").replace("Иван 7".encode(), "Zoë".encode("cp1252"))
-    reader = opened(file)
+    reader = open_reader(file)
     assert [row.cells[1] for row in reader][7] == "Zoë"
     assert reader.text.find_final_encoding() == "utf-8"
 
@@ -230,4 +230,4 @@ def test_damaged_utf_8_file_is_still_read_as_utf_8() -> None:
 def test_binary_file_is_rejected_without_asking_for_its_encoding() -> None:
     noise = bytes(range(1, 256)) * 4
     with pytest.raises(Exception, match="binary file"):
-        opened(b"\x7fELF" + noise)
+        open_reader(b"\x7fELF" + noise)

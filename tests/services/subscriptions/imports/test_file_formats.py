@@ -23,13 +23,13 @@ from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.rejected_rows import format_csv_lines, format_header_line
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from tests.support.imports.forms import (
-    Dribble,
-    Form,
+    FileFormat,
     Person,
-    opened,
-    outcome,
-    rows,
-    written,
+    SlowFile,
+    open_reader,
+    read_outcomes,
+    read_rows,
+    write_file,
 )
 
 # Reading files in all these formats takes seconds.
@@ -67,9 +67,9 @@ def people(letters: str) -> st.SearchStrategy[list[Person]]:
     )
 
 
-def forms(encodings: list[str], headers: list[tuple[str, str]]) -> st.SearchStrategy[Form]:
+def forms(encodings: list[str], headers: list[tuple[str, str]]) -> st.SearchStrategy[FileFormat]:
     return st.builds(
-        Form,
+        FileFormat,
         encoding=st.sampled_from(encodings),
         delimiter=st.sampled_from(",;\t|"),
         newline=st.sampled_from(["\r\n", "\n", "\r"]),
@@ -81,7 +81,7 @@ def forms(encodings: list[str], headers: list[tuple[str, str]]) -> st.SearchStra
     )
 
 
-def expected_name(name: str, form: Form) -> str:
+def expected_name(name: str, form: FileFormat) -> str:
     cell = name if form.json else name.replace("\n", form.newline)
     if not form.json and not form.quote_all and not {form.delimiter, '"', *form.newline} & {*cell}:
         # Spaces at the start of an unquoted cell don't belong to its value.
@@ -91,10 +91,10 @@ def expected_name(name: str, form: Form) -> str:
 
 
 def require_members_read(
-    members: list[Person], form: Form, read_bytes: int, encoding: str | None = None
+    members: list[Person], form: FileFormat, read_bytes: int, encoding: str | None = None
 ) -> None:
-    data, lines = written(members, form)
-    source = io.BytesIO(data) if form.compression == "zip" else Dribble(data, read_bytes)
+    data, lines = write_file(members, form)
+    source = io.BytesIO(data) if form.compression == "zip" else SlowFile(data, read_bytes)
     reader = open_member_rows(source, mapping=form.mapping, encoding=encoding)
     parsed_rows = [*reader]
 
@@ -114,11 +114,11 @@ def require_members_read(
     forms(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"], HEADERS),
     st.integers(1, 300),
 )
-@example([Person("a@example.com", "''-")], Form(), 300)
-@example([Person("a@example.com", " '-")], Form(), 300)
-@example([Person("a@example.com", " '-")], Form(quote_all=True), 300)
+@example([Person("a@example.com", "''-")], FileFormat(), 300)
+@example([Person("a@example.com", " '-")], FileFormat(), 300)
+@example([Person("a@example.com", " '-")], FileFormat(quote_all=True), 300)
 def test_members_are_read_correctly_from_any_csv_dialect_and_unicode_encoding(
-    members: list[Person], form: Form, read_bytes: int
+    members: list[Person], form: FileFormat, read_bytes: int
 ) -> None:
     require_members_read(members, form, read_bytes)
 
@@ -126,7 +126,7 @@ def test_members_are_read_correctly_from_any_csv_dialect_and_unicode_encoding(
 @settings(max_examples=80, deadline=None)
 @given(people(LATIN_LETTERS), forms(["cp1252", "latin-1"], HEADERS[:6]), st.integers(1, 300))
 def test_members_are_read_correctly_from_latin_1_files(
-    members: list[Person], form: Form, read_bytes: int
+    members: list[Person], form: FileFormat, read_bytes: int
 ) -> None:
     # Set the encoding. It can't be detected, because random letters aren't names of any language.
     require_members_read(members, form, read_bytes, "cp1252")
@@ -139,21 +139,21 @@ def test_members_are_read_correctly_from_json_lines(
     members: list[Person], compression: str, read_bytes: int
 ) -> None:
     require_members_read(
-        members, Form(json=True, newline="\n", compression=compression), read_bytes
+        members, FileFormat(json=True, newline="\n", compression=compression), read_bytes
     )
 
 
 @settings(max_examples=80, deadline=None)
 @given(people(ALL_LETTERS), forms(["utf-8", "utf-16"], [()]), st.integers(1, 300))  # type: ignore[list-item]
-@example([Person("a@example.com", "")], Form(header=()), 1)
+@example([Person("a@example.com", "")], FileFormat(header=()), 1)
 def test_members_are_read_correctly_from_files_without_a_header(
-    members: list[Person], form: Form, read_bytes: int
+    members: list[Person], form: FileFormat, read_bytes: int
 ) -> None:
     # An import ignores whitespace around an address, so a tab after it needn't be a delimiter.
     assume(
         form.delimiter != "\t" or any(member.name.strip()[:1] not in {*",;|"} for member in members)
     )
-    form_with_mapping = Form(**{**vars(form), "mapping": {"0": "email", "1": "name"}})
+    form_with_mapping = FileFormat(**{**vars(form), "mapping": {"0": "email", "1": "name"}})
     require_members_read(members, form_with_mapping, read_bytes)
 
 
@@ -171,7 +171,7 @@ def test_import_removes_the_formula_guards_that_exports_add(name: str, mailbox: 
     written_cells = (guard_cell(email), guard_cell(name))
     csv.writer(output, quoting=csv.QUOTE_ALL).writerows([("email", "name"), written_cells])
     assert not find_formulas(output.getvalue())
-    [row] = rows(output.getvalue())
+    [row] = read_rows(output.getvalue())
     assert (row.email, row.name.split()) == (email, name.split())
 
 
@@ -195,7 +195,7 @@ def test_rejected_row_in_the_error_file_contains_no_formula_and_can_be_imported_
     )
 
     assert not find_formulas(sheet.decode())
-    [record] = opened(sheet)
+    [record] = open_reader(sheet)
     assert record.cells[:2] == ["no address", guard_foreign_cell(name)]
     assert unguard_cell(record.cells[1]) == name
 
@@ -221,9 +221,9 @@ def test_any_bytes_after_a_header_yield_storable_rows_or_problems_in_order(data:
     # With more zero bytes, the whole file may be detected as UTF-16, including its header.
     assume(file.count(0) * 10 <= len(file))
     try:
-        parsed_rows = [*opened(file)]
+        parsed_rows = [*open_reader(file)]
     except EncodingUnclear:
-        parsed_rows = [*opened(file, encoding="cp1252")]
+        parsed_rows = [*open_reader(file, encoding="cp1252")]
 
     lines = [row.line for row in parsed_rows]
     assert lines == sorted(set(lines))
@@ -240,7 +240,7 @@ def test_any_bytes_after_a_header_yield_storable_rows_or_problems_in_order(data:
 @example(b'{"email": "\xc3\xa9\\u0000", "\\u0000": 1}\n{"email": \xff}')
 def test_any_file_content_is_read_or_rejected_with_an_error(data: bytes) -> None:
     with suppress(DomainError):
-        reader = opened(data)
+        reader = open_reader(data)
         assert can_be_stored(*reader.header)
         assert all(can_be_stored(*row.cells) for row in reader)
 
@@ -252,33 +252,36 @@ def can_be_stored(*texts: str) -> bool:
 
 @pytest.mark.parametrize("declaration", ["sep=;", '"sep=;"', "SEP=;"])
 def test_excel_delimiter_declaration_is_applied_and_not_imported_as_a_row(declaration: str) -> None:
-    (row,) = rows(f"{declaration}\r\nemail;name\r\na@example.com;Lee, Ann\r\n")
+    (row,) = read_rows(f"{declaration}\r\nemail;name\r\na@example.com;Lee, Ann\r\n")
 
     assert (row.line, row.email, row.name) == (3, "a@example.com", "Lee, Ann")
 
 
 def test_delimiter_declaration_may_name_any_character() -> None:
-    (row,) = rows("sep=^\nemail^name\na@example.com^Lee, Ann\n")
+    (row,) = read_rows("sep=^\nemail^name\na@example.com^Lee, Ann\n")
 
     assert row.name == "Lee, Ann"
 
 
 def test_delimiter_that_separates_email_addresses_is_preferred() -> None:
-    member_rows = rows("email;last, first\na@example.com;Lee, Ann\nb@example.com;Roe, Bob\n")
+    member_rows = read_rows("email;last, first\na@example.com;Lee, Ann\nb@example.com;Roe, Bob\n")
 
     assert [row.email for row in member_rows] == ["a@example.com", "b@example.com"]
 
 
 def test_other_column_of_a_two_column_file_without_header_is_the_name() -> None:
-    assert [row.name for row in rows("Ann,a@example.com\nBob,b@example.com\n")] == ["Ann", "Bob"]
-    assert [row.name for row in rows("2024-01-01,a@example.com\n")] == [""]
+    assert [row.name for row in read_rows("Ann,a@example.com\nBob,b@example.com\n")] == [
+        "Ann",
+        "Bob",
+    ]
+    assert [row.name for row in read_rows("2024-01-01,a@example.com\n")] == [""]
 
 
 def test_title_lines_above_the_header_are_skipped() -> None:
-    (row,) = rows("Members of the Daily\nMay\nName,Email\nAnn,a@example.com\n")
+    (row,) = read_rows("Members of the Daily\nMay\nName,Email\nAnn,a@example.com\n")
 
     assert (row.line, row.name) == (4, "Ann")
 
 
 def test_zero_bytes_and_dos_end_of_file_mark_are_removed() -> None:
-    assert outcome(b"em\0ail,name\na\0@example.com,\0An\0n\n\x1a") == [(2, "a@example.com")]
+    assert read_outcomes(b"em\0ail,name\na\0@example.com,\0An\0n\n\x1a") == [(2, "a@example.com")]

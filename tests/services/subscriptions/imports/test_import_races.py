@@ -21,7 +21,7 @@ from services.subscriptions import lists, sign_up
 from services.subscriptions.imports import applying, chunks
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 from tests.support.people.changed_addresses import change_address
 from tests.support.people.erasure import erase
 from tests.support.sizes import sized
@@ -31,7 +31,7 @@ ROUND_COUNT = sized(2, 20, few=1)
 # The number of people who take each of the four actions during the import.
 PEOPLE_PER_ACTION = sized(60, 60, few=10)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
-Action = Callable[[Importing, int, str], None]
+Action = Callable[[ImportRunner, int, str], None]
 READER = Actor(ActorKind.USER, Via.TRACE)
 pytestmark = pytest.mark.usefixtures("_require_no_deadlock_in_imports")
 
@@ -55,7 +55,7 @@ def run_concurrently(*actions: Callable[[], object]) -> list[object]:
 @pytest.mark.tier("fast", "properties")
 @pytest.mark.parametrize("list_count", [1, 2], ids=["one list", "two lists"])
 def test_concurrent_imports_of_the_same_people_count_each_person_exactly_once(
-    importing: Importing, importer: Owner, list_count: int
+    importing: ImportRunner, importer: Owner, list_count: int
 ) -> None:
     for number in range(ROUND_COUNT):
         people = new_addresses(ROW_COUNT)
@@ -88,7 +88,7 @@ def test_concurrent_imports_of_the_same_people_count_each_person_exactly_once(
 
 @pytest.mark.tier("fast", "properties")
 def test_person_who_opts_out_or_is_erased_during_an_import_is_not_subscribed(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     people = new_addresses(ROW_COUNT)
     actions: tuple[Action, ...] = (_unsubscribe, _turn_off_mail, _erase, _remove_and_add)
@@ -145,7 +145,7 @@ def _retry_while_busy(action: Callable[[], None]) -> None:
     raise AssertionError("the list is always busy")
 
 
-def _record_opt_out(kind: OptOutKind, importing: Importing, list_id: int, address: str) -> None:
+def _record_opt_out(kind: OptOutKind, importing: ImportRunner, list_id: int, address: str) -> None:
     # End this transaction first, because ``opt_out`` opens its own transactions.
     with importing.person(list_id, address) as (_, mailing_list, person):
         pass
@@ -156,18 +156,18 @@ _unsubscribe = partial(_record_opt_out, OptOutKind.LIST)
 _turn_off_mail = partial(_record_opt_out, OptOutKind.EMAIL)
 
 
-def _erase(importing: Importing, _: int, address: str) -> None:
+def _erase(importing: ImportRunner, _: int, address: str) -> None:
     erase(importing.resources, address)
 
 
-def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
+def _remove_and_add(importing: ImportRunner, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
         sign_up.request_subscription(uow, mailing_list, address, OWNER)
     importing.remove(list_id, address)
 
 
-def _require_no_erased(importing: Importing, list_id: int, addresses: list[str]) -> None:
+def _require_no_erased(importing: ImportRunner, list_id: int, addresses: list[str]) -> None:
     """Require that the records of erased people are blank.
 
     A person who joins again with an erased address has a new user record.
@@ -187,11 +187,11 @@ def _require_no_erased(importing: Importing, list_id: int, addresses: list[str])
 
 
 def test_rows_for_one_member_in_different_chunks_count_as_duplicates(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     first_old_address, first_new_address, second_old_address, second_new_address = new_addresses(4)
-    importing.bring(
+    importing.import_members(
         importer, list_id, csv_of([[first_old_address, "Ada"], [second_old_address, "Cy"]])
     )
     for old_address, new_address in (
@@ -217,16 +217,16 @@ def test_rows_for_one_member_in_different_chunks_count_as_duplicates(
     assert (task.updated, task.duplicate, task.opted_out) == (1, 2, 1)
     assert importing.active(list_id) == {first_old_address, "x@example.com"}
     # The undo restores the member's name.
-    assert importing.take_back(importer, task.id)["undone"] == 1
+    assert importing.undo(importer, task.id)["undone"] == 1
     name_query = "SELECT name FROM subscriptions WHERE list_id = %s AND email = %s"
     assert importing.stack.query(name_query, list_id, first_old_address) == [("Ada",)]
 
 
 def test_member_whose_address_changes_during_an_import_is_not_added_twice(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old_address, new_address = new_addresses(2)
-    importing.bring(importer, list_id, csv_of([[old_address, "Ada"]]))
+    importing.import_members(importer, list_id, csv_of([[old_address, "Ada"]]))
     write_rows = applying._write_rows
 
     def write_after_address_change(*chunk: Any) -> None:
@@ -243,7 +243,11 @@ def test_member_whose_address_changes_during_an_import_is_not_added_twice(
 
 @pytest.mark.parametrize("rows", [4, 2])
 def test_rows_rejected_by_the_database_fail_the_import_after_all_others_are_applied(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch, rows: int
+    importing: ImportRunner,
+    importer: Owner,
+    list_id: int,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: int,
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     people = new_addresses(rows)
@@ -270,7 +274,7 @@ def test_rows_rejected_by_the_database_fail_the_import_after_all_others_are_appl
 
 
 def test_import_adds_nobody_to_a_list_archived_before_the_import_runs(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     job_id = importing.begin(importer, list_id, csv_of([["a@example.com", ""]]))
     with importing.resources.unit_of_work() as uow:

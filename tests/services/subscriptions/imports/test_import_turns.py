@@ -14,7 +14,7 @@ from services.subscriptions import lists
 from services.subscriptions.imports import import_job
 from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import DecryptionFailed
-from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 from tests.support.people.erasure import erase
 from workers import job_runner
 from workers.context import WorkerContext
@@ -61,7 +61,7 @@ def open_files(monkeypatch: pytest.MonkeyPatch) -> OpenFiles:
     return files
 
 
-def worker_context(importing: Importing) -> WorkerContext:
+def worker_context(importing: ImportRunner) -> WorkerContext:
     """The parts of a worker's context that running a job needs."""
     return cast(
         "WorkerContext",
@@ -71,7 +71,7 @@ def worker_context(importing: Importing) -> WorkerContext:
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "cancelled"])
 def test_worker_closes_the_file_of_an_import_that_is_cancelled_or_taken_over(
-    importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
+    importing: ImportRunner, importer: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
 ) -> None:
     job_id = importing.begin(importer, list_id, build_csv(30))
     attempt = JobAttempt(worker_context(importing), importing.lease(job_id), has_own_limits=False)
@@ -89,7 +89,7 @@ def test_worker_closes_the_file_of_an_import_that_is_cancelled_or_taken_over(
 
 
 def test_stopping_worker_closes_the_import_file_and_hands_the_job_back(
-    importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles
+    importing: ImportRunner, importer: Owner, list_id: int, open_files: OpenFiles
 ) -> None:
     job_id = importing.begin(importer, list_id, build_csv(30))
     with closing(
@@ -102,7 +102,7 @@ def test_stopping_worker_closes_the_import_file_and_hands_the_job_back(
 
 
 def test_worker_keeps_few_import_files_open_and_still_reads_all_of_them_completely(
-    importing: Importing, importer: Owner, open_files: OpenFiles, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, open_files: OpenFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_runner, "MAX_STAYING_JOBS", 1)
     jobs = [
@@ -124,7 +124,7 @@ def test_worker_keeps_few_import_files_open_and_still_reads_all_of_them_complete
 
 
 def test_small_import_of_another_owner_finishes_before_a_large_file_is_read(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     other_owner = importing.stack.create_owner()
     large_id = importing.begin(importer, list_id, build_csv(30))
@@ -139,7 +139,7 @@ def test_small_import_of_another_owner_finishes_before_a_large_file_is_read(
 
 
 def test_erasure_of_an_owner_cancels_their_imports_and_deletes_the_files(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     job_id = importing.begin(importer, list_id, build_csv(41))
     lease = importing.lease(job_id)
@@ -160,7 +160,7 @@ def test_erasure_of_an_owner_cancels_their_imports_and_deletes_the_files(
 
 
 def test_import_of_a_file_tampered_with_in_storage_fails_and_adds_nobody(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     job_id = importing.begin(importer, list_id, build_csv(41))
     prefix = importing.of_job(job_id).object_prefix

@@ -16,7 +16,7 @@ from services.subscriptions.imports import accepting, applying, import_job
 from services.subscriptions.imports.chunks import Chunk, PreparedChunk, prepare_chunk
 from services.subscriptions.imports.request_rows import RequestRows
 from storage.resources import Resources
-from tests.support.imports.importing import Importing, counts_of, new_addresses
+from tests.support.imports.importing import ImportRunner, counts_of, new_addresses
 from tests.support.people.quotas import leave_room_for_members
 
 pytestmark = pytest.mark.usefixtures("_shorten_turns")
@@ -28,7 +28,7 @@ TURN_COUNT = 5
 
 
 @pytest.fixture
-def request_job_id(importing: Importing, importer: Owner, list_id: int) -> int:
+def request_job_id(importing: ImportRunner, importer: Owner, list_id: int) -> int:
     """The id of a job that adds 41 members. The last member is a duplicate of the first one."""
     people = [{"email": each} for each in new_addresses(ROW_COUNT - 1)]
     body = json.dumps({"members": [*people, people[0]]}).encode()
@@ -36,7 +36,7 @@ def request_job_id(importing: Importing, importer: Owner, list_id: int) -> int:
     return accepting.accept_members(importing.resources, caller, list_id, body, key=None).job_id
 
 
-def take_turn(importing: Importing, job_id: int) -> Lease:
+def take_turn(importing: ImportRunner, job_id: int) -> Lease:
     """Take one turn in a process that then hands the job back."""
     lease = importing.lease(job_id)
     turns = import_job.run_import(importing.resources, lease)
@@ -47,13 +47,13 @@ def take_turn(importing: Importing, job_id: int) -> Lease:
     return lease
 
 
-def read_chunks(importing: Importing, task: MemberImport) -> Iterator[Chunk]:
+def read_chunks(importing: ImportRunner, task: MemberImport) -> Iterator[Chunk]:
     with closing(RequestRows(importing.resources, task)) as rows:
         while (chunk := rows.next_chunk()) is not None:
             yield chunk
 
 
-def require_complete_import(importing: Importing, list_id: int, task: MemberImport) -> None:
+def require_complete_import(importing: ImportRunner, list_id: int, task: MemberImport) -> None:
     counts = counts_of(task)
     assert (counts["received"], counts["added"], counts["duplicate"]) == (
         ROW_COUNT,
@@ -66,7 +66,7 @@ def require_complete_import(importing: Importing, list_id: int, task: MemberImpo
 
 
 def test_large_member_request_is_processed_in_turns_with_accurate_progress(
-    importing: Importing, list_id: int, request_job_id: int
+    importing: ImportRunner, list_id: int, request_job_id: int
 ) -> None:
     for turn in range(1, TURN_COUNT):
         take_turn(importing, request_job_id)
@@ -81,7 +81,7 @@ def test_large_member_request_is_processed_in_turns_with_accurate_progress(
 
 
 def test_large_member_request_resumes_where_a_killed_worker_stopped(
-    importing: Importing, list_id: int, request_job_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, list_id: int, request_job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
         """Simulates a killed process. No handler for ``Exception`` catches it."""
@@ -109,7 +109,7 @@ def test_large_member_request_resumes_where_a_killed_worker_stopped(
 
 
 def test_worker_that_lost_its_lease_adds_no_members(
-    importing: Importing, list_id: int, request_job_id: int
+    importing: ImportRunner, list_id: int, request_job_id: int
 ) -> None:
     stale_lease = take_turn(importing, request_job_id)
     records_before = importing.records(list_id)
@@ -127,7 +127,7 @@ def test_worker_that_lost_its_lease_adds_no_members(
 
 
 def test_first_members_of_a_request_are_added_up_to_the_plan_quota(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     request_job_id: int,
@@ -154,7 +154,7 @@ def test_first_members_of_a_request_are_added_up_to_the_plan_quota(
 
 
 def test_cancelled_member_request_stops_before_its_next_chunk(
-    importing: Importing, list_id: int, request_job_id: int
+    importing: ImportRunner, list_id: int, request_job_id: int
 ) -> None:
     take_turn(importing, request_job_id)
     lease = importing.lease(request_job_id)

@@ -2,13 +2,15 @@
 
 import pytest
 
-from tests.support.imports.forms import opened, rows
+from tests.support.imports.forms import open_reader, read_rows
 
 
 def read_names(header: str, *records: str, **options: object) -> list[str]:
     """Return the names that an import reads from rows with these cells after the address."""
     lines = [f"n{number}@example.com;{record}" for number, record in enumerate(records)]
-    return [row.name for row in rows("\n".join([f"E-Mail;{header}", *lines]) + "\n", **options)]
+    return [
+        row.name for row in read_rows("\n".join([f"E-Mail;{header}", *lines]) + "\n", **options)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_each_row_combines_its_own_filled_name_columns() -> None:
 def test_import_description_assigns_a_role_to_each_name_column(
     file: str, roles: dict[str, str]
 ) -> None:
-    columns = opened(file).description.columns
+    columns = open_reader(file).description.columns
     assert {role: headers[0] for role, headers in columns.items() if role != "email"} == roles
 
 

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
-from tests.support.imports.forms import opened
+from tests.support.imports.forms import open_reader
 
 WANTED = SuppressionStatus.WANTED
 UNSUBSCRIBED = SuppressionStatus.UNSUBSCRIBED
@@ -24,7 +24,7 @@ Verdict = tuple[str, str, str | None, SuppressionStatus] | tuple[str, str]
 
 
 def read_verdicts(file: str, product: str | None) -> list[Verdict]:
-    reader = opened(file)
+    reader = open_reader(file)
     assert reader.description.product == product
     rows = [row for row in reader if isinstance(row, MemberRow)]
     return [
@@ -68,7 +68,7 @@ def test_substack_email_list_is_imported_with_tiers_expiries_and_opt_outs() -> N
         ("silent@example.com", "", "silver", UNSUBSCRIBED),
     ]
     paid = datetime(2027, 7, 1, 16, 20, 44, tzinfo=UTC)
-    expiries = [row.paid_expiry for row in opened(file) if isinstance(row, MemberRow)]
+    expiries = [row.paid_expiry for row in open_reader(file) if isinstance(row, MemberRow)]
     assert expiries == [None, paid, paid, None, paid]
 
 
@@ -208,7 +208,7 @@ def test_beehiiv_subscribers_are_imported_with_tiers_and_statuses() -> None:
 def test_common_status_words_are_recognised_in_files_of_unknown_products(
     word: str, expected: str
 ) -> None:
-    (row,) = opened(f"email,status\na@example.com,{word}\n")
+    (row,) = open_reader(f"email,status\na@example.com,{word}\n")
 
     assert isinstance(row, MemberRow)
     assert (row.problem.code if row.problem else row.suppression) == expected
@@ -231,7 +231,7 @@ def test_common_status_words_are_recognised_in_files_of_unknown_products(
 def test_opt_out_consent_and_bounce_columns_mark_suppressed_members(
     column: str, cell: str, expected: SuppressionStatus
 ) -> None:
-    (row,) = opened(f"email,{column}\na@example.com,{cell}\n")
+    (row,) = open_reader(f"email,{column}\na@example.com,{cell}\n")
 
     assert isinstance(row, MemberRow)
     assert row.suppression is expected

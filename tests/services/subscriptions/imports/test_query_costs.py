@@ -10,7 +10,7 @@ from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from services.subscriptions.imports import applying
 from storage.unit_of_work import UnitOfWork
-from tests.support.imports.importing import Importing, csv_of
+from tests.support.imports.importing import ImportRunner, csv_of
 
 OTHER_MEMBER_COUNT = 20_000
 GROUP_SIZE = 100
@@ -85,7 +85,7 @@ def record_reads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, ReadRows]]:
     "extra_columns", [{}, {"tags": "a,b", "created_at": "2020-01-01", "optin_time": "2020-01-02"}]
 )
 def test_import_chunk_scans_no_table_completely(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     monkeypatch: pytest.MonkeyPatch,
     extra_columns: dict[str, str],
@@ -110,7 +110,7 @@ def test_import_chunk_scans_no_table_completely(
         return csv_of(lines, header=("email", "name", "status", *extra_columns))
 
     first_groups = {"active": ("Old", ""), "gone": ("Old", ""), "leaving": ("Old", "")}
-    importing.bring(importer, list_id, file(first_groups))
+    importing.import_members(importer, list_id, file(first_groups))
     stack.query(
         "UPDATE subscriptions SET status = 'removed' WHERE list_id = %s AND email LIKE 'gone%%'",
         list_id,
@@ -121,14 +121,14 @@ def test_import_chunk_scans_no_table_completely(
     # The people in the group "other" already exist as members of the other list.
     second_groups |= {"leaving": ("", "unsubscribed"), "other": ("New", "")}
     reads = record_reads(monkeypatch)
-    task = importing.bring(importer, list_id, file(second_groups), on_existing="update")
+    task = importing.import_members(importer, list_id, file(second_groups), on_existing="update")
 
     assert (task.added, task.updated, task.opted_out) == (3 * GROUP_SIZE, GROUP_SIZE, GROUP_SIZE)
     assert [{table for table in chunk if chunk[table].scanned} for chunk in reads] == [set()]
 
 
 def test_import_row_cost_stays_bounded_without_statistics_for_its_list(
-    importing: Importing, importer: Owner, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack = importing.stack
     tag = random_hash_id()
@@ -146,7 +146,9 @@ def test_import_row_cost_stays_bounded_without_statistics_for_its_list(
             for group in ("same", name)
             for number in range(10 * GROUP_SIZE)
         ]
-        importing.bring(importer, list_id, csv_of(lines, header=header), on_existing="update")
+        importing.import_members(
+            importer, list_id, csv_of(lines, header=header), on_existing="update"
+        )
     assert len(reads) == 2
     members = [chunk["subscriptions"] for chunk in reads]
     assert (

@@ -12,7 +12,7 @@ from services.subscriptions.imports import applying, chunks, file_rows, seen_add
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
-from tests.support.imports.importing import Importing, new_addresses
+from tests.support.imports.importing import ImportRunner, new_addresses
 from tests.support.people.quotas import leave_room_for_members
 from tests.support.sizes import sized
 
@@ -32,7 +32,7 @@ def build_csv(count: int, *opted_out_addresses: str) -> bytes:
     chunk=st.integers(1, 4),
 )
 def test_concurrent_imports_fill_the_plan_quota_exactly(
-    importing: Importing, room: int, sizes: list[int], chunk: int
+    importing: ImportRunner, room: int, sizes: list[int], chunk: int
 ) -> None:
     owner = importing.stack.create_owner()
     leave_room_for_members(importing.stack, importing.new_list(owner), room)
@@ -63,13 +63,13 @@ def test_concurrent_imports_fill_the_plan_quota_exactly(
 
 
 def test_import_adds_nobody_after_a_row_exceeded_the_quota(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     full_id = importing.new_list(importer)
     leave_room_for_members(importing.stack, full_id, 1)
     member = f"{random_hash_id()}@example.com"
-    importing.bring(importer, list_id, f"email\n{member}\n".encode())
+    importing.import_members(importer, list_id, f"email\n{member}\n".encode())
     commit_chunk = applying.commit_chunk
 
     def commit_and_make_room(
@@ -88,7 +88,7 @@ def test_import_adds_nobody_after_a_row_exceeded_the_quota(
 
 
 def test_opt_outs_in_a_file_are_kept_when_its_members_exceed_the_quota(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     leave_room_for_members(importing.stack, importing.new_list(importer), 1)
@@ -100,7 +100,7 @@ def test_opt_outs_in_a_file_are_kept_when_its_members_exceed_the_quota(
 
 
 def test_operator_import_is_not_limited_by_the_plan_quota(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     leave_room_for_members(importing.stack, importing.new_list(importer), 0)
     job = importing.work(importing.begin(importer, list_id, build_csv(3), by_operator=True))
@@ -108,15 +108,15 @@ def test_operator_import_is_not_limited_by_the_plan_quota(
 
 
 def test_import_dry_run_at_the_plan_quota_still_judges_every_row(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     leave_room_for_members(importing.stack, importing.new_list(importer), 0)
-    task = importing.bring(importer, list_id, build_csv(3), dry_run=True)
+    task = importing.import_members(importer, list_id, build_csv(3), dry_run=True)
     assert (task.status, task.added, task.over_quota) == ("succeeded", 3, 0)
 
 
 def test_import_with_too_many_distinct_addresses_fails_without_adding_anybody(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)
     monkeypatch.setattr(file_rows, "SeenAddresses", lambda: SeenAddresses(max_bytes=64 * 1024))

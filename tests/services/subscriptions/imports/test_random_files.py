@@ -16,13 +16,13 @@ from models import OptOut, Subscription, User
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import chunks
 from services.subscriptions.members import opt_out_checks
-from tests.support.imports.importing import Importing, Rows, counts_of, csv_of
-from tests.support.imports.oracle import HEADER, PASSED, STATUSES, Line, Member, Whole
+from tests.support.imports.importing import ImportRunner, Rows, counts_of, csv_of
+from tests.support.imports.oracle import HEADER, PAST_EXPIRY, STATUSES, ExpectedList, Line, Member
 from tests.support.lists.observed import expiry_of
 from tests.support.lists.own_fields import create_company_and_age
 from tests.support.sizes import FULL, sized
 
-EXPIRIES = ["", PASSED, "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]
+EXPIRIES = ["", PAST_EXPIRY, "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]
 TAGS = ["a", "b", "Ça va"]
 PERSON_COUNT = 7
 EXTRA_CELLS = {
@@ -100,7 +100,7 @@ def random_lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
     chunk=st.integers(2, 6),
 )
 def test_import_of_any_random_file_matches_the_model_and_is_undone_completely(
-    importing: Importing,
+    importing: ImportRunner,
     *,
     people: list[PriorState],
     file: list[tuple[int, bool, Line]],
@@ -120,16 +120,16 @@ def test_import_of_any_random_file_matches_the_model_and_is_undone_completely(
     opt_outs_before = importing.opt_outs(list_id)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "ROWS_PER_CHUNK", chunk)
-        dry_run = importing.bring(owner, list_id, file_bytes, dry_run=True, **options)
+        dry_run = importing.import_members(owner, list_id, file_bytes, dry_run=True, **options)
         assert importing.records(list_id) == before
         assert importing.opt_outs(list_id) == opt_outs_before
         user_count_query = "SELECT count(*) FROM users WHERE email LIKE %s"
         user_count = sum(not each.erased for each in people)
         assert importing.stack.query(user_count_query, f"%.{tag}@example.com") == [(user_count,)]
-        finished_import = importing.bring(owner, list_id, file_bytes, **options)
+        finished_import = importing.import_members(owner, list_id, file_bytes, **options)
 
     expected_model = copy.deepcopy(model)
-    outcome = expected_model.bring(rows, columns, update=update)
+    outcome = expected_model.import_members(rows, columns, update=update)
     for task in (dry_run, finished_import):
         assert (counts_of(task), task.left_out) == (outcome.counts(), len(outcome.left_out))
         not_added_rows = [(int(line), code) for *_, line, code, _ in importing.not_added(task.id)]
@@ -138,7 +138,7 @@ def test_import_of_any_random_file_matches_the_model_and_is_undone_completely(
     _require_model(importing, owner, list_id, expected_model)
     added = outcome.counts()["added"]
     expected_undo = {"import_id": finished_import.id, "undone": added, "kept": 0}
-    assert importing.take_back(owner, finished_import.id) == expected_undo
+    assert importing.undo(owner, finished_import.id) == expected_undo
     opted_out_addresses = {
         row.email.lower()
         for row, verdict in zip(rows, outcome.verdicts, strict=True)
@@ -164,9 +164,9 @@ def _set_address(row: tuple[int, bool, Line], tag: str) -> Line:
 
 
 def _create_people(
-    importing: Importing, owner: Owner, list_id: int, people: list[PriorState], tag: str
-) -> Whole:
-    model = Whole()
+    importing: ImportRunner, owner: Owner, list_id: int, people: list[PriorState], tag: str
+) -> ExpectedList:
+    model = ExpectedList()
     field_ids = create_company_and_age(importing.resources, owner)
     with importing.resources.unit_of_work() as uow:
         tag_ids = tags.find_tag_ids(uow, list_id, TAGS, create=True)
@@ -177,7 +177,7 @@ def _create_people(
                 user_id = random_id()
                 uow.session.add(User(id=user_id, email=address))
                 uow.session.flush()
-            model.noes[address] = set(each.opt_out_kinds)
+            model.opt_outs[address] = set(each.opt_out_kinds)
             uow.session.add_all(_build_opt_outs(importing, list_id, user_id, address, each))
             if (member := each.member) is not None:
                 model.members[address] = member
@@ -193,7 +193,7 @@ def _create_people(
 
 
 def _build_opt_outs(
-    importing: Importing, list_id: int, user_id: int | None, address: str, before: PriorState
+    importing: ImportRunner, list_id: int, user_id: int | None, address: str, before: PriorState
 ) -> list[OptOut]:
     keyring = importing.resources.keyring
     digest = opt_out_checks.compute_address_digests(keyring, address)[int(before.older_key)]
@@ -227,7 +227,9 @@ def _build_subscription(
     )
 
 
-def _require_model(importing: Importing, owner: Owner, list_id: int, model: Whole) -> None:
+def _require_model(
+    importing: ImportRunner, owner: Owner, list_id: int, model: ExpectedList
+) -> None:
     with importing.resources.unit_of_work() as uow:
         query = select(Subscription).where(Subscription.list_id == list_id)
         subscriptions = uow.session.scalars(query).all()
@@ -250,7 +252,7 @@ def _require_model(importing: Importing, owner: Owner, list_id: int, model: Whol
     }
     assert members == model.members
     assert importing.count(list_id) == sum(each.status == "active" for each in members.values())
-    assert {address for address, kinds in model.noes.items() if "list" in kinds}.isdisjoint(
+    assert {address for address, kinds in model.opt_outs.items() if "list" in kinds}.isdisjoint(
         importing.active(list_id)
     )
 

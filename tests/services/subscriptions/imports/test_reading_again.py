@@ -10,7 +10,7 @@ from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job
 from services.subscriptions.imports import chunks, import_job, records
 from services.subscriptions.imports.import_options import ImportOptions
-from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 from tests.support.imports.turns import ShortTurn
 
 FILE = csv_of([("ada@example.com", "Ada", "Rome"), ("nobody", "", "")], ("email", "name", "town"))
@@ -18,22 +18,22 @@ FILE = csv_of([("ada@example.com", "Ada", "Rome"), ("nobody", "", "")], ("email"
 LONG_FILE = csv_of([[each, "", "Rome"] for each in new_addresses(9)], ("email", "name", "town"))
 
 
-def read_again(importing: Importing, owner: Owner, import_id: int, **options: Any) -> int:
+def read_again(importing: ImportRunner, owner: Owner, import_id: int, **options: Any) -> int:
     with importing.resources.unit_of_work() as uow:
         caller = importing.caller(owner)
         return records.read_again(uow, caller, import_id, ImportOptions(**options)).id
 
 
-def find_error_code(importing: Importing, owner: Owner, import_id: int, **options: Any) -> str:
+def find_error_code(importing: ImportRunner, owner: Owner, import_id: int, **options: Any) -> str:
     with pytest.raises(DomainError) as error:
         read_again(importing, owner, import_id, **options)
     return error.value.code
 
 
 def test_import_file_is_deleted_after_the_import(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
-    dry_run = importing.bring(importer, list_id, FILE, dry_run=True)
+    dry_run = importing.import_members(importer, list_id, FILE, dry_run=True)
     importing.work(read_again(importing, importer, dry_run.id))
     assert find_error_code(importing, importer, dry_run.id, dry_run=True) == "import.file_gone"
     removals.process_due_removals(importing.resources)
@@ -41,9 +41,9 @@ def test_import_file_is_deleted_after_the_import(
 
 
 def test_concurrent_second_import_of_a_dry_run_file_is_rejected_as_running(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
-    dry_run = importing.bring(importer, list_id, FILE, dry_run=True)
+    dry_run = importing.import_members(importer, list_id, FILE, dry_run=True)
     job_id = read_again(importing, importer, dry_run.id)
     assert find_error_code(importing, importer, dry_run.id) == "import.running"
     importing.work(job_id)
@@ -53,9 +53,9 @@ def test_concurrent_second_import_of_a_dry_run_file_is_rejected_as_running(
 
 
 def test_dry_run_file_is_kept_only_for_its_retention_period(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
-    dry_run = importing.bring(importer, list_id, FILE, dry_run=True)
+    dry_run = importing.import_members(importer, list_id, FILE, dry_run=True)
     removals.process_due_removals(importing.resources)
     assert list(importing.resources.objects.list_objects(f"{dry_run.object_prefix}/"))
     importing.stack.query(
@@ -67,7 +67,7 @@ def test_dry_run_file_is_kept_only_for_its_retention_period(
 
 
 def test_file_opened_for_a_dry_run_is_not_reused_for_an_import_with_other_options(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 1)
     monkeypatch.setattr(import_job, "Turn", ShortTurn)

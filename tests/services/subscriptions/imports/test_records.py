@@ -7,7 +7,7 @@ from services.subscriptions.imports.csv_reader import (
 )
 from services.subscriptions.imports.line_blocks import MAX_LINE_CHARACTERS
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
-from tests.support.imports.forms import opened, outcome, rows
+from tests.support.imports.forms import open_reader, read_outcomes, read_rows
 
 OVERLONG_LINE = "x" * (MAX_LINE_CHARACTERS + 1)
 
@@ -16,7 +16,7 @@ def test_row_number_is_the_physical_line_where_its_record_begins() -> None:
     file = 'email,note\r\n"a@example.com","one\r\ntwo\r\n"\r\n\r\nb@example.com,\r\n,x\r\n'
     file += "c@example.com,"
 
-    assert outcome(file) == [
+    assert read_outcomes(file) == [
         (2, "a@example.com"),
         (6, "b@example.com"),
         (7, "row.no_email"),
@@ -27,14 +27,14 @@ def test_row_number_is_the_physical_line_where_its_record_begins() -> None:
 def test_unicode_line_separators_do_not_end_a_csv_line() -> None:
     file = "email,name\na@example.com,A\x0bB\x0cC\x1cD\u2028E\x85F\nb@example.com,\n"
 
-    assert outcome(file) == [(2, "a@example.com"), (3, "b@example.com")]
+    assert read_outcomes(file) == [(2, "a@example.com"), (3, "b@example.com")]
 
 
 def test_overlong_line_is_rejected_and_surrounding_lines_are_read() -> None:
     file = f"email,name\na@example.com,A\nb@example.com,{OVERLONG_LINE}\n"
     file += f"c@example.com,C\n{OVERLONG_LINE}"
 
-    assert outcome(file) == [
+    assert read_outcomes(file) == [
         (2, "a@example.com"),
         (3, "row.too_long"),
         (4, "c@example.com"),
@@ -45,9 +45,9 @@ def test_overlong_line_is_rejected_and_surrounding_lines_are_read() -> None:
 def test_unclosed_quote_rejects_only_its_own_record() -> None:
     file = 'email,name\na@example.com,A\nb@example.com,"Bob\nc@example.com,C\nd@example.com,D'
 
-    parsed_rows = [*opened(file)]
+    parsed_rows = [*open_reader(file)]
 
-    assert outcome(file) == [
+    assert read_outcomes(file) == [
         (2, "a@example.com"),
         (3, "row.unclosed_quote"),
         (4, "c@example.com"),
@@ -62,7 +62,7 @@ def test_unclosed_quote_closed_by_a_later_record_swallows_no_member() -> None:
         'email,name\na@example.com,"Ann\nb@example.com,Bob\nc@example.com,"Carl"\nd@example.com,D'
     )
 
-    assert outcome(file) == [
+    assert read_outcomes(file) == [
         (2, "row.unclosed_quote"),
         (3, "b@example.com"),
         (4, "c@example.com"),
@@ -71,7 +71,7 @@ def test_unclosed_quote_closed_by_a_later_record_swallows_no_member() -> None:
 
 
 def test_stray_quotes_within_a_single_line_cell_are_tolerated() -> None:
-    member_rows = rows('email,name\na@example.com,"Ann" Lee\nb@example.com,Bob "B" Lee\n')
+    member_rows = read_rows('email,name\na@example.com,"Ann" Lee\nb@example.com,Bob "B" Lee\n')
 
     assert [row.name for row in member_rows] == ["Ann Lee", 'Bob "B" Lee']
 
@@ -79,7 +79,7 @@ def test_stray_quotes_within_a_single_line_cell_are_tolerated() -> None:
 def test_unclosed_quote_before_an_overlong_line_rejects_both_records_separately() -> None:
     file = f'email,name\na@example.com,"A\nb@example.com,B\n{OVERLONG_LINE}\nc@example.com,C\n'
 
-    assert outcome(file) == [
+    assert read_outcomes(file) == [
         (2, "row.unclosed_quote"),
         (3, "b@example.com"),
         (4, "row.too_long"),
@@ -91,7 +91,7 @@ def test_unclosed_quote_far_from_the_end_of_file_rejects_only_its_own_record() -
     members = "".join(f"m{n}@example.com,{'x' * 80}\n" for n in range(15_000))
     assert len(members) > MAX_RECORD_CHARACTERS
 
-    outcomes = outcome(f'email,name\na@example.com,"A\n{members}')
+    outcomes = read_outcomes(f'email,name\na@example.com,"A\n{members}')
 
     assert outcomes[:2] == [(2, "row.unclosed_quote"), (3, "m0@example.com")]
     assert outcomes[-1] == (15_002, "m14999@example.com")
@@ -103,12 +103,12 @@ def test_record_with_too_many_lines_is_rejected_as_an_unclosed_quote() -> None:
         'email,name\na@example.com,"' + "\n" * (MAX_RECORD_LINES + 2**17) + '"\nb@example.com,B\n'
     )
 
-    assert outcome(file)[0] == (2, "row.unclosed_quote")
+    assert read_outcomes(file)[0] == (2, "row.unclosed_quote")
 
 
 def test_long_cell_with_many_lines_is_read_completely() -> None:
     note = "line\n" * 9_000
-    (row,) = [*opened(f'email,note\na@example.com,"{note}"\n')]
+    (row,) = [*open_reader(f'email,note\na@example.com,"{note}"\n')]
 
     assert isinstance(row, MemberRow)
     assert row.cells[1] == note
@@ -118,18 +118,18 @@ def test_long_cell_with_many_lines_is_read_completely() -> None:
 def test_file_full_of_stray_quotes_is_read_to_its_end() -> None:
     line = 'a"b,"c@example.com\n'
 
-    outcomes = outcome("email,name\n" + line * 60_000)
+    outcomes = read_outcomes("email,name\n" + line * 60_000)
 
     assert len(outcomes) >= MAX_STRAY_QUOTES
     assert {code for _, code in outcomes} <= {"row.unclosed_quote", 'a"b'}
 
 
 def test_blank_rows_are_skipped_without_a_problem() -> None:
-    assert outcome("email,name\n,\n , \n\t\n\na@example.com,\n") == [(6, "a@example.com")]
+    assert read_outcomes("email,name\n,\n , \n\t\n\na@example.com,\n") == [(6, "a@example.com")]
 
 
 def test_row_with_fewer_or_more_cells_than_the_header_is_accepted() -> None:
-    member_rows = rows("name,email,note\nAnn,a@example.com\nBob,b@example.com,x,y,z\n")
+    member_rows = read_rows("name,email,note\nAnn,a@example.com\nBob,b@example.com,x,y,z\n")
 
     assert [(row.name, row.email, len(row.cells)) for row in member_rows] == [
         ("Ann", "a@example.com", 2),
@@ -140,7 +140,7 @@ def test_row_with_fewer_or_more_cells_than_the_header_is_accepted() -> None:
 def test_invalid_json_line_is_rejected_with_its_line_number() -> None:
     file = f'{{"email": "a@example.com"}}\n\n{{"email": \n[1]\n{OVERLONG_LINE}\n{{"name": "B"}}\n'
 
-    assert outcome(file) == [
+    assert read_outcomes(file) == [
         (1, "a@example.com"),
         (3, "row.unreadable"),
         (4, "row.unreadable"),

@@ -28,7 +28,7 @@ from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.stored_chunks import StoredChunks, get_chunk_key
 from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
-from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
+from tests.support.imports.importing import ImportRunner, counts_of, csv_of, new_addresses
 from tests.support.people.changed_addresses import change_address
 
 HEADER = ("email", "status")
@@ -42,14 +42,14 @@ def _set_rows_per_chunk(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)
 
 
-def list_opt_out_sources(importing: Importing, list_id: int) -> list[str]:
+def list_opt_out_sources(importing: ImportRunner, list_id: int) -> list[str]:
     rows = importing.stack.query(
         "SELECT source FROM opt_outs WHERE list_id = %s ORDER BY id", list_id
     )
     return sorted(str(source) for (source,) in rows)
 
 
-def find_status(importing: Importing, list_id: int, address: str) -> str | None:
+def find_status(importing: ImportRunner, list_id: int, address: str) -> str | None:
     rows = importing.stack.query(
         "SELECT status FROM subscriptions WHERE list_id = %s AND email = %s", list_id, address
     )
@@ -59,10 +59,10 @@ def find_status(importing: Importing, list_id: int, address: str) -> str | None:
 @pytest.mark.usefixtures("_set_rows_per_chunk")
 @pytest.mark.parametrize("order", [1, -1], ids=["yes first", "no first"])
 def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
-    importing: Importing, importer: Owner, list_id: int, order: int
+    importing: ImportRunner, importer: Owner, list_id: int, order: int
 ) -> None:
     member, bounced, complained, unconfirmed, *other_addresses = new_addresses(10)
-    importing.bring(importer, list_id, csv_of([[member]], ["email"]))
+    importing.import_members(importer, list_id, csv_of([[member]], ["email"]))
     pairs = [
         *(
             [member, "subscribed"],
@@ -83,10 +83,10 @@ def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
     expected = dict.fromkeys(verdicts.COUNTS, 0)
     expected |= {"received": 16, "added": 6, "opted_out": 3, "invalid": 1, "duplicate": 6}
 
-    dry_run = importing.bring(importer, list_id, file, dry_run=True)
+    dry_run = importing.import_members(importer, list_id, file, dry_run=True)
     assert counts_of(dry_run) == expected
     assert importing.active(list_id) == {member}
-    task = importing.bring(importer, list_id, file)
+    task = importing.import_members(importer, list_id, file)
 
     assert counts_of(task) == expected
     assert importing.active(list_id) == {*other_addresses}
@@ -97,11 +97,11 @@ def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
 @pytest.mark.usefixtures("_set_rows_per_chunk")
 @pytest.mark.parametrize("opt_out_status", ["unsubscribed", "unconfirmed"])
 def test_opt_out_under_one_address_of_a_person_counts_for_their_other_addresses(
-    importing: Importing, importer: Owner, list_id: int, opt_out_status: str
+    importing: ImportRunner, importer: Owner, list_id: int, opt_out_status: str
 ) -> None:
     old_address, new_address, *other_addresses = new_addresses(6)
     other_list = importing.new_list(importer)
-    importing.bring(importer, other_list, csv_of([[old_address]], ["email"]))
+    importing.import_members(importer, other_list, csv_of([[old_address]], ["email"]))
     change_address(importing.resources, old_address, new_address)
     rows = [
         [new_address, "subscribed"],
@@ -110,49 +110,51 @@ def test_opt_out_under_one_address_of_a_person_counts_for_their_other_addresses(
     ]
 
     for file in (rows, rows[::-1]):
-        task = importing.bring(importer, list_id, csv_of(file, HEADER), dry_run=True)
+        task = importing.import_members(importer, list_id, csv_of(file, HEADER), dry_run=True)
         assert (task.added, task.duplicate, task.opted_out + task.invalid) == (4, 1, 1)
-    importing.bring(importer, list_id, csv_of(rows, HEADER))
+    importing.import_members(importer, list_id, csv_of(rows, HEADER))
     assert importing.active(list_id) == {*other_addresses}
     # A later file contains only the other address of the person.
-    later_task = importing.bring(importer, list_id, csv_of([[new_address]], ["email"]))
+    later_task = importing.import_members(importer, list_id, csv_of([[new_address]], ["email"]))
     assert (later_task.added, later_task.opted_out) == (
         (0, 1) if opt_out_status == "unsubscribed" else (1, 0)
     )
 
 
 def test_opt_out_under_a_changed_address_blocks_import_of_the_former_address(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     old_address, new_address = new_addresses(2)
-    importing.bring(importer, list_id, csv_of([[old_address]], ["email"]))
+    importing.import_members(importer, list_id, csv_of([[old_address]], ["email"]))
     change_address(importing.resources, old_address, new_address)
-    importing.bring(importer, list_id, csv_of([[new_address, "unsubscribed"]], HEADER))
-    task = importing.bring(importer, list_id, csv_of([[old_address]], ["email"]))
+    importing.import_members(importer, list_id, csv_of([[new_address, "unsubscribed"]], HEADER))
+    task = importing.import_members(importer, list_id, csv_of([[old_address]], ["email"]))
     assert (task.added, task.opted_out) == (0, 1)
     assert importing.active(list_id) == set()
 
 
 def test_opt_out_with_an_unreadable_expiry_is_kept(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     [address] = new_addresses(1)
     rows = [[address, "unsubscribed", "gold", "soon"]]
-    task = importing.bring(importer, list_id, csv_of(rows, (*HEADER, "tier", "paid until")))
+    task = importing.import_members(
+        importer, list_id, csv_of(rows, (*HEADER, "tier", "paid until"))
+    )
     assert (task.opted_out, task.invalid) == (1, 0)
 
 
 def test_opt_out_row_with_an_invalid_address_affects_no_member(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     [ada] = new_addresses(1)
     rows = [[ada, "subscribed"], [f"{ada} {ada}", "unsubscribed"]]
-    task = importing.bring(importer, list_id, csv_of(rows, HEADER))
+    task = importing.import_members(importer, list_id, csv_of(rows, HEADER))
     assert (task.added, task.invalid) == (1, 1)
 
 
 def test_import_preview_judges_each_row_by_the_strictest_row_of_its_person(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     ada, bea, cy = new_addresses(3)
     rows = [[ada, ""], [bea, ""], [bea, ""], [cy, "unsubscribed"], ["nobody", ""]]
@@ -166,7 +168,7 @@ def test_import_preview_judges_each_row_by_the_strictest_row_of_its_person(
 
 
 def test_strictest_row_per_person_counts_in_a_suppression_file(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     ada, bea, *other_addresses = new_addresses(5)
@@ -176,7 +178,7 @@ def test_strictest_row_per_person_counts_in_a_suppression_file(
         *([each, "bounce"] for each in other_addresses),
     ]
     rows += [[bea, "bounce"], [ada, "spam"]]
-    task = importing.bring(
+    task = importing.import_members(
         importer, list_id, csv_of(rows, ("email", "reason")), kind="suppressions"
     )
     assert (task.opted_out, task.invalid, task.duplicate) == (5, 1, 1)
@@ -205,7 +207,7 @@ def _set_two_rows_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
 def test_all_opt_outs_of_an_import_are_kept_before_the_first_member_is_added(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, opted_out, file = create_late_opt_outs()
     apply_chunk = applying.apply_chunk
@@ -254,7 +256,7 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -
     ids=["while the file is read", "while rows are marked", "while chunks are applied"],
 )
 def test_import_resumes_after_a_worker_is_killed_in_any_phase(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -281,7 +283,7 @@ def test_import_resumes_after_a_worker_is_killed_in_any_phase(
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
 def test_no_member_is_added_while_opt_outs_of_the_same_file_cannot_be_applied(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     members, opted_out, file = create_late_opt_outs()
     table = "ALTER TABLE users"
@@ -302,7 +304,7 @@ def test_no_member_is_added_while_opt_outs_of_the_same_file_cannot_be_applied(
     assert importing.active(list_id) == {*members}
 
 
-def store_chunks(importing: Importing, task: MemberImport, *chunks: list[JudgedRow]) -> None:
+def store_chunks(importing: ImportRunner, task: MemberImport, *chunks: list[JudgedRow]) -> None:
     """Store chunks as release 1.0.0 did: in the order of the file."""
     key = bulk_files.unwrap_key(importing.resources, task)
     for number, rows in enumerate(chunks):
@@ -312,7 +314,7 @@ def store_chunks(importing: Importing, task: MemberImport, *chunks: list[JudgedR
 
 
 def test_import_read_completely_by_release_1_0_0_is_continued(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     ada, bea, cy = new_addresses(3)
     job_id = importing.begin(importer, list_id, csv_of([[ada]], ["email"]))
@@ -337,7 +339,7 @@ def test_import_read_completely_by_release_1_0_0_is_continued(
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
 def test_import_read_partially_by_release_1_0_0_is_read_again(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     members, opted_out, file = create_late_opt_outs()
     job_id = importing.begin(importer, list_id, file)
@@ -357,7 +359,7 @@ def test_import_read_partially_by_release_1_0_0_is_read_again(
 
 
 def test_release_1_0_0_cannot_read_an_import_with_status_values(
-    importing: Importing, importer: Owner, list_id: int
+    importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
     """Release 1.0.0 ignores the values, so it would add people who have unsubscribed."""
     ada, bea = new_addresses(2)
@@ -378,7 +380,7 @@ def test_release_1_0_0_cannot_read_an_import_with_status_values(
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
 def test_import_that_repeatedly_crashes_at_the_same_row_fails_after_three_crashes(
-    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The crash count must not be reset, although each attempt stores rows before it crashes."""
     job_id = importing.begin(importer, list_id, create_late_opt_outs()[2])

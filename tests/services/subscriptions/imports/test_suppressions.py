@@ -9,7 +9,7 @@ from services.subscriptions.imports.formats import open_suppression_rows
 from services.subscriptions.imports.json_lines_reader import convert_document
 from services.subscriptions.imports.rows import MemberRow
 from services.subscriptions.imports.suppression_files import SuppressionReader
-from tests.support.imports.forms import Stored
+from tests.support.imports.forms import StoredObject
 
 pytestmark = pytest.mark.tier("check")
 
@@ -71,7 +71,7 @@ BOUNCE_AND_COMPLAINT = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
 
 def read_reasons(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
     """Return the reason or the error code of each row, by address."""
-    lines = convert_document(open_ranged_file(Stored(content)), len(content))
+    lines = convert_document(open_ranged_file(StoredObject(content)), len(content))
     reader = open_suppression_rows(lines)
     reasons: dict[str, str] = {}
     for row in SuppressionReader(reader.header, reader.sample, kind).read(reader):
@@ -223,7 +223,7 @@ def test_late_event_type_in_json_lines_applies_to_earlier_suppression_rows() -> 
     file += '{"email": "b@example.com", "event": {"type": "spamReport"}}\n'
     decisions = None
     for has_decisions in (False, True):
-        reader = open_suppression_rows(open_ranged_file(Stored(file.encode())))
+        reader = open_suppression_rows(open_ranged_file(StoredObject(file.encode())))
         header = reader.header
         kind = ImportKind.BOUNCES
         suppressions = SuppressionReader(header, reader.sample, kind, earlier_decisions=decisions)
@@ -235,7 +235,7 @@ def test_late_event_type_in_json_lines_applies_to_earlier_suppression_rows() -> 
 
 def test_mapping_and_status_values_decide_the_meaning_of_suppression_rows() -> None:
     file = "email,why,type\na@example.com,9,x\nb@example.com,spam,HardBounce\nd@example.com,7,x\n"
-    reader = open_suppression_rows(open_ranged_file(Stored(file.encode())))
+    reader = open_suppression_rows(open_ranged_file(StoredObject(file.encode())))
     suppressions = SuppressionReader(
         reader.header,
         reader.sample,

@@ -14,13 +14,13 @@ from services.subscriptions.imports import applying, chunks
 from services.subscriptions.imports.containers import open_ranged_file
 from services.subscriptions.imports.file_rows import FileRows
 from storage.unit_of_work import UnitOfWork
-from tests.support.imports.importing import Importing, counts_of, csv_of
+from tests.support.imports.importing import ImportRunner, counts_of, csv_of
 from tests.support.lists.own_fields import create_company_and_age
 
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
 
 
-def read_members(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[str, Any]]:
+def read_members(importing: ImportRunner, owner: Owner, list_id: int) -> dict[str, dict[str, Any]]:
     """Return the name, fields, tags and joining date of each active member, by address."""
     rows = importing.stack.query(
         "SELECT email, name, fields, tag_ids, joined_at FROM subscriptions"
@@ -42,14 +42,14 @@ def read_members(importing: Importing, owner: Owner, list_id: int) -> dict[str, 
 
 
 def test_import_ignores_tags_beyond_100_per_member(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     ada = people[0]
     tag_names = [f"tag {number}" for number in range(100)]
 
     def import_tag(tag: str, **options: Any) -> tuple[int, int, int]:
         file = csv_of([[ada, "Ada", "", "", tag, ""]], HEADER)
-        task = importing.bring(importer, list_id, file, **options)
+        task = importing.import_members(importer, list_id, file, **options)
         return task.already, task.updated, task.left_out
 
     def count_edits() -> int:
@@ -57,7 +57,9 @@ def test_import_ignores_tags_beyond_100_per_member(
         [(count,)] = importing.stack.query(query, list_id)
         return int(str(count))
 
-    importing.bring(importer, list_id, csv_of([[ada, "", "", "", ",".join(tag_names), ""]], HEADER))
+    importing.import_members(
+        importer, list_id, csv_of([[ada, "", "", "", ",".join(tag_names), ""]], HEADER)
+    )
     before = importing.records(list_id)
     assert import_tag("one more") == (1, 0, 1)
     assert (importing.records(list_id), count_edits()) == (before, 0)
@@ -73,12 +75,14 @@ def test_import_ignores_tags_beyond_100_per_member(
 
 
 def test_import_undo_keeps_field_values_changed_since_the_import(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     create_company_and_age(importing.resources, importer)
     ada = people[0]
-    importing.bring(importer, list_id, csv_of([[ada, "Ada", "", "1", "", ""]], HEADER))
-    task = importing.bring(importer, list_id, csv_of([[ada, "", "Acme", "", "x", ""]], HEADER))
+    importing.import_members(importer, list_id, csv_of([[ada, "Ada", "", "1", "", ""]], HEADER))
+    task = importing.import_members(
+        importer, list_id, csv_of([[ada, "", "Acme", "", "x", ""]], HEADER)
+    )
     importing.stack.query(
         "UPDATE subscriptions SET fields = fields || jsonb_build_object("
         " (SELECT id::text FROM fields WHERE user_id = %s AND key = 'age'), 2),"
@@ -86,7 +90,7 @@ def test_import_undo_keeps_field_values_changed_since_the_import(
         *(importer.user_id, list_id),
     )
 
-    importing.take_back(importer, task.id)
+    importing.undo(importer, task.id)
 
     assert read_members(importing, importer, list_id)[ada] == {
         "name": "Ada",
@@ -97,13 +101,13 @@ def test_import_undo_keeps_field_values_changed_since_the_import(
 
 
 def test_undo_of_a_later_import_restores_nothing_from_an_already_undone_import(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     create_company_and_age(importing.resources, importer)
 
     def import_row(word: str, tier: str) -> MemberImport:
         file = csv_of([[people[0], word, tier, word]], ("email", "name", "tier", "Company"))
-        return importing.bring(importer, list_id, file, on_existing="update")
+        return importing.import_members(importer, list_id, file, on_existing="update")
 
     def read_member() -> tuple[str, str, dict[str, str]]:
         [(tier,)] = importing.stack.query(
@@ -115,14 +119,14 @@ def test_undo_of_a_later_import_restores_nothing_from_an_already_undone_import(
     import_row("first", "free")
     earlier = import_row("second", "silver")
     later = import_row("third", "gold")
-    importing.take_back(importer, earlier.id)
+    importing.undo(importer, earlier.id)
     assert read_member() == ("third", "gold", {"company": "third"})
-    importing.take_back(importer, later.id)
+    importing.undo(importer, later.id)
     assert read_member() == ("first", "free", {"company": "first"})
 
 
 def test_import_creates_fields_for_unknown_columns_only_once_despite_crashes(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     people: list[str],
@@ -169,13 +173,13 @@ def test_import_creates_fields_for_unknown_columns_only_once_despite_crashes(
     assert importing.count_claims(task.id) == len(people)
     assert task.columns is not None
     assert task.columns["ignored_columns"] == []
-    importing.take_back(importer, task.id)
+    importing.undo(importer, task.id)
     assert importing.records(list_id) == []
     assert importing.count_claims(task.id) == 0
 
 
 def test_import_that_needs_too_many_new_fields_is_rejected_before_any_write(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     header = ["email", *(f"Column {number}" for number in range(60))]
     file = csv_of([[people[0], *("x" for _ in range(60))]], header)
@@ -187,16 +191,16 @@ def test_import_that_needs_too_many_new_fields_is_rejected_before_any_write(
     assert "'Column 0'" in job.error["message"]
     with importing.resources.unit_of_work() as uow:
         assert fields.list_fields(uow, importer.user_id) == []
-    task = importing.bring(importer, list_id, file)
+    task = importing.import_members(importer, list_id, file)
     assert task.columns is not None
     assert len(task.columns["ignored_columns"]) == 60
 
 
 def test_import_ignores_member_fields_of_other_owners(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     create_company_and_age(importing.resources, importing.stack.create_owner())
-    task = importing.bring(
+    task = importing.import_members(
         importer, list_id, csv_of([[people[0], "", "Acme", "1", "", ""]], HEADER)
     )
 
@@ -210,7 +214,7 @@ def test_import_ignores_member_fields_of_other_owners(
 
 
 def test_members_are_imported_without_new_tags_when_the_list_has_no_room_for_tags(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     people: list[str],
@@ -219,7 +223,7 @@ def test_members_are_imported_without_new_tags_when_the_list_has_no_room_for_tag
     with importing.resources.unit_of_work() as uow:
         tags.find_tag_ids(uow, list_id, ["old"], create=True)
     monkeypatch.setattr(tags, "MAX_TAGS_OF_LIST", 1)
-    task = importing.bring(
+    task = importing.import_members(
         importer, list_id, csv_of([[people[0], "", "", "", "old,new", ""]], HEADER)
     )
 
@@ -229,12 +233,12 @@ def test_members_are_imported_without_new_tags_when_the_list_has_no_room_for_tag
 
 
 def test_imported_opt_out_gets_no_fields_and_no_consent_claims(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     create_company_and_age(importing.resources, importer)
     header = ("email", "status", "Company", "OPTIN_TIME")
     file = csv_of([[people[0], "unsubscribed", "Acme", "2020-01-01"]], header)
-    task = importing.bring(importer, list_id, file)
+    task = importing.import_members(importer, list_id, file)
 
     assert task.opted_out == 1
     assert read_members(importing, importer, list_id) == {}
@@ -242,11 +246,13 @@ def test_imported_opt_out_gets_no_fields_and_no_consent_claims(
 
 
 def test_late_json_key_becomes_a_field_and_is_listed_among_the_columns(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     filler = "".join(f'{{"email": "f{n}.{people[0]}"}}\n' for n in range(2500))
     file = f'{filler}{{"email": "{people[1]}", "fields": {{"city": "Rome"}}, "odd": 1}}\n'
-    task = importing.bring(importer, list_id, file.encode(), name="m.jsonl", create_fields=True)
+    task = importing.import_members(
+        importer, list_id, file.encode(), name="m.jsonl", create_fields=True
+    )
 
     assert task.columns is not None
     assert [each["name"] for each in task.columns["columns"]] == ["email", "fields.city", "odd"]
@@ -257,9 +263,11 @@ def test_late_json_key_becomes_a_field_and_is_listed_among_the_columns(
 
 
 def test_sample_cells_of_an_import_are_stored_encrypted(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    task = importing.bring(importer, list_id, csv_of([[people[0], "", "Acme", "", "", ""]], HEADER))
+    task = importing.import_members(
+        importer, list_id, csv_of([[people[0], "", "Acme", "", "", ""]], HEADER)
+    )
     [(encrypted_samples,)] = importing.stack.query(
         "SELECT samples FROM imports WHERE id = %s", task.id
     )

@@ -19,8 +19,8 @@ from services.subscriptions.members import members, transfers, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
-from tests.support.imports.importing import Importing, csv_of
-from tests.support.lists.tallying import by_day, read
+from tests.support.imports.importing import ImportRunner, csv_of
+from tests.support.lists.tallying import read_daily_totals, read_figures
 from tests.support.people.erasure import erase, finish
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -33,7 +33,7 @@ def build_file(people: list[str], name: str = "", tier: str = "") -> bytes:
     return csv_of([[each, name, tier] for each in people], HEADER)
 
 
-def read_member(importing: Importing, list_id: int, address: str) -> tuple[object, ...]:
+def read_member(importing: ImportRunner, list_id: int, address: str) -> tuple[object, ...]:
     [row] = importing.stack.query(
         "SELECT s.status, s.name, s.type FROM subscriptions s JOIN users u ON u.id = s.user_id"
         " WHERE list_id = %s AND u.email = %s",
@@ -43,14 +43,14 @@ def read_member(importing: Importing, list_id: int, address: str) -> tuple[objec
 
 
 def test_import_undo_keeps_members_changed_since_and_counts_them(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, build_file(people[:6]))
+    importing.import_members(importer, list_id, build_file(people[:6]))
     for each in people[:6]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
     other_list_id = importing.new_list(importer)
-    task = importing.bring(importer, list_id, build_file(people, "Imported", "silver"))
+    task = importing.import_members(importer, list_id, build_file(people, "Imported", "silver"))
     # Change five of the earlier members, and five of the members whom the import added.
     for start in (0, 6):
         edited, unsubscribed, without_email, transferred, erased = people[start : start + 5]
@@ -64,7 +64,7 @@ def test_import_undo_keeps_members_changed_since_and_counts_them(
             target = lists.get_list(uow, other_list_id)
             transfers.transfer_member(uow, mailing_list, target, person.id, actor=OWNER)
         erase(importing.resources, erased)
-    result = importing.take_back(importer, task.id)
+    result = importing.undo(importer, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}
     # The unchanged earlier member is restored in every column. The unchanged new member is gone.
     after = importing.records(list_id)
@@ -83,7 +83,7 @@ def test_import_undo_keeps_members_changed_since_and_counts_them(
     assert importing.count(list_id) == len(importing.active(list_id))
 
 
-def age_by_a_day(importing: Importing, list_id: int) -> None:
+def age_by_a_day(importing: ImportRunner, list_id: int) -> None:
     """Move everything that has happened on a list one day into the past."""
     for table in ("member_days", "member_day_deltas"):
         importing.stack.query(f"UPDATE {table} SET day = day - 1 WHERE list_id = %s", list_id)
@@ -100,7 +100,7 @@ def age_by_a_day(importing: Importing, list_id: int) -> None:
         )
 
 
-def require_possible_figures(importing: Importing, list_id: int) -> None:
+def require_possible_figures(importing: ImportRunner, list_id: int) -> None:
     faults = daily_figures.verify_figures(importing.resources)
     assert [fault for fault in faults if fault.list_id == list_id] == []
     for days_ago in range(3):
@@ -115,27 +115,27 @@ def require_possible_figures(importing: Importing, list_id: int) -> None:
 
 
 def test_undone_import_changes_neither_joined_nor_left_of_any_day(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, build_file(people[:3]))
+    importing.import_members(importer, list_id, build_file(people[:3]))
     importing.remove(list_id, people[0])
     age_by_a_day(importing, list_id)
-    before = by_day(importing.resources, list_id)
+    before = read_daily_totals(importing.resources, list_id)
     assert list(before.values()) == [(3, 1)]
     # The import adds three people, and reactivates a person who was removed.
-    task = importing.bring(importer, list_id, build_file(people[:6], "", "silver"))
+    task = importing.import_members(importer, list_id, build_file(people[:6], "", "silver"))
     importing.remove(list_id, people[5])
     age_by_a_day(importing, list_id)
     with importing.resources.unit_of_work() as uow:
         folding.fold_days(uow, max_deltas=10_000)
-    assert importing.take_back(importer, task.id) == {
+    assert importing.undo(importer, task.id) == {
         "import_id": task.id,
         "undone": 3,
         "kept": 1,
     }
     # The person whom the undo kept still counts as joined and as left.
     today = clock.now().date()
-    assert by_day(importing.resources, list_id) == {
+    assert read_daily_totals(importing.resources, list_id) == {
         today - timedelta(days=2): (3, 1),
         today - timedelta(days=1): (1, 1),
     }
@@ -143,22 +143,24 @@ def test_undone_import_changes_neither_joined_nor_left_of_any_day(
 
 
 def test_undone_import_changes_no_figures_of_tiers(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, build_file(people[:3]))
+    importing.import_members(importer, list_id, build_file(people[:3]))
     importing.remove(list_id, people[0])
-    before = read(importing.resources, list_id, FiguresBy.TIER)
-    task = importing.bring(importer, list_id, build_file(people, "", "gold"), on_existing="update")
-    assert read(importing.resources, list_id, FiguresBy.TIER) != before
-    importing.take_back(importer, task.id)
-    assert read(importing.resources, list_id, FiguresBy.TIER) == before
+    before = read_figures(importing.resources, list_id, FiguresBy.TIER)
+    task = importing.import_members(
+        importer, list_id, build_file(people, "", "gold"), on_existing="update"
+    )
+    assert read_figures(importing.resources, list_id, FiguresBy.TIER) != before
+    importing.undo(importer, task.id)
+    assert read_figures(importing.resources, list_id, FiguresBy.TIER) == before
 
 
 @pytest.mark.parametrize("is_member", [True, False])
 def test_figures_stay_possible_if_imports_are_undone_in_the_order_of_the_imports(
-    importing: Importing, importer: Owner, list_id: int, people: list[str], *, is_member: bool
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str], *, is_member: bool
 ) -> None:
-    importing.bring(importer, list_id, build_file(people[:3]))
+    importing.import_members(importer, list_id, build_file(people[:3]))
     if not is_member:
         for each in people[:3]:
             importing.remove(list_id, each)
@@ -166,53 +168,53 @@ def test_figures_stay_possible_if_imports_are_undone_in_the_order_of_the_imports
     for tier in ("silver", "gold"):
         age_by_a_day(importing, list_id)
         file = build_file(people[:3], "", tier)
-        tasks.append(importing.bring(importer, list_id, file, on_existing="update"))
+        tasks.append(importing.import_members(importer, list_id, file, on_existing="update"))
     # The first undo keeps the reactivated members, because the second import has changed these
     # members. After the undo of the second import, the first undo is repeated.
     undone_first_again = [] if is_member else tasks[:1]
     for task in (*tasks, *undone_first_again):
-        importing.take_back(importer, task.id)
+        importing.undo(importer, task.id)
         require_possible_figures(importing, list_id)
     assert importing.count(list_id) == (3 if is_member else 0)
-    days = by_day(importing.resources, list_id)
+    days = read_daily_totals(importing.resources, list_id)
     assert list(days.values()) == ([(3, 0)] if is_member else [(3, 3)])
 
 
 def test_two_imports_undone_in_reverse_order_restore_the_list_exactly(
-    importing: Importing, importer: Owner, list_id: int, people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, build_file(people[:6], "Before"))
+    importing.import_members(importer, list_id, build_file(people[:6], "Before"))
     for each in people[:3]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
-    first = importing.bring(
+    first = importing.import_members(
         importer, list_id, build_file(people[1:9], "A", "silver"), on_existing="update"
     )
     records_between = importing.records(list_id)
-    second = importing.bring(
+    second = importing.import_members(
         importer, list_id, build_file(people, "B", "gold"), on_existing="update"
     )
     assert (first.added, first.updated) == (5, 3)
     assert (second.added, second.updated) == (4, 8)
-    assert importing.take_back(importer, second.id)["undone"] == 4
+    assert importing.undo(importer, second.id)["undone"] == 4
     assert importing.records(list_id) == records_between
-    assert importing.take_back(importer, first.id)["undone"] == 5
+    assert importing.undo(importer, first.id)["undone"] == 5
     assert importing.records(list_id) == before
 
 
 def test_killed_import_undo_resumes_and_counts_each_member_once(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    importing.bring(importer, list_id, build_file(people[:6]))
+    importing.import_members(importer, list_id, build_file(people[:6]))
     for each in people[:6]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 5)
-    task = importing.bring(importer, list_id, build_file(people, "Imported", "gold"))
+    task = importing.import_members(importer, list_id, build_file(people, "Imported", "gold"))
     monkeypatch.setattr(undo, "MEMBERS_PER_BATCH", 2)
     job_id = importing.begin_undo(importer, task.id)
     assert job_id is not None
@@ -242,13 +244,13 @@ def test_killed_import_undo_resumes_and_counts_each_member_once(
 
 
 def test_person_erased_during_an_import_is_not_restored_by_the_import(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    importing.bring(importer, list_id, build_file(people[:2], "Before"))
+    importing.import_members(importer, list_id, build_file(people[:2], "Before"))
     write_rows = applying._write_rows
     erasures = list[int]()
 
@@ -261,7 +263,9 @@ def test_person_erased_during_an_import_is_not_restored_by_the_import(
         write_rows(uow, task, counts, chunk)
 
     monkeypatch.setattr(applying, "_write_rows", erase_then_write)
-    task = importing.bring(importer, list_id, build_file(people[:2], "New"), on_existing="update")
+    task = importing.import_members(
+        importer, list_id, build_file(people[:2], "New"), on_existing="update"
+    )
     assert (task.added, task.updated) == (1, 1)
     erased = finish(importing.resources, erasures[0])
     erased_record = importing.stack.query(

@@ -8,7 +8,7 @@ from services.jobs import records as jobs
 from services.jobs.kinds import get_kind
 from services.subscriptions.imports import chunks, records
 from tests.support.imports.bulk import fail_job
-from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 
 PERSON_COUNT = 60
 
@@ -23,13 +23,13 @@ def build_file(people: list[str], name: str = "") -> bytes:
 
 
 def test_undo_of_a_resumed_import_removes_members_added_since(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     new_people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    task = importing.bring(importer, list_id, build_file(new_people))
+    task = importing.import_members(importer, list_id, build_file(new_people))
     importing.stack.query(
         "UPDATE imports SET files_removed_at = NULL, undo_restored = 9e15, undo_removed = 9e15"
         " WHERE id = %s",
@@ -47,11 +47,11 @@ def test_undo_of_a_resumed_import_removes_members_added_since(
     importing.stack.query(
         "UPDATE imports SET status = 'succeeded', finished_at = now() WHERE id = %s", task.id
     )
-    assert importing.take_back(importer, task.id)["undone"] == PERSON_COUNT
+    assert importing.undo(importer, task.id)["undone"] == PERSON_COUNT
 
 
 def begin_failed_import(
-    importing: Importing, owner: Owner, list_id: int, file: bytes
+    importing: ImportRunner, owner: Owner, list_id: int, file: bytes
 ) -> tuple[int, int]:
     """Begin an import whose job fails for a reason outside the file. Return the ids of both."""
     job_id = importing.begin(owner, list_id, file)
@@ -59,14 +59,14 @@ def begin_failed_import(
     return importing.of_job(job_id).id, job_id
 
 
-def retry_error(importing: Importing, owner: Owner, import_id: int) -> str:
+def retry_error(importing: ImportRunner, owner: Owner, import_id: int) -> str:
     with importing.resources.unit_of_work() as uow, pytest.raises(DomainError) as error:
         records.retry_import(uow, importing.caller(owner), import_id)
     return error.value.code
 
 
 def test_undone_import_cannot_be_retried(
-    importing: Importing, importer: Owner, list_id: int, new_people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
     import_id, _ = begin_failed_import(importing, importer, list_id, build_file(new_people))
     undo_id = importing.begin_undo(importer, import_id)
@@ -78,7 +78,7 @@ def test_undone_import_cannot_be_retried(
 
 
 def test_retried_import_undo_is_rejected_while_the_import_is_running_again(
-    importing: Importing, importer: Owner, list_id: int, new_people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
     import_id, job_id = begin_failed_import(importing, importer, list_id, build_file(new_people))
     caller = importing.caller(importer)
@@ -94,18 +94,18 @@ def test_retried_import_undo_is_rejected_while_the_import_is_running_again(
     assert rejected_job.error["code"] == "import.running"
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == set(new_people)
-    assert importing.take_back(importer, import_id)["undone"] == PERSON_COUNT
+    assert importing.undo(importer, import_id)["undone"] == PERSON_COUNT
     assert importing.active(list_id) == set()
 
 
 def test_import_undo_keeps_existing_records_whose_previous_state_is_lost(
-    importing: Importing, importer: Owner, list_id: int, new_people: list[str]
+    importing: ImportRunner, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, build_file(new_people))
+    importing.import_members(importer, list_id, build_file(new_people))
     importing.stack.query("UPDATE subscriptions SET status = 'removed' WHERE list_id = %s", list_id)
-    task = importing.bring(importer, list_id, build_file(new_people))
+    task = importing.import_members(importer, list_id, build_file(new_people))
     importing.stack.query("DELETE FROM import_changes WHERE import_id = %s", task.id)
-    assert importing.take_back(importer, task.id) == {
+    assert importing.undo(importer, task.id) == {
         "import_id": task.id,
         "undone": 0,
         "kept": PERSON_COUNT,
@@ -114,14 +114,14 @@ def test_import_undo_keeps_existing_records_whose_previous_state_is_lost(
 
 
 def test_import_undo_requested_in_time_continues_after_the_deadline(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     new_people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 20)
-    task = importing.bring(importer, list_id, build_file(new_people))
+    task = importing.import_members(importer, list_id, build_file(new_people))
     job_id = importing.begin_undo(importer, task.id)
     importing.stack.query(
         "UPDATE imports SET created_at = now() - interval '91 days' WHERE id = %s", task.id

@@ -12,7 +12,7 @@ from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.stored_chunks import get_chunk_key
 from storage.encryption import seal
-from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 
 Paid = tuple[str, int | None]
 FREE: Paid = ("free", None)
@@ -25,7 +25,7 @@ EXPIRY_COLUMN = "paid until"
 
 
 @pytest.fixture
-def import_paid_members(importing: Importing, importer: Owner, list_id: int) -> Any:
+def import_paid_members(importing: ImportRunner, importer: Owner, list_id: int) -> Any:
     """A function that imports members, each with a paid tier and the year in which the tier ends.
 
     The function returns the e-mail addresses of the members.
@@ -37,13 +37,15 @@ def import_paid_members(importing: Importing, importer: Owner, list_id: int) -> 
             (address, tier, f"{year}-01-01" if year else "")
             for address, (tier, year) in zip(addresses, people, strict=True)
         ]
-        importing.bring(importer, list_id, csv_of(rows, ("email", TIER_COLUMN, EXPIRY_COLUMN)))
+        importing.import_members(
+            importer, list_id, csv_of(rows, ("email", TIER_COLUMN, EXPIRY_COLUMN))
+        )
         return addresses
 
     return import_members
 
 
-def read_paid_tiers(importing: Importing, list_id: int, addresses: list[str]) -> list[Paid]:
+def read_paid_tiers(importing: ImportRunner, list_id: int, addresses: list[str]) -> list[Paid]:
     """Return the paid tier of each member, and the year in which the tier ends."""
     rows = importing.stack.query(
         "SELECT email, type, extract(year FROM paid_expiry)::int FROM subscriptions"
@@ -101,7 +103,7 @@ def read_paid_tiers(importing: Importing, list_id: int, addresses: list[str]) ->
     ids=["tier", "end", "tier and end", "complimentary_plan"],
 )
 def test_import_update_changes_only_values_for_which_the_file_has_a_column(
-    importing: Importing,
+    importing: ImportRunner,
     importer: Owner,
     list_id: int,
     *,
@@ -116,17 +118,17 @@ def test_import_update_changes_only_values_for_which_the_file_has_a_column(
         [(address, *cells) for address, (_, cells, _) in zip(addresses, rows, strict=True)],
         ("email", *columns),
     )
-    importing.bring(importer, list_id, file)
+    importing.import_members(importer, list_id, file)
     assert read_paid_tiers(importing, list_id, addresses) == before
-    task = importing.bring(importer, list_id, file, on_existing="update")
+    task = importing.import_members(importer, list_id, file, on_existing="update")
     assert read_paid_tiers(importing, list_id, addresses) == after
     assert task.updated == sum(old != new for old, new in zip(before, after, strict=True))
-    importing.take_back(importer, task.id)
+    importing.undo(importer, task.id)
     assert read_paid_tiers(importing, list_id, addresses) == before
 
 
 def test_paid_expiry_without_a_paid_tier_is_reported_and_not_imported(
-    importing: Importing, importer: Owner, list_id: int, import_paid_members: Any
+    importing: ImportRunner, importer: Owner, list_id: int, import_paid_members: Any
 ) -> None:
     free, gold = import_paid_members(FREE, GOLD)
     [new_address] = new_addresses(1)
@@ -146,7 +148,7 @@ def test_paid_expiry_without_a_paid_tier_is_reported_and_not_imported(
 
 
 def test_key_missing_from_a_json_object_leaves_the_stored_value_unchanged(
-    importing: Importing, importer: Owner, list_id: int, import_paid_members: Any
+    importing: ImportRunner, importer: Owner, list_id: int, import_paid_members: Any
 ) -> None:
     addresses = import_paid_members(GOLD, GOLD, GOLD)
     ends: list[dict[str, Any]] = [{EXPIRY_COLUMN: "2041-01-01"}, {}, {EXPIRY_COLUMN: None}]
@@ -154,12 +156,12 @@ def test_key_missing_from_a_json_object_leaves_the_stored_value_unchanged(
         json.dumps({"email": address, TIER_COLUMN: "gold", **end})
         for address, end in zip(addresses, ends, strict=True)
     )
-    importing.bring(importer, list_id, "\n".join(lines).encode(), on_existing="update")
+    importing.import_members(importer, list_id, "\n".join(lines).encode(), on_existing="update")
     assert read_paid_tiers(importing, list_id, addresses) == [("gold", 2041), GOLD, ENDLESS]
 
 
 def test_import_chunk_stored_by_release_1_0_0_keeps_the_stored_paid_expiry(
-    importing: Importing, importer: Owner, list_id: int, import_paid_members: Any
+    importing: ImportRunner, importer: Owner, list_id: int, import_paid_members: Any
 ) -> None:
     [address] = import_paid_members(GOLD)
     job_id = importing.begin(

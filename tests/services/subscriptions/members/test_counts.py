@@ -6,38 +6,38 @@ import pytest
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from services.subscriptions import daily_figures, folding
-from tests.support.lists.acting import Acting, Person
+from tests.support.lists.acting import ListActions, Person
 from tests.support.lists.model import Reply
 from tests.support.lists.racing import (
     Action,
-    at_once,
-    found_people,
+    find_people,
     require_consistent,
+    run_at_once,
     shown_count,
     true_count,
 )
-from tests.support.lists.tallying import by_day
+from tests.support.lists.tallying import read_daily_totals
 from tests.support.sizes import sized
-from tests.support.stack.load import repeated
+from tests.support.stack.load import repeating
 
 ACTION_COUNT = sized(400, 20_000, few=100)
 
 
 @pytest.mark.tier("fast", "properties")
 def test_subscriber_counts_stay_correct_during_concurrent_changes_and_folding(
-    acting: Acting, list_ids: list[int], owner: Owner
+    acting: ListActions, list_ids: list[int], owner: Owner
 ) -> None:
-    with repeated(*[partial(fold_deltas, acting)] * 2, pause=0.01):
-        replies = at_once(build_actions(acting, list_ids[0], owner))
+    with repeating(*[partial(fold_deltas, acting)] * 2, pause=0.01):
+        replies = run_at_once(build_actions(acting, list_ids[0], owner))
     # No action waits long for the list's lock.
     assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
     assert true_count(acting, list_ids[0]) > 0
     assert shown_count(acting, list_ids[0], owner) == true_count(acting, list_ids[0])
-    require_consistent(acting, list_ids, *found_people(acting, list_ids[0]))
+    require_consistent(acting, list_ids, *find_people(acting, list_ids[0]))
     require_figures_of_history(acting, list_ids[0])
 
 
-def require_figures_of_history(acting: Acting, list_id: int) -> None:
+def require_figures_of_history(acting: ListActions, list_id: int) -> None:
     """Require that the daily figures match the history, which is complete without imports."""
     faults = daily_figures.verify_figures(acting.resources)
     assert [each for each in faults if each.list_id == list_id] == []
@@ -48,11 +48,11 @@ def require_figures_of_history(acting: Acting, list_id: int) -> None:
         " FROM subscription_events WHERE list_id = %s",
         list_id,
     )
-    [figures] = by_day(acting.resources, list_id).values()
+    [figures] = read_daily_totals(acting.resources, list_id).values()
     assert figures == (joined_count, left_count)
 
 
-def build_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
+def build_actions(acting: ListActions, list_id: int, owner: Owner) -> list[Action]:
     """Return actions in random order. About half of the actions sign up new people.
 
     In the other actions, known people join, leave and are removed, some at the same time.
@@ -89,7 +89,7 @@ def build_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
     return actions
 
 
-def fold_deltas(acting: Acting) -> None:
+def fold_deltas(acting: ListActions) -> None:
     with acting.resources.unit_of_work() as uow:
         folding.fold_counts(uow, max_deltas=7)
         folding.fold_days(uow, max_deltas=7)

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from devstack.harness.stack import Owner
 from models import Subscription
 from services.subscriptions import folding
-from tests.support.lists.acting import Acting, Person
+from tests.support.lists.acting import ListActions, Person
 from tests.support.lists.model import (
     EMAIL,
     LIST,
@@ -37,8 +37,8 @@ from tests.support.lists.observed import (
     observe,
     require_as_modelled,
     require_counts_are_true,
-    require_nothing_lifted,
     require_opt_outs_hold,
+    require_opt_outs_kept,
     require_unbroken_history,
 )
 from tests.support.lists.tallying import Tally
@@ -58,7 +58,7 @@ class Subscriptions(RuleBasedStateMachine):
     Two of the people can log in. The third person is at first only an e-mail address.
     """
 
-    acting: ClassVar[Acting]
+    acting: ClassVar[ListActions]
     owners: ClassVar[list[Owner]]
 
     def __init__(self) -> None:
@@ -256,10 +256,10 @@ class Subscriptions(RuleBasedStateMachine):
         rows_with_addresses = [
             (self.people[person].address, is_opted_out) for person, is_opted_out in rows
         ]
-        result = self.acting.bring(
+        result = self.acting.import_members(
             self.ids[list_name], rows_with_addresses, self.get_owner(list_name, "own")[1]
         )
-        outcome = self.model.bring(list_name, rows)
+        outcome = self.model.import_members(list_name, rows)
         assert {name: result[name] for name in outcome.counts} == outcome.counts
         for person, _ in rows:
             self.load_user_id(self.people[person])
@@ -287,8 +287,8 @@ class Subscriptions(RuleBasedStateMachine):
             "SELECT user_id FROM imports WHERE id = %s", import_id
         )
         key = next(owner.key for owner in self.owners if owner.user_id == user_id)
-        assert self.acting.take_back(import_id, key) == (200, len(untouched))
-        self.model.take_back(untouched)
+        assert self.acting.undo(import_id, key) == (200, len(untouched))
+        self.model.undo(untouched)
 
     @precondition(lambda self: self.steps > 10)
     @rule(list_name=LIST_NAMES)
@@ -327,7 +327,7 @@ class Subscriptions(RuleBasedStateMachine):
         require_unbroken_history(self.observed)
         self.tally.note(before, self.observed)
         self.tally.require_figures(self.acting.resources, self.observed)
-        require_nothing_lifted(before, self.observed, self.lifted_by, self.lifted_kinds)
+        require_opt_outs_kept(before, self.observed, self.lifted_by, self.lifted_kinds)
         self.lifted_by = None
         self.lifted_kinds = set()
 
@@ -391,7 +391,7 @@ class Subscriptions(RuleBasedStateMachine):
 
 @pytest.mark.tier("fast", "properties")
 @pytest.mark.slow
-def test_no_sequence_of_actions_overrides_a_persons_opt_out(acting: Acting) -> None:
+def test_no_sequence_of_actions_overrides_a_persons_opt_out(acting: ListActions) -> None:
     Subscriptions.acting = acting
     Subscriptions.owners = [acting.stack.create_owner(), acting.stack.create_owner()]
     run_state_machine_as_test(

@@ -9,14 +9,14 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner
 from services.accounts import accounts
 from services.subscriptions.members import locks
-from tests.support.lists.acting import Acting, Person
+from tests.support.lists.acting import ListActions, Person
 from tests.support.lists.model import Reply
 from tests.support.lists.racing import (
-    AT_ONCE,
+    MAX_CONCURRENT_ACTIONS,
     Action,
-    at_once,
-    found_people,
+    find_people,
     require_consistent,
+    run_at_once,
     shown_count,
     true_count,
 )
@@ -27,7 +27,7 @@ ROUND_COUNT = sized(6, 300)
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_concurrent_sign_ups_of_one_address_create_one_person_and_one_subscription(
-    acting: Acting, list_ids: list[int], owner: Owner, is_known: bool
+    acting: ListActions, list_ids: list[int], owner: Owner, is_known: bool
 ) -> None:
     reader = acting.new_person(with_login=is_known)
     list_id = list_ids[0]
@@ -38,7 +38,7 @@ def test_concurrent_sign_ups_of_one_address_create_one_person_and_one_subscripti
     def join() -> Reply:
         return acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=reader.key)
 
-    replies = at_once([ask, join if is_known else ask] * AT_ONCE)
+    replies = run_at_once([ask, join if is_known else ask] * MAX_CONCURRENT_ACTIONS)
     assert set(replies) <= {(200, 1), (200, 0)}
     assert set(replies[::2]) == {(200, 1)}
     [(user_id,)] = acting.stack.query("SELECT id FROM users WHERE email = %s", reader.address)
@@ -54,7 +54,7 @@ def test_concurrent_sign_ups_of_one_address_create_one_person_and_one_subscripti
 
 
 def test_person_who_unsubscribes_is_not_reactivated_by_concurrent_actions(
-    acting: Acting, list_ids: list[int], owner: Owner, person_with_login: Person
+    acting: ListActions, list_ids: list[int], owner: Owner, person_with_login: Person
 ) -> None:
     first_list_id, second_list_id = list_ids
     assert person_with_login.user_id is not None
@@ -74,7 +74,7 @@ def test_person_who_unsubscribes_is_not_reactivated_by_concurrent_actions(
         actions += [lambda: acting.leave(first_list_id, user_id=user_id)]
         actions += [lambda: acting.switch_mail(second_list_id, enabled=False, user_id=user_id)]
         order.shuffle(actions)
-        replies = at_once(actions)
+        replies = run_at_once(actions)
         # No action waits long for a list's lock.
         errors = {(409, "subscription.opted_out"), (503, "list.busy")}
         assert set(replies) <= {(200, 1), (200, 0), *errors}
@@ -88,7 +88,7 @@ def test_person_who_unsubscribes_is_not_reactivated_by_concurrent_actions(
 
 
 def build_reactivating_actions(
-    acting: Acting, first_list_id: int, second_list_id: int, person: Person, owner: Owner
+    acting: ListActions, first_list_id: int, second_list_id: int, person: Person, owner: Owner
 ) -> list[Action]:
     user_id = person.user_id or 0
 
@@ -107,7 +107,7 @@ def build_reactivating_actions(
 
 
 def test_opposite_member_transfers_do_not_deadlock_or_lose_members(
-    acting: Acting, list_ids: list[int], owner: Owner
+    acting: ListActions, list_ids: list[int], owner: Owner
 ) -> None:
     first_list_id, second_list_id = list_ids
     addresses = [f"{random_hash_id()}@example.com" for _ in range(4)]
@@ -115,13 +115,13 @@ def test_opposite_member_transfers_do_not_deadlock_or_lose_members(
         acting.ask(list_id, address) for list_id in list_ids for address in addresses
     ]
     assert set(sign_up_replies) == {(200, 1)}
-    people = found_people(acting, first_list_id)
+    people = find_people(acting, first_list_id)
     transfers: list[Action] = [
         partial(acting.transfer, *direction, each.user_id or 0, owner.key)
         for each in people
         for direction in [(first_list_id, second_list_id), (second_list_id, first_list_id)]
     ]
-    replies = at_once(transfers * sized(10, 500))
+    replies = run_at_once(transfers * sized(10, 500))
     assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
     require_consistent(acting, list_ids, *people)
     # Each person is on exactly one of the lists.
@@ -130,13 +130,13 @@ def test_opposite_member_transfers_do_not_deadlock_or_lose_members(
 
 @pytest.mark.tier("faults")
 def test_concurrent_actions_store_nothing_about_a_person_during_their_erasure(
-    acting: Acting, owner: Owner, list_ids: list[int]
+    acting: ListActions, owner: Owner, list_ids: list[int]
 ) -> None:
     for _ in range(ROUND_COUNT):
         reader = acting.new_person(with_login=True)
         assert reader.user_id is not None
         acting.ask(list_ids[0], reader.address)
-        at_once(build_actions_during_erasure(acting, list_ids, reader, owner))
+        run_at_once(build_actions_during_erasure(acting, list_ids, reader, owner))
         rows = acting.stack.query(
             "SELECT status, email_enabled, name, email FROM subscriptions WHERE user_id = %s",
             reader.user_id,
@@ -149,7 +149,7 @@ def test_concurrent_actions_store_nothing_about_a_person_during_their_erasure(
 
 
 def build_actions_during_erasure(
-    acting: Acting, list_ids: list[int], reader: Person, owner: Owner
+    acting: ListActions, list_ids: list[int], reader: Person, owner: Owner
 ) -> list[Action]:
     first_list_id, second_list_id = list_ids
     user_id = reader.user_id or 0
@@ -178,7 +178,7 @@ def build_actions_during_erasure(
 
 
 def test_member_action_waits_for_a_bulk_action_on_its_list_without_deadlock(
-    acting: Acting, list_ids: list[int], owner: Owner
+    acting: ListActions, list_ids: list[int], owner: Owner
 ) -> None:
     """Both create the same person. Each locks the list before it creates the person."""
     address = f"{random_hash_id()}@example.com"

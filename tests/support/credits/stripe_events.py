@@ -21,7 +21,7 @@ from devstack.harness.stack import Stack
 from integrations.payments.port import PaymentChannel
 from models import PaymentOrder
 from services.credits import claim_tokens, verify
-from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running_server
 
 Json = dict[str, Any]
 _numbers = count(1)
@@ -31,7 +31,7 @@ _disputes: dict[str, list[Json]] = {}
 
 
 @dataclass(frozen=True)
-class Terms:
+class OrderTerms:
     """A payment order.
 
     Attributes:
@@ -57,7 +57,7 @@ class Terms:
 
 def new_order(
     stack: Stack, user_id: int | None, *, minor: int, credit_units: int, currency: str = "USD"
-) -> Terms:
+) -> OrderTerms:
     """Create an order in the database, without the job that opens a checkout."""
     keyring = stack.resources.keyring
     order_id, digits = ids.random_id(), 0 if currency == "JPY" else 2
@@ -77,10 +77,12 @@ def new_order(
             expires_at=clock.now() + timedelta(hours=1),
         )
         uow.session.add(order)
-    return Terms(order_id, minor, credit_units, currency, token)
+    return OrderTerms(order_id, minor, credit_units, currency, token)
 
 
-def session(terms: Terms, kind: str = "checkout.session.completed", **more: object) -> Json:
+def session_event(
+    terms: OrderTerms, kind: str = "checkout.session.completed", **more: object
+) -> Json:
     """Return an event about the checkout session. ``more`` changes fields of the session."""
     content: Json = {
         "id": terms.session_id,
@@ -94,10 +96,10 @@ def session(terms: Terms, kind: str = "checkout.session.completed", **more: obje
     }
     if kind == "checkout.session.expired":
         content |= {"payment_status": "unpaid", "status": "expired", "payment_intent": None}
-    return event(kind, content | more)
+    return build_event(kind, content | more)
 
 
-def refund(terms: Terms, total: int) -> Json:
+def refund_event(terms: OrderTerms, total: int) -> Json:
     """Return an event about a refund. ``total``: the sum of all refunds so far."""
     content: Json = {
         "id": f"ch_{terms.order_id}",
@@ -110,20 +112,20 @@ def refund(terms: Terms, total: int) -> Json:
         "paid": True,
         "status": "succeeded",
     }
-    return event("charge.refunded", content)
+    return build_event("charge.refunded", content)
 
 
-def fallen_through(terms: Terms) -> Json:
+def failed_payment_event(terms: OrderTerms) -> Json:
     """Return an event about a bank debit that has failed."""
-    return session(terms, "checkout.session.async_payment_failed", payment_status="unpaid")
+    return session_event(terms, "checkout.session.async_payment_failed", payment_status="unpaid")
 
 
-def failed_refund(refund: Json) -> Json:
+def failed_refund_event(refund: Json) -> Json:
     """Return an event about a failed refund, which names only the payment."""
-    return event("refund.failed", refund | {"status": "failed"})
+    return build_event("refund.failed", refund | {"status": "failed"})
 
 
-def refund_object(terms: Terms, amount: int, status: str = "succeeded") -> Json:
+def add_refund(terms: OrderTerms, amount: int, status: str = "succeeded") -> Json:
     """Add a refund to the list of the fake provider, and return the refund."""
     refund: Json = {
         "id": f"re_{next(_numbers)}",
@@ -136,7 +138,7 @@ def refund_object(terms: Terms, amount: int, status: str = "succeeded") -> Json:
     return refund
 
 
-def dispute(terms: Terms, status: str, amount: int, *, number: int = 1) -> Json:
+def dispute_event(terms: OrderTerms, status: str, amount: int, *, number: int = 1) -> Json:
     """Return an event about a dispute, which names only the payment.
 
     ``number``: distinguishes several disputes of one payment.
@@ -150,10 +152,10 @@ def dispute(terms: Terms, status: str, amount: int, *, number: int = 1) -> Json:
         "currency": terms.currency.lower(),
         "status": status,
     }
-    return event(kind, content)
+    return build_event(kind, content)
 
 
-def disputes_of(terms: Terms) -> list[Json]:
+def list_disputes(terms: OrderTerms) -> list[Json]:
     """Return the disputes that the fake provider lists for the payment."""
     return _disputes.setdefault(terms.payment_id, [])
 
@@ -168,11 +170,11 @@ def record_dispute(dispute: Json) -> None:
         known["status"] = dispute["status"]
 
 
-def build_metadata(terms: Terms) -> Json:
+def build_metadata(terms: OrderTerms) -> Json:
     return {"application": "pressroom", "order_id": str(terms.order_id)}
 
 
-def event(kind: str, content: Json) -> Json:
+def build_event(kind: str, content: Json) -> Json:
     return {
         "id": f"evt_till_{next(_numbers)}_{time.time_ns()}",
         "object": "event",
@@ -200,14 +202,14 @@ class _ListOnlyProvider(QuietHandler):
 
 
 @contextmanager
-def unwilling_provider() -> Iterator[str]:
+def running_list_only_provider() -> Iterator[str]:
     """Run a provider that lists refunds and disputes, and answers all other calls with 503."""
-    with running(http_server(_ListOnlyProvider)) as url:
+    with running_server(http_server(_ListOnlyProvider)) as url:
         yield url
 
 
 @dataclass
-class Poster:
+class WebhookPoster:
     """Signs and posts webhooks."""
 
     stack: Stack
@@ -241,7 +243,7 @@ class Poster:
         self.http.close()
 
 
-def kill_and_restart(stack: Stack) -> None:
+def kill_and_restart_api(stack: Stack) -> None:
     """Kill the API process with SIGKILL, and start it again."""
     [api] = [each for each in stack.processes if each.name == "api"]
     api.kill()
@@ -249,12 +251,14 @@ def kill_and_restart(stack: Stack) -> None:
     stack.start_api()
 
 
-def die_while_settling(stack: Stack, poster: Poster, sent: Json, seconds: float) -> None:
+def kill_api_while_settling(
+    stack: Stack, poster: WebhookPoster, sent: Json, seconds: float
+) -> None:
     """Post an event, and kill the API process this many seconds later."""
     with ThreadPoolExecutor() as pool:
         posted = pool.submit(poster.post, sent)
         time.sleep(seconds)
-        kill_and_restart(stack)
+        kill_and_restart_api(stack)
         with suppress(httpx2.TransportError):
             posted.result()
 
@@ -264,13 +268,13 @@ def require_clean_books(stack: Stack) -> None:
     assert verify.verify_ledger(stack.resources, full=True).faults == []
 
 
-def state(stack: Stack, terms: Terms) -> str:
+def read_order_status(stack: Stack, terms: OrderTerms) -> str:
     """Return the status of the order."""
     [(status,)] = stack.query("SELECT status FROM payment_orders WHERE id = %s", terms.order_id)
     return str(status)
 
 
-def standing(stack: Stack, user_id: int) -> tuple[object, ...]:
+def read_balance_and_debt(stack: Stack, user_id: int) -> tuple[object, ...]:
     """Return the balance and the debt of a user."""
     rows = stack.query("SELECT balance, debt FROM credit_accounts WHERE user_id = %s", user_id)
     return rows[0] if rows else (Decimal(0), Decimal(0))

@@ -7,29 +7,29 @@ from decimal import Decimal
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from devstack.sandbox import sandbox_settings
-from tests.support.composer.language_model import Run
+from tests.support.composer.language_model import LanguageModelRun
 
-SOURCE = "openai/steered"
+MODEL_SOURCE = "openai/steered"
 # The price of a composer call in credits, on stacks where composer calls cost credits.
-PRICE = Decimal("2.5")
+CALL_PRICE = Decimal("2.5")
 
 
-def steered_settings(run: Run) -> dict[str, str]:
+def steered_settings(run: LanguageModelRun) -> dict[str, str]:
     return {
         "PRESSROOM_LLM_PROVIDER": "openai",
         "PRESSROOM_LLM_BASE_URL": run.base_url,
         "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
-        "PRESSROOM_LLM_MODEL": SOURCE.removeprefix("openai/"),
+        "PRESSROOM_LLM_MODEL": MODEL_SOURCE.removeprefix("openai/"),
     }
 
 
-class Modelled:
+class ComposerStack:
     """A stack with an API process, and one worker with the fallback that a test chooses."""
 
     def __init__(self, make_stack: Callable[[str], Stack], name: str, **environment: str) -> None:
         self.stack = make_stack(name)
         self.stack.start_sandbox()
-        self._run = Run(self.stack.sandbox_url)
+        self._run = LanguageModelRun(self.stack.sandbox_url)
         self.stack.environment |= {**steered_settings(self._run), **environment}
         self.stack.start_api()
         self._workers: dict[str, Running] = {}
@@ -44,7 +44,7 @@ class Modelled:
             )
         return self._workers[fallback]
 
-    def rest(self) -> None:
+    def stop_workers(self) -> None:
         """Stop all workers."""
         for worker in self._workers.values():
             worker.stop()
@@ -59,7 +59,7 @@ class Modelled:
         return self._run.calls
 
 
-def post(words: str = "") -> dict[str, str]:
+def build_unique_post(words: str = "") -> dict[str, str]:
     """Return the body of a request with a post that no other test sends."""
     return {
         "title": "How we bake bread",

@@ -8,10 +8,10 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.support.sizes import SIZE
 
-Open = Callable[..., Page]
+OpenPage = Callable[..., Page]
 # All sizes are in CSS pixels.
-NARROW = 320
-WIDE: ViewportSize = {"width": 1280, "height": 900}
+NARROW_WIDTH = 320
+WIDE_VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
 MIN_BUTTON_HEIGHT = 44
 LONG_WORD = "Donaudampfschifffahrtsgesellschaftskapitänsmützen"
 # `make test` checks some pages of each kind, in test_every_page. The larger sizes also check each
@@ -19,7 +19,7 @@ LONG_WORD = "Donaudampfschifffahrtsgesellschaftskapitänsmützen"
 IS_THOROUGH = SIZE != "few"
 
 
-def shows(page: Page, heading: str) -> None:
+def require_page(page: Page, heading: str) -> None:
     """Wait for the page with this heading. In the larger sizes, also check its accessibility."""
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
     if IS_THOROUGH:
@@ -46,7 +46,7 @@ def require_no_violations(page: Page, *rules: str) -> None:
     assert results.violations_count == 0, results.generate_report()
 
 
-def fits(page: Page, width: int = NARROW) -> bool:
+def fits_width(page: Page, width: int = NARROW_WIDTH) -> bool:
     """Return whether the page doesn't scroll sideways. Wide tables scroll on their own."""
     return int(page.evaluate("document.documentElement.scrollWidth")) <= width
 
