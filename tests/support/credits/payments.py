@@ -203,7 +203,7 @@ def build_checkout(
     amount: int = 1234,
     currency: str = "USD",
     *,
-    lasting: timedelta = timedelta(hours=2),
+    requested_duration: timedelta = timedelta(hours=2),
     return_url: str = RETURN_URL,
 ) -> Checkout:
     """Return a checkout of a new order, with an order id that no other test uses."""
@@ -213,5 +213,5 @@ def build_checkout(
         currency=currency,
         description="1,234 credits",
         return_url=return_url,
-        expires_at=clock.now() + lasting,
+        expires_at=clock.now() + requested_duration,
     )
