@@ -82,9 +82,17 @@ async def offer_requests(port: int, requests: Iterable[bytes], *, per_second: fl
     start = time.perf_counter()
     idle: list[_Connection] = []
 
+    async def connect() -> _Connection:
+        while idle:
+            reader, writer = idle.pop()
+            # The API closes connections that are idle for a while.
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await asyncio.open_connection("127.0.0.1", port)
+
     async def send(request: bytes, planned_at: float) -> Reply:
-        connection = idle.pop() if idle else await asyncio.open_connection("127.0.0.1", port)
-        reader, writer = connection
+        reader, writer = connection = await connect()
         try:
             writer.write(request)
             status, body = await _read_response(reader)

@@ -25,6 +25,13 @@ class Bounce(Model):
         CheckConstraint("ended_at IS NULL OR NOT is_hard", name="hard_never_ends"),
         # Filters use this index, and so does the trigger that lifts a member's bounces.
         Index("ix_bounces_counting", "list_id", "user_id", postgresql_where=_IS_IN_EFFECT),
+        # Filters use this index to find the few soft bounces among many hard bounces.
+        Index(
+            "ix_bounces_soft",
+            "list_id",
+            "user_id",
+            postgresql_where=f"{_IS_IN_EFFECT} AND NOT is_hard",
+        ),
         # An erasure uses this index, and so does the foreign key when a row in `users` is deleted.
         Index("ix_bounces_user_id", "user_id"),
         Index("ix_bounces_created_at", "created_at"),

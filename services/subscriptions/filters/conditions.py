@@ -243,15 +243,24 @@ def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
         Bounce.user_id.is_not(None),
         Bounce.ended_at.is_(None),
         Bounce.lifted_at.is_(None),
-        Bounce.is_hard.is_(is_hard),
+        # Postgres uses a partial index only if the index has the same condition.
+        Bounce.is_hard if is_hard else not_(Bounce.is_hard),
     )
 
 
 def _compare_bounces(comparison: Comparison, members: Members) -> Condition:
-    # Postgres runs each subquery only once, because the subqueries don't refer to the outer row.
-    user_id = members.rows.c.user_id
-    has_hard = user_id.in_(_select_bounced_users(members, is_hard=True))
-    has_soft = user_id.in_(_select_bounced_users(members, is_hard=False))
+    rows = members.rows.c
+    hard_bounces = _select_bounced_users(members, is_hard=True)
+    # A list can have very many hard bounces, so look up the hard bounces of each member. No lookup
+    # is needed for an active member with mail, because a hard bounce keeps the mail turned off.
+    # OFFSET 0 makes Postgres use an index, instead of reading the bounces of all members.
+    has_hard = and_(
+        or_(not_(rows.email_enabled), rows.status != SubscriptionStatus.ACTIVE.value),
+        exists(hard_bounces.where(Bounce.user_id == rows.user_id).offset(literal_column("0"))),
+    )
+    # A list has few soft bounces, because a soft bounce ends with the next delivered mail. Postgres
+    # reads all of them once, because the subquery doesn't refer to the member.
+    has_soft = rows.user_id.in_(_select_bounced_users(members, is_hard=False))
     conditions = {
         BounceState.NONE: not_(or_(has_hard, has_soft)),
         BounceState.SOFT: and_(has_soft, not_(has_hard)),
