@@ -251,6 +251,5 @@ def build_newest_query(
     return _order_newest_first(select(merged), merged).limit(max_members).subquery()
 
 
-@cache
 def _order_newest_first(query: Select[Any], rows: Subquery) -> Select[Any]:
     return query.order_by(rows.c.list_id.desc(), rows.c.id.desc())

@@ -1,7 +1,9 @@
-"""Tests of the limits of a member search: the members read for one page, and the time."""
+"""Tests of the limits of a member search: the members read for one page, the time and memory."""
+
+import gc
 
 import pytest
-from sqlalchemy import func, text
+from sqlalchemy import Select, func, text
 
 from core.errors import DomainError, Kind
 from services.paging import PageRequest
@@ -52,3 +54,16 @@ def test_filter_with_contradictory_statuses_finds_no_members(random_list: Random
         assert criteria.list_statuses() == ()
         result = searching.search_members(uow, random_list.list_id, criteria, PageRequest(5))
     assert (result.page.rows, result.page.next_cursor, result.total) == ([], None, 0)
+
+
+def test_repeated_member_searches_keep_no_queries_in_memory(random_list: RandomList) -> None:
+    def count_queries() -> int:
+        gc.collect()
+        return sum(type(each) is Select for each in gc.get_objects())
+
+    # The first search fills the caches.
+    search_all_pages(random_list, VIP, None)
+    query_count = count_queries()
+    for _ in range(3):
+        search_all_pages(random_list, VIP, None)
+    assert count_queries() == query_count
