@@ -30,6 +30,8 @@ class BulkAction(Model):
         allow_values("status", ("running", "succeeded", "failed", "cancelled")),
         Index("ix_bulk_actions_user_id_id", "user_id", "id"),
         Index("ix_bulk_actions_list_id", "list_id"),
+        # Before a tag is deleted, this index finds the running bulk actions that use the tag.
+        Index("ix_bulk_actions_running", "list_id", postgresql_where="status = 'running'"),
         Index("ix_bulk_actions_finished_at", "finished_at"),
     )
 

@@ -239,6 +239,8 @@ class MemberExport(Model):
     __tablename__ = "exports"
     __table_args__ = (
         allow_values("kind", ("members", "delivery")),
+        # Before a tag is deleted, this index finds the unfinished exports that use the tag.
+        Index("ix_exports_unfinished", "list_id", postgresql_where="finished_at IS NULL"),
         Index("ix_exports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
         Index(
             "ix_exports_created_at", "created_at", postgresql_where="files_removed_at IS NOT NULL"

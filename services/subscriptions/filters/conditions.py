@@ -48,6 +48,7 @@ from services.subscriptions.filters.names import (
     Value,
     ValueKind,
 )
+from services.subscriptions.members.member_pages import build_prefix_condition
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 Condition = ColumnElement[bool]
@@ -59,8 +60,6 @@ MIN_INDEXED_CHARACTERS = 3
 # wouldn't use these indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
-# The last Unicode character, which sorts after every character of an e-mail address.
-_LAST_CHARACTER = "\U0010ffff"
 _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
     Operator.BEFORE: lt,
     Operator.NOT_AFTER: le,
@@ -177,11 +176,7 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.CONTAINS:
         return column.like(_build_pattern(operator, lowered))
     if operator is Operator.BEGINS:
-        # The operators ``~>=~`` and ``~<~`` use the index on a list's addresses. With ``LIKE``,
-        # Postgres might choose the trigram index on addresses, which is slower.
-        return and_(
-            column.bool_op("~>=~")(lowered), column.bool_op("~<~")(lowered + _LAST_CHARACTER)
-        )
+        return build_prefix_condition(column, literal(lowered))
     return column.in_([_normalise_address(value) for value in values])
 
 
