@@ -27,6 +27,8 @@ WORK_UNITS = {
     "GET /lists/{list_id}/subscriptions on a paid tier": "member counted",
     "GET /lists/{list_id}/subscriptions unsubscribed": "member counted",
     "POST /lists/{list_id}/members/search a part of few names": "member counted",
+    # The hourly task checks each large mailing of the last week.
+    "senders.silence": "mailing",
 }
 
 # Maps the name of each case to its duration in each round, in seconds.

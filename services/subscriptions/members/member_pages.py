@@ -312,10 +312,9 @@ def build_prefix_condition(
     With ``LIKE``, Postgres might choose the trigram index on addresses, which is slower if many
     members match.
     """
-    return and_(
-        address.bool_op("~>=~")(prefix),
-        address.bool_op("~<~")(prefix.concat(literal(_LAST_CHARACTER))),
-    )
+    # The high precedence makes SQLAlchemy put the concatenation in parentheses.
+    is_before = address.bool_op("~<~", precedence=10)
+    return and_(address.bool_op("~>=~")(prefix), is_before(prefix.concat(literal(_LAST_CHARACTER))))
 
 
 def _build_conditions(kind: MemberFilters) -> list[ColumnElement[bool]]:
