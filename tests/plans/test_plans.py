@@ -48,6 +48,7 @@ MAY_READ_ALL = {
     "FROM payment_order_changes AS c WHERE c.created_at <": "it skips only changes of one hour",
     "WITH owners AS MATERIALIZED ( SELECT DISTINCT user_id FROM feed_events": "endpoints are few",
     "SELECT ? FROM opt_outs WHERE list_id = ? LIMIT ?": "the list has half of all opt-outs",
+    "AND (subscriptions.email ~>=~ ?)": "the page sorts all members with such an address by id",
 }
 
 
@@ -140,10 +141,16 @@ def test_no_page_query_filters_through_rows_of_other_owners(
     require_no_scans(scan for plan in plans for scan in filtered_scans(*plan))
 
 
+@pytest.fixture(scope="module")
+def large_tables(sized_stack: SizedStack) -> set[str]:
+    """The tables and indexes that the planner believes to be large."""
+    return pretend_growth(sized_stack.stack, GROWTH_FACTOR)
+
+
 def test_no_statement_scans_or_sorts_a_whole_large_table(
-    sized_stack: SizedStack, home: Path
+    sized_stack: SizedStack, home: Path, large_tables: set[str]
 ) -> None:
-    large = pretend_growth(sized_stack.stack, GROWTH_FACTOR)
+    large = large_tables
     assert {"subscriptions", "jobs", "credit_entries", "users", "pk_jobs"} <= large
     plans = collect_all_plans(sized_stack, home)
     with record_plans(home) as import_plans:
@@ -152,6 +159,29 @@ def test_no_statement_scans_or_sorts_a_whole_large_table(
     plans += import_plans
     require_no_scans(scan for plan in plans for scan in whole_scans(*plan, large))
     require_no_scans(sort for plan in plans for sort in large_sorts(*plan))
+
+
+@pytest.mark.usefixtures("large_tables")
+def test_addresses_and_unfinished_work_of_a_large_list_are_found_in_small_indexes(
+    sized_stack: SizedStack, home: Path
+) -> None:
+    with sized_stack.stack.client(sized_stack.owner.key) as client, record_plans(home) as plans:
+        path = f"/lists/{sized_stack.list_id}"
+        member = data(client.get(f"{path}/subscriptions", params={"email": "ada.adams1*"}))
+        member_path = f"{path}/members/{member['items'][0]['user_id']}"
+        data(client.patch(member_path, json={"add_tags": ["unused"]}))
+        tag_ids = {tag["name"]: tag["id"] for tag in data(client.get(f"{path}/tags"))["items"]}
+        data(client.delete(f"{path}/tags/{tag_ids['unused']}"))
+    address_plans = [
+        plan for statement, plan in plans if "ada.adams1" in statement and "email" in statement
+    ]
+    assert len(address_plans) == 2
+    for plan in address_plans:
+        assert "ix_subscriptions_active_email" in str(plan)
+        assert "ix_subscriptions_words" not in str(plan)
+    [tag_plan] = [plan for statement, plan in plans if "'bulk_action'" in statement]
+    assert "ix_bulk_actions_running" in str(tag_plan)
+    assert "ix_exports_unfinished" in str(tag_plan)
 
 
 def require_no_scans(scans: Iterable[WholeScan]) -> None:
