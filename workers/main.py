@@ -10,7 +10,7 @@ from functools import partial
 from celery import Celery
 
 from core.process.garbage_collection import end_start
-from core.process.linux import hide_memory
+from core.process.linux import hide_memory, lower_priority
 from core.queues import Queue
 from core.settings import Settings
 from core.settings.process_settings import load_worker_settings
@@ -18,7 +18,7 @@ from storage.broker import create_celery_app
 from storage.task_messages import queue_name
 from workers import alive, canary_task, signals, stopping, sweeper, task_table, transport
 from workers.context import ProcessContext
-from workers.serving import Serving
+from workers.serving import Pool, Serving
 
 _CONFIGURATION = {
     # Acknowledge a message only after its task, so that the broker delivers the messages of a
@@ -44,6 +44,9 @@ _CONFIGURATION = {
 
 def run_worker(serves: Serving) -> None:
     """Run jobs from the given queues until a stop signal arrives, and exit the process."""
+    if serves.pool is Pool.PREFORK:
+        # Imports and image conversions need much processor time, so let short API calls run first.
+        lower_priority()
     # Hide the worker's memory from the image converter, which runs as the same user and decodes
     # untrusted images.
     hide_memory()

@@ -4,10 +4,14 @@ import ctypes
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
+# A nice value. Such a process gets a tenth of the processor time of a process with nice value 0.
+_LOW_PRIORITY = 10
 
 _libc = ctypes.CDLL(None, use_errno=True)
 # On all systems except Linux, the functions of ``core.process.linux`` do nothing.
@@ -46,6 +50,21 @@ def trim_memory() -> None:
     """Return the unused memory of the C library's allocator to the operating system."""
     if _IS_LINUX:
         _libc.malloc_trim(0)
+
+
+def lower_priority() -> None:
+    """Make this process and its future children wait while other processes need the processor.
+
+    Linux can divide processor time among sessions before it divides the time of each session among
+    processes (``man 7 sched``, autogroup). The nice value of a process then has no effect on other
+    sessions. Therefore the function also sets the nice value of the session, if this process has
+    started the session.
+    """
+    os.nice(_LOW_PRIORITY)
+    if _IS_LINUX and os.getsid(0) == os.getpid():
+        # Ignore errors, because some kernels and containers have no autogroups.
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(_LOW_PRIORITY))
 
 
 def _control(option: int, value: int) -> None:
