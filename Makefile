@@ -154,7 +154,7 @@ open:
 
 $(VENV)/bin/python: | open
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Pressroom needs Python 3.11 or newer; set PYTHON=… to one."; exit 2; }
+		{ echo "Pressroom needs Python 3.11 or newer. Set PYTHON=… to the path of a newer Python."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.devstack: $(VENV)/bin/python requirements.txt requirements-languages.txt requirements-devstack.txt pyproject.toml

@@ -16,7 +16,7 @@ for file in docker-compose.yml Dockerfile; do
     for image in $(sed -nE "$written/\\2/p" "$file" | sort -u); do
         digest=$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$image")
         echo "$digest" | grep -Eqx 'sha256:[0-9a-f]{64}' || {
-            echo "$image: the registry gave no digest" >&2
+            echo "$image: the registry returned no digest" >&2
             exit 1
         }
         sed -E "s|^(    image: \|ARG PYTHON_IMAGE=)$image(@sha256:[0-9a-f]{64})?\$|\\1$image@$digest|" \
