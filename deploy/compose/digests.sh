@@ -1,14 +1,14 @@
 #!/bin/sh
-# Pins the images of others, in docker-compose.yml and the Dockerfile, by the digests that their
-# registries give for their tags now: `python:3.13-slim` becomes `python:3.13-slim@sha256:…`. Run it
-# again to renew the digests. Where a registry is not reached it changes nothing.
+# Pins the base image in the Dockerfile and the third-party images in docker-compose.yml to the
+# current digests of their tags: `python:3.13-slim` becomes `python:3.13-slim@sha256:…`. To update
+# the digests, run the script again. If a registry is unreachable, the script changes no file.
 set -eu
 cd "$(dirname "$0")/../.."
 
 pinned=$(mktemp -d)
 trap 'rm -r "$pinned"' EXIT
 
-# An image as it is written, up to its digest: a name, and a tag or a version.
+# Matches a line with an image: the name with a tag or a version, and optionally a digest.
 written='s/^(    image: |ARG PYTHON_IMAGE=)([^ @]+)(@sha256:[0-9a-f]{64})?$'
 
 for file in docker-compose.yml Dockerfile; do
@@ -16,7 +16,7 @@ for file in docker-compose.yml Dockerfile; do
     for image in $(sed -nE "$written/\\2/p" "$file" | sort -u); do
         digest=$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$image")
         echo "$digest" | grep -Eqx 'sha256:[0-9a-f]{64}' || {
-            echo "$image: the registry gave no digest" >&2
+            echo "$image: the registry returned no digest" >&2
             exit 1
         }
         sed -E "s|^(    image: \|ARG PYTHON_IMAGE=)$image(@sha256:[0-9a-f]{64})?\$|\\1$image@$digest|" \

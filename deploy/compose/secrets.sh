@@ -1,22 +1,23 @@
 #!/bin/sh
-# Makes the secrets of docker-compose.yml, each a file in secrets/, with passwords and keys of its
-# own choice. A value in .env counts instead: what `pressroom env` drew, the secrets of your
-# providers, and those that a deployment has already. You may take it out of .env afterwards. It
-# changes no other file that is there, so it may run again. It prints no secret.
+# Creates the secrets for docker-compose.yml as files in secrets/. The script copies each secret
+# that .env contains, for example the secrets of your providers. All other passwords and keys are
+# random. Afterwards you may remove the secrets from .env. You can run the script again, because it
+# replaces an existing file only if .env contains a different value. The script never prints a
+# secret.
 set -eu
 cd "$(dirname "$0")/../.."
 
-# The folder is closed to other users of this machine. The files in it are open, since each
-# container reads its own as a user of its own.
+# Other users of this machine can't open the folder. All users can read the files in the folder,
+# because each container reads its files as a different user.
 umask 077
 mkdir -p secrets
 
-# given NAME: the value in .env, without quotes around it
+# given NAME: prints the value of a variable in .env without quotes.
 given() {
     [ ! -e .env ] || sed -n "s/^$1=//p" .env | tail -n 1 | sed -e 's/^"\(.*\)"$/\1/' -e "s/^'\(.*\)'\$/\1/"
 }
 
-# keep FILE VALUE: the secret, unless it is that already
+# keep FILE VALUE: writes a secret to a file, unless the file already contains the secret.
 keep() {
     [ -e "secrets/$1" ] && [ "$(cat "secrets/$1")" = "$2" ] && return
     printf '%s' "$2" > "secrets/$1.new"
@@ -25,7 +26,8 @@ keep() {
     echo "secrets/$1"
 }
 
-# secret FILE VARIABLE [OTHERWISE]: what .env has, else what is there, else OTHERWISE
+# secret FILE VARIABLE [DEFAULT]: keeps the value in .env, the value in the existing file, or
+# DEFAULT, in this order.
 secret() {
     value=$(given "$2")
     [ -n "$value" ] || value=$(cat "secrets/$1" 2>/dev/null || true)
@@ -51,7 +53,7 @@ secret flower_password PRESSROOM_FLOWER_PASSWORD "$(password)"
 secret metrics_token PRESSROOM_METRICS_TOKEN "$(password)"
 secret grafana_password GRAFANA_PASSWORD "$(password)"
 
-# What your providers give you, and what may be missing.
+# Secrets from your providers, which are optional.
 for name in read_database_url broker_url cache_url stripe_secret_key stripe_webhook_secret \
     unsplash_access_key turnstile_secret hcaptcha_secret recaptcha_secret mail_url \
     llm_api_key backup_url backup_keys backup_database_url; do
