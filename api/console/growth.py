@@ -126,7 +126,9 @@ class GrowthPlot:
 
 @dataclass(frozen=True)
 class PlottedDay:
-    """A day on the line of net growth, in percent of the chart's width and height.
+    """A day in the line chart of net growth.
+
+    Lengths are percentages of the chart's width and height.
 
     Attributes:
         start, space: the left edge and the width of the day's column in the chart.

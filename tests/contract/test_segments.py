@@ -167,7 +167,7 @@ def test_tag_in_use_by_a_segment_cannot_be_deleted(client: httpx2.Client, list_i
     error = problem(client.delete(path), 409, "tag.in_use")
     assert error["used_by"] == [{"kind": "segment", "id": segment["id"], "name": "VIPs"}]
     assert "the segment 'VIPs'" in error["message"]
-    # A filter with the same number in another condition doesn't use the tag.
+    # This filter doesn't use the tag, although another condition contains the number of its id.
     import_condition = {"field": "import_id", "is": int(path.rpartition("/")[2])}
     filter_without_tag = {"all": [import_condition, {"field": "tag", "exists": True}]}
     data(

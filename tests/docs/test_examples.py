@@ -19,7 +19,8 @@ from tests.support.documents import markdown
 from tests.support.images.pictures import photo
 from tests.support.prerequisites import skip_or_fail
 
-# The command that runs a script of each language. JavaScript allows `await` only in modules.
+# Maps each language to the command that runs a script. Only a JavaScript module can use `await`
+# outside of functions.
 _COMMANDS = {
     "sh": ["bash", "-euo", "pipefail", "-c"],
     "python": [sys.executable, "-c"],

@@ -142,7 +142,7 @@ def test_chunk_that_crashes_workers_is_tried_three_times_and_other_chunks_are_im
     with locked_row(imports.stack, "users", person.id):
         running = start_import_worker(imports)
         for _ in range(3):
-            # Kill the process in the statement that inserts the first chunk.
+            # Kill the process while it executes the statement that inserts the first chunk.
             await_waiter(imports.stack, "FOR KEY SHARE OFFSET 0")
             kill_child(running)
             eventually(

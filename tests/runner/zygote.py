@@ -26,9 +26,8 @@ from devstack.supervisor.environment import clean_environment
 # Options of prctl(2).
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-# The prefixes of variables in which a forked program may differ from the tests, because programs
-# read them after all imports. The zygote has already imported everything, so a program that differs
-# in any other variable can't be forked.
+# The prefixes of environment variables that programs read only after all imports. The zygote has
+# already imported everything, so a forked program can have other values only for these variables.
 _VARIABLES_READ_AFTER_IMPORT = ("PRESSROOM_", "PROBE_", "OTEL_", "PYTEST_CURRENT_TEST")
 # The metrics library reads this variable when it is imported.
 _VARIABLE_READ_AT_IMPORT = "PRESSROOM_WORKER_METRICS_ADDRESS"

@@ -157,7 +157,7 @@ def test_application_role_owns_nothing_and_is_no_member_of_other_roles(
 def test_application_role_has_no_write_privilege_on_append_only_tables(
     application_cursor: Cursor,
 ) -> None:
-    """A table with a trigger against changes has no privileges for them either.
+    """If a trigger forbids changes of a table, the role has no privilege to change the table.
 
     The privileges protect the table even if somebody disables or drops the trigger.
     """

@@ -20,7 +20,7 @@ from tests.support.security.attackers import new_address
 
 HOST = "news.example"
 CONTACT = "mailto:security@news.example"
-# The stacks of other tests set these settings, so that their many calls are not rejected.
+# Other tests set these settings of their servers, so that the servers don't reject many calls.
 _TEST_SETTINGS = (*RATE_LIMIT_SETTINGS, "PRESSROOM_QUOTA_PAID", "PRESSROOM_REDIRECT_ORIGINS")
 _SETTINGS = {
     "PRESSROOM_PUBLIC_URL": f"https://{HOST}",

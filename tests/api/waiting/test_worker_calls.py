@@ -206,7 +206,7 @@ def running_request(
 ) -> Iterator[None]:
     """Send a request, wait until a worker runs it, and disconnect at the end of the block.
 
-    The connection has no timeout, so that the caller never disconnects earlier on a slow machine.
+    The connection has no timeout. Otherwise, it could close before the worker runs the request.
     """
     request = probe_client.build_request("POST", f"/ask?{urlencode({**SHARED_REQUEST, **params})}")
     head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())

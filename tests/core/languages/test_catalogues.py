@@ -176,7 +176,7 @@ def test_translation_check_covers_every_template_shown_to_readers() -> None:
 
 @pytest.mark.parametrize("module", READER_MODULES, ids=lambda path: path.stem)
 def test_modules_show_readers_only_texts_marked_for_translation(module: Path) -> None:
-    """Each sentence in the code is a docstring, a text for programs, or marked for translation."""
+    """Each sentence is marked for translation, unless it is a docstring or for programs only."""
     tree = ast.parse(module.read_text())
     marked = {
         id(each)

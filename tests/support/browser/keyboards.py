@@ -235,7 +235,7 @@ class Keyboard:
             expect(self.page.get_by_role("heading", level=1)).to_have_text(heading)
 
     def watch_until(self, shown: Locator) -> None:
-        """Wait for an element. Without scripts, refresh the page with its link."""
+        """Wait for an element. Without scripts, follow the link *Refresh* until it appears."""
         if not self.scripts:
             refresh_link = self.page.get_by_role("link", name="Refresh", exact=True)
             for _ in range(MAX_REFRESHES):

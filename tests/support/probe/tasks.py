@@ -1,4 +1,4 @@
-"""The work of probe jobs, which their plans describe."""
+"""Runs probe jobs. The plan of a probe job describes what the job does."""
 
 import os
 import signal

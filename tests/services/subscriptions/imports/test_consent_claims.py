@@ -321,7 +321,7 @@ def test_export_reads_consent_evidence_of_many_members_together(
     )
     # An action of the member takes precedence over a claim about the member.
     assert own_values == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
-    # A claim from the file takes precedence over the entry of the import itself.
+    # The consent claim in the imported file takes precedence over the entry that each import adds.
     from_file = ("form", "192.0.2.0/24", None, wording, None, None, "Mailchimp")
     assert by_claim == (clock.format_timestamp(CLAIM_TIME), *from_file)
     assert build_export_values(()) == (None,) * len(CONSENT_COLUMNS)
