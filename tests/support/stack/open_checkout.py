@@ -61,10 +61,6 @@ def _copy_modules(target: Path) -> Path:
     for init in _SOURCE.glob("*/__init__.py"):
         if init.parent.name not in {"tests", "benchmarks"}:
             _copy_tree(init.parent, target / init.parent.name)
-    (target / "tests").mkdir()
-    for name in ("__init__.py", "embedded.py", "ports.py"):
-        _copy_file(str(_SOURCE / "tests" / name), str(target / "tests" / name))
-    _make_folder_readable(target / "tests")
     _make_folder_readable(target)
     return target
 
