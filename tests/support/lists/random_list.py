@@ -76,6 +76,9 @@ def make_random_list(stack: Stack) -> RandomList:
             uow.session.flush()
         states = [dice.choice(random_filters.BOUNCES) for _ in triples]
         for (record, _, _), state in zip(triples, states, strict=True):
+            if state == "hard" and record.status == "active":
+                # A hard bounce turns the member's mail off until the bounce is lifted.
+                record.email_enabled = False
             uow.session.add_all(_build_bounces(dice, record, state))
         members = [
             _describe_member(record, values, field_ids, tag_ids, state)

@@ -44,6 +44,12 @@ def test_filter_by_origin_finds_quotes_backslashes_and_wildcards(
             require_matches(random_list, {"field": name, operator: operand})
 
 
+def test_filter_by_bounces_finds_the_members_with_each_state(random_list: RandomList) -> None:
+    for state in ("none", "soft", "hard"):
+        require_matches(random_list, {"field": "bounced", "is": state})
+        require_matches(random_list, {"field": "bounced", "is_not": state})
+
+
 def require_matches(random_list: RandomList, filter_: Json) -> None:
     with random_list.stack.resources.unit_of_work() as uow:
         criteria = member_filter.read_filter(uow, random_list.load(uow), filter_)
