@@ -66,6 +66,12 @@ def make_random_list(stack: Stack) -> RandomList:
         triples = [
             _build_member(dice, list_id, import_ids, field_ids, tag_ids) for _ in range(MEMBERS)
         ]
+        states = [dice.choice(random_filters.BOUNCES) for _ in triples]
+        for (record, _, _), state in zip(triples, states, strict=True):
+            if state == "hard" and record.status == "active":
+                # A hard bounce turns the member's mail off until the bounce is lifted.
+                # Set before the first flush, because an update would change updated_at.
+                record.email_enabled = False
         for _, user, _ in triples:
             uow.session.add(user)
         uow.session.flush()
@@ -74,11 +80,7 @@ def make_random_list(stack: Stack) -> RandomList:
             record.user_id = user.id
             uow.session.add(record)
             uow.session.flush()
-        states = [dice.choice(random_filters.BOUNCES) for _ in triples]
         for (record, _, _), state in zip(triples, states, strict=True):
-            if state == "hard" and record.status == "active":
-                # A hard bounce turns the member's mail off until the bounce is lifted.
-                record.email_enabled = False
             uow.session.add_all(_build_bounces(dice, record, state))
         members = [
             _describe_member(record, values, field_ids, tag_ids, state)

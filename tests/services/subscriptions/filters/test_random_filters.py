@@ -50,6 +50,14 @@ def test_filter_by_bounces_finds_the_members_with_each_state(random_list: Random
         require_matches(random_list, {"field": "bounced", "is_not": state})
 
 
+@pytest.mark.parametrize("name", ["joined_at", "created_at", "updated_at"])
+def test_filter_by_time_finds_the_members_up_to_each_day(
+    random_list: RandomList, name: str
+) -> None:
+    for moment in written.MOMENTS:
+        require_matches(random_list, {"field": name, "at_most": moment.isoformat()})
+
+
 def require_matches(random_list: RandomList, filter_: Json) -> None:
     with random_list.stack.resources.unit_of_work() as uow:
         criteria = member_filter.read_filter(uow, random_list.load(uow), filter_)
