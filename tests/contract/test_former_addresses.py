@@ -1,7 +1,8 @@
 """Tests that lists treat the former and the current address of an account as one person."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -36,6 +37,14 @@ from tests.support.people.changed_addresses import (
 from tests.support.people.erasure import erase
 from tests.support.people.visiting import PASSWORD, Visitor, new_visitor, user_id_of
 
+Roster = Callable[[], list[str]]
+
+
+@pytest.fixture
+def roster(delivery_client: httpx2.Client, list_id: int) -> Roster:
+    """A function that returns the addresses to which the list currently sends mail."""
+    return partial(export_roster, delivery_client, list_id)
+
 
 def change_address(person: Visitor) -> str:
     """Change the e-mail address of a person's account, and return the new address."""
@@ -56,30 +65,22 @@ def register_with_free_address(stack: Stack, email: str) -> Iterator[Visitor]:
 
 
 def test_complaint_about_a_former_address_opts_out_the_person(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, roster: Roster
 ) -> None:
     join(logged_in_visitor, list_id)
     new_email = change_address(logged_in_visitor)
-    assert export_roster(delivery_client, list_id) == [new_email]
+    assert roster() == [new_email]
     result = import_members_file(client, list_id, build_address_file(email), kind="complaints")
     assert nonzero_counts(result) == {"received": 1, "opted_out": 1}
-    assert export_roster(delivery_client, list_id) == []
+    assert roster() == []
     assert read_subscriber_count(client, list_id) == 0
     for address in (email, new_email):
         data(add(client, list_id, address))
-    assert export_roster(delivery_client, list_id) == []
+    assert roster() == []
 
 
 def test_import_with_a_former_address_updates_the_existing_member(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, roster: Roster
 ) -> None:
     join(logged_in_visitor, list_id)
     new_email = change_address(logged_in_visitor)
@@ -94,9 +95,9 @@ def test_import_with_a_former_address_updates_the_existing_member(
     assert (member["user_id"], member["email"], member["name"]) == (user_id, email, "Ada")
     entries = data(client.get(f"/lists/{list_id}/members/{user_id}/consent"))["items"]
     assert {"2020-02-02", "2020-02-03"} <= {opt_in_time["at"][:10] for opt_in_time in entries}
-    assert export_roster(delivery_client, list_id) == [new_email]
+    assert roster() == [new_email]
     leave(logged_in_visitor, list_id)
-    assert export_roster(delivery_client, list_id) == []
+    assert roster() == []
 
 
 def test_import_treats_former_and_new_address_as_one_person(
@@ -121,11 +122,7 @@ def test_import_treats_former_and_new_address_as_one_person(
 
 
 def test_import_with_a_former_address_adds_the_person_who_changed_from_that_address(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, roster: Roster
 ) -> None:
     new_email = change_address(logged_in_visitor)
     result = import_members_file(client, list_id, build_address_file(email, new_email))
@@ -135,15 +132,11 @@ def test_import_with_a_former_address_adds_the_person_who_changed_from_that_addr
         user_id_of(logged_in_visitor.stack, new_email),
         email,
     )
-    assert export_roster(delivery_client, list_id) == [new_email]
+    assert roster() == [new_email]
 
 
 def test_opt_out_before_two_address_changes_also_covers_the_address_in_between(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, roster: Roster
 ) -> None:
     join(logged_in_visitor, list_id)
     leave(logged_in_visitor, list_id)
@@ -152,7 +145,7 @@ def test_opt_out_before_two_address_changes_also_covers_the_address_in_between(
     for address in (email, second_email, third_email):
         assert data(add(client, list_id, address)) == 0
     assert client.put(f"/lists/{list_id}/members/{second_email}", json={}).status_code == 409
-    assert export_roster(delivery_client, list_id) == []
+    assert roster() == []
 
 
 def test_reused_former_address_refers_to_its_current_holder(
@@ -176,11 +169,7 @@ def test_reused_former_address_refers_to_its_current_holder(
 
 
 def test_opt_out_after_an_address_change_covers_both_addresses(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, roster: Roster
 ) -> None:
     join(logged_in_visitor, list_id)
     new_email = change_address(logged_in_visitor)
@@ -188,10 +177,10 @@ def test_opt_out_after_an_address_change_covers_both_addresses(
     for address in (email, new_email):
         result = import_members_file(client, list_id, build_address_file(address))
         assert nonzero_counts(result) == {"received": 1, "opted_out": 1}
-    assert export_roster(delivery_client, list_id) == []
-    # Joining again lifts all opt-outs of the person on the list.
+    assert roster() == []
+    # When a person joins a list again, all opt-outs of the person on this list are deleted.
     join(logged_in_visitor, list_id)
-    assert export_roster(delivery_client, list_id) == [new_email]
+    assert roster() == [new_email]
     count_opt_outs = "SELECT count(*) FROM opt_outs WHERE list_id = %s"
     assert logged_in_visitor.stack.query(count_opt_outs, list_id) == [(0,)]
 
@@ -213,11 +202,7 @@ def test_opt_out_covers_former_and_new_address_even_after_erasure(
 
 
 def test_new_holder_of_a_former_address_does_not_lift_the_opt_out_of_the_former_holder(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, roster: Roster
 ) -> None:
     join(logged_in_visitor, list_id)
     leave(logged_in_visitor, list_id)
@@ -225,14 +210,14 @@ def test_new_holder_of_a_former_address_does_not_lift_the_opt_out_of_the_former_
     with register_with_free_address(logged_in_visitor.stack, email) as second_person:
         join(second_person, list_id)
         data(add(client, list_id, new_email))
-        assert export_roster(delivery_client, list_id) == [email]
-        # From now on, the two people have separate opt-outs.
+        assert roster() == [email]
+        # The second holder of the address also opts out, so that each holder has an opt-out.
         leave(second_person, list_id)
     count_people = "SELECT count(DISTINCT user_id) FROM opt_outs WHERE list_id = %s"
     assert logged_in_visitor.stack.query(count_people, list_id) == [(2,)]
     join(logged_in_visitor, list_id)
     data(add(client, list_id, email))
-    assert export_roster(delivery_client, list_id) == [new_email]
+    assert roster() == [new_email]
 
 
 def test_membership_of_a_vacated_address_ends_when_the_address_change_is_undone(
@@ -254,7 +239,7 @@ def test_membership_of_a_vacated_address_ends_when_the_address_change_is_undone(
     assert [export_roster(delivery_client, list_id) for list_id in list_ids] == [[], []]
     for list_id in list_ids:
         data(add(client, list_id, email))
-    # The opt-out remains on the first list. On the second list the person is a member.
+    # The person stays opted out of the first list, but becomes a member of the second list.
     assert [export_roster(delivery_client, list_id) for list_id in list_ids] == [[], [email]]
     [remaining_member] = fetch_members(client, list_ids[1])
     assert remaining_member["user_id"] == user_id_of(logged_in_visitor.stack, email)

@@ -1,4 +1,4 @@
-"""Tests how many table rows an import reads to apply one chunk of its file."""
+"""Tests how many table rows Postgres reads to import one chunk of a file."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,19 +29,20 @@ _INSERT_OPT_OUTS = """
     INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
     SELECT %s, id, sha256(email::bytea), 'email', 'page' FROM users WHERE email LIKE %s
 """
-# Postgres keeps these counters per connection and empties them at most once per second, so they can
-# include rows that earlier transactions read. Only the difference of two results is meaningful.
+# Postgres counts the rows that each connection reads from a table, and resets these counters at
+# most once per second. The counters can include rows that earlier transactions read, so subtract
+# the counters before a measured action from the counters after the action.
 _ROW_COUNTERS = text(
     "SELECT relname, coalesce(seq_tup_read, 0), coalesce(idx_tup_fetch, 0)"
     " FROM pg_stat_xact_user_tables WHERE relname IN ('opt_outs', 'subscriptions', 'users')"
 )
-# Applying a chunk looks up and writes each row several times.
+# To import a chunk of a file, Postgres looks up and writes each row several times.
 MAX_READS_PER_ROW = 20
 
 
 @dataclass(frozen=True)
 class ReadRows:
-    """The number of rows that applying a chunk read from one table.
+    """How many rows Postgres read from one table to import a chunk of a file.
 
     Attributes:
         scanned: the number of rows that sequential scans read.
@@ -53,7 +54,11 @@ class ReadRows:
 
 
 def record_reads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, ReadRows]]:
-    """Return a list to which each applied chunk adds the rows that it read, by table."""
+    """Return a list that gets an item for each chunk of a file that is imported.
+
+    Each item maps the name of a table to the number of rows that Postgres read from the table to
+    import the chunk.
+    """
     reads: list[dict[str, ReadRows]] = []
     apply_chunk = applying.apply_chunk
 
@@ -81,6 +86,14 @@ def record_reads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, ReadRows]]:
     return reads
 
 
+def fill_other_list(importing: ImportRunner, owner: Owner, tag: str) -> int:
+    """Create a list with many members, whose addresses contain ``tag``, and return its id."""
+    list_id = importing.new_list(owner)
+    importing.stack.query(_INSERT_PEOPLE, f".{tag}@example.com", OTHER_MEMBER_COUNT)
+    importing.stack.query(_INSERT_MEMBERS, list_id, f"%.{tag}@example.com")
+    return list_id
+
+
 @pytest.mark.parametrize(
     "extra_columns", [{}, {"tags": "a,b", "created_at": "2020-01-01", "optin_time": "2020-01-02"}]
 )
@@ -92,10 +105,8 @@ def test_import_chunk_scans_no_table_completely(
 ) -> None:
     stack = importing.stack
     tag = random_hash_id()
-    other_list_id = importing.new_list(importer)
+    other_list_id = fill_other_list(importing, importer, tag)
     list_id = importing.new_list(importer)
-    stack.query(_INSERT_PEOPLE, f".{tag}@example.com", OTHER_MEMBER_COUNT)
-    stack.query(_INSERT_MEMBERS, other_list_id, f"%.{tag}@example.com")
     stack.query(_INSERT_OPT_OUTS, other_list_id, f"%.{tag}@example.com")
 
     def group_addresses(name: str) -> list[str]:
@@ -118,7 +129,7 @@ def test_import_chunk_scans_no_table_completely(
     for table in TABLES:
         stack.query(f"ANALYZE {table}")
     second_groups = {"active": ("New", ""), "gone": ("New", ""), "new": ("New", "")}
-    # The people in the group "other" already exist as members of the other list.
+    # The people in the group "other" are already members of another list of the same owner.
     second_groups |= {"leaving": ("", "unsubscribed"), "other": ("New", "")}
     reads = record_reads(monkeypatch)
     task = importing.import_members(importer, list_id, file(second_groups), on_existing="update")
@@ -132,10 +143,8 @@ def test_import_row_cost_stays_bounded_without_statistics_for_its_list(
 ) -> None:
     stack = importing.stack
     tag = random_hash_id()
-    other_list_id = importing.new_list(importer)
+    fill_other_list(importing, importer, tag)
     list_id = importing.new_list(importer)
-    stack.query(_INSERT_PEOPLE, f".{tag}@example.com", OTHER_MEMBER_COUNT)
-    stack.query(_INSERT_MEMBERS, other_list_id, f"%.{tag}@example.com")
     for table in (*TABLES, "former_addresses"):
         stack.query(f"ANALYZE {table}")
     reads = record_reads(monkeypatch)
