@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[3]
 CATALOGUES = ROOT / "core" / "languages" / "catalogues"
 API = ROOT / "api"
 MAILS = ROOT / "services" / "accounts" / "templates"
-# The templates that readers see. All other templates are for pages and mails of owners and
-# operators.
+# The templates of the pages and mails that readers see. A template that isn't in
+# ``READER_TEMPLATES`` is only for owners and operators.
 READER_TEMPLATES = (
     *(
         page
@@ -108,7 +108,7 @@ def test_translations_keep_placeholders_and_contain_no_markup(path: Path) -> Non
         placeholders = sorted(PLACEHOLDER.findall(text))
         assert sorted(PLACEHOLDER.findall(translation)) == placeholders, text
         assert translation.replace("%%", "").count("%") == len(placeholders), text
-        # Templates don't escape the texts.
+        # Templates don't escape translated texts, so a translation must not contain markup.
         assert not re.search(r"[<>&]", translation), text
         assert translation == translation.strip(), text
 
@@ -121,7 +121,7 @@ def test_loaded_translations_match_catalogue_file(path: Path) -> None:
 
 
 class VisibleTexts(HTMLParser):
-    """Collects the texts of HTML that a reader sees or hears."""
+    """Collects from HTML code the texts that a reader sees or hears."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -145,23 +145,26 @@ class VisibleTexts(HTMLParser):
 def test_reader_templates_contain_only_texts_marked_for_translation(path: Path) -> None:
     templates = Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
     parsed = templates.parse(path.read_text())
-    # Replace each value by a character, because a value may be the content of an HTML attribute.
+    # Replace each expression of the template by a character, so that an HTML attribute whose value
+    # is an expression doesn't lose its value.
     plain = "".join(
         each.data if isinstance(each, nodes.TemplateData) else "\N{OBJECT REPLACEMENT CHARACTER}"
         for output in parsed.find_all(nodes.Output)
         for each in output.nodes
     )
-    # Remove attributes outside of tags, because a macro may contain only attributes.
+    # Remove HTML attributes that are not inside of a tag, because a Jinja macro may contain
+    # attributes without their tag.
     texts = (re.sub(r'[\w-]+="[^"]*"', "", each) for each in VisibleTexts(plain).texts)
     unmarked_words = [word for text in texts for word in re.findall(r"[^\W\d_]{2,}", text)]
     assert set(unmarked_words) <= NAMES
 
 
 def test_translation_check_covers_every_template_shown_to_readers() -> None:
-    """The check covers the templates that modules name, and the templates that these extend."""
+    """READER_TEMPLATES contains each template that a module or template for readers uses."""
     known = {each.name for each in READER_TEMPLATES}
-    # A page for owners, which is English, and macros without texts.
-    known |= {"addresses.html", "embed.html", "form.html"}
+    # The templates addresses.html and form.html contain only Jinja macros, which get translated
+    # texts as arguments.
+    known |= {"addresses.html", "form.html"}
     named = set()
     for module in READER_MODULES:
         for node in ast.walk(ast.parse(module.read_text())):
@@ -176,7 +179,7 @@ def test_translation_check_covers_every_template_shown_to_readers() -> None:
 
 @pytest.mark.parametrize("module", READER_MODULES, ids=lambda path: path.stem)
 def test_modules_show_readers_only_texts_marked_for_translation(module: Path) -> None:
-    """Each sentence is marked for translation, unless it is a docstring or for programs only."""
+    """Docstrings, and texts that only API clients see, needn't be marked for translation."""
     tree = ast.parse(module.read_text())
     marked = {
         id(each)
@@ -193,7 +196,8 @@ def test_modules_show_readers_only_texts_marked_for_translation(module: Path) ->
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    # The OpenAPI document and programs get the texts of these calls, which are English.
+    # Error messages, and texts in the keyword arguments ``responses``, ``rule`` and ``summary``,
+    # needn't be translated, because only API clients and the OpenAPI document show these texts.
     for node in ast.walk(tree):
         is_for_programs = isinstance(node, ast.keyword) and node.arg in {
             "responses",
