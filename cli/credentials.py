@@ -73,7 +73,10 @@ def list_keys(email: Email, as_json: Json = False) -> None:
 def revoke_key(
     key_id: Annotated[int, typer.Argument(metavar="ID")],
     keep_endpoints: Annotated[
-        bool, typer.Option("--keep-endpoints", help="Keep the key's webhook endpoints and senders.")
+        bool,
+        typer.Option(
+            "--keep-endpoints", help="Keep the webhook endpoints and senders of all revoked keys."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -139,7 +139,7 @@ def env(
     empty = [name for name in _MISSING_FEATURES if not values[variable_of(name)]]
     if output == _STDOUT:
         typer.echo(text, nl=False)
-        # The settings go to stdout, so print the list to stderr.
+        # Stdout contains the settings file, so print the names of empty settings to stderr.
         _print_empty_settings(empty, to_stderr=True)
         return
     try:

@@ -20,12 +20,13 @@ from services.subscriptions import lists
 app = create_group("Manage senders, which report bounces and complaints.")
 
 _FIELDS = "id name provider list_ids any_list key_id state last_report_at last_refused_at"
-# The columns of the table, which must fit into a narrow terminal.
+# The columns of the table that ``pressroom senders list`` prints. The table must fit into a narrow
+# terminal.
 _ROW_FIELDS = "id name provider state last_report_at"
 
 
 def _check_name(name: str) -> str:
-    """Remove spaces around the name. Raises ``typer.BadParameter`` for an invalid length."""
+    """Strip the name. Raises ``typer.BadParameter`` if the name is empty or too long."""
     if not 1 <= len(stripped := name.strip()) <= MAX_NAME_CHARACTERS:
         raise typer.BadParameter(f"must have 1 to {MAX_NAME_CHARACTERS} characters")
     return stripped
@@ -43,13 +44,14 @@ def create_sender(
             "--list",
             metavar="LIST",
             help=(
-                "The id or slug of a list that the sender covers. Repeat the option for several "
-                "lists. Without this option, the sender covers all lists of the account."
+                "The id or slug of a list about which the sender reports. Repeat the option for "
+                "several lists. Without this option, the sender covers all lists of the account."
             ),
         ),
     ] = None,
     any_list: Annotated[
-        bool, typer.Option("--any-list", help="Cover every list of the installation.")
+        bool,
+        typer.Option("--any-list", help="Accept reports about every list of the installation."),
     ] = False,
     topic_arn: Annotated[
         str | None,
@@ -104,7 +106,7 @@ def list_senders(email: Email, as_json: Json = False) -> None:
 def revoke_sender(
     sender_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False
 ) -> None:
-    """Delete a sender. Later requests of the sender are rejected."""
+    """Delete a sender. Pressroom rejects all further requests to the sender's URL."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         rows = senders.find_senders(uow, Sender.id == sender_id)
         if not rows:
@@ -116,8 +118,8 @@ def revoke_sender(
 def _read_keys(provider: SenderProvider, *, from_stdin: bool) -> dict[str, str]:
     """Read the provider's key from stdin or a prompt. Raises ``typer.BadParameter``.
 
-    Return a dictionary with one item, which maps the name of the key in the API to the key. The
-    dictionary is empty if senders with this provider have no key.
+    Return a dictionary that maps a field name of the API, such as ``signing_key``, to the
+    provider's key. The dictionary is empty if the provider uses no key.
     """
     key_name = KEY_NAMES.get(provider)
     if key_name is None:

@@ -243,7 +243,7 @@ def create_attachment_link(
     """Create a signed URL for an encrypted file. Anyone with the URL can see the file until the URL
     expires.
 
-    A session must have logged in within the last 15 minutes.
+    Callers with a session cookie must have logged in within the last 15 minutes.
     """
     url, expires_at = records.sign_link(
         uow, caller, hash_id, expires_in=body.expires_in, filename=body.filename

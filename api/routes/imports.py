@@ -76,15 +76,15 @@ CreateFields = Annotated[
 Mapping = Annotated[
     str | None,
     Query(
-        description="A JSON object that maps columns to their meanings. A key is the name of "
-        "a column, or its position starting at 0. A value is email, name, "
+        description="A JSON object that maps each column of the file to its meaning. A key is the "
+        "name of a column, or the column's position, starting at 0. A value is email, name, "
         "first_name, middle_name, last_name, tier, paid_expiry, status, "
         "subscribed, unsubscribed, confirmed, tags, joined_at, fields.<key>, "
         "consent.at, consent.ip, consent.url, consent.wording, "
         "consent.confirmed_at, consent.confirmed_ip, origin.utm_source, "
         "origin.utm_medium, origin.utm_campaign, origin.utm_term, origin.utm_content, "
-        "origin.referrer, origin.landing or ignore. Use "
-        "fields.<key>:<type> to create a field.",
+        "origin.referrer, origin.landing or ignore. To "
+        "create a member field, use fields.<key>:<type>.",
         examples=['{"Mail": "email", "Company": "fields.company"}'],
     ),
 ]
@@ -201,10 +201,10 @@ async def import_members(
 
     The file can be an Excel workbook (.xlsx), CSV, TSV or JSON Lines. CSV, TSV and JSON Lines can
     be compressed as .gz or .zip. Send the file as the form part `file` or as the request body.
-    Exports from Mailchimp, Substack, Ghost,
-    Buttondown, Kit and beehiiv need no changes. The job result contains the meaning of each column.
-    In files of another `kind` than members, each row is an opt-out. The response is 202 with the
-    job after the file is stored. Set `Prefer: wait=N` to wait for the end of the job.
+    Exports from Mailchimp, Substack, Ghost, Buttondown, Kit and beehiiv need no changes. The
+    job's result contains the meaning of each column of the file. If `kind` isn't `members`, each
+    row of the file becomes an opt-out. After the file is stored, the response has the status 202
+    and contains the job. Set `Prefer: wait=N` to wait for the end of the job.
     """
     columns = import_options.read_mapping(mapping, imports.IMPORT_MAPPING)
     statuses = import_options.read_status_values(status_values)
@@ -356,11 +356,12 @@ async def undo_import(
 ) -> JSONResponse:
     """Undo an import, and return the number of restored members.
 
-    Members who changed after the import are not restored. The job result counts these members as
-    `kept`. To restore these members, undo the later changes and send the request again. Returns 0
-    if the import is already undone. You can undo an import until `undo_until`. The request waits up
-    to 30 seconds unless `Prefer` sets a different time. A 202 response contains the id of the job.
-    A session must have logged in within the last 15 minutes.
+    Members who were changed after the import are not restored. In the job result, `kept` is the
+    number of members who were not restored. To restore members who were changed after the import,
+    first revert these changes, and then undo the import again. If the import is already undone, the
+    returned number is 0. You can undo an import until `undo_until`. The request waits up to 30
+    seconds unless `Prefer` sets a different time. A 202 response contains the id of the job.
+    Callers with a session cookie must have logged in within the last 15 minutes.
     """
     undo = partial(records.undo_import, caller=caller, import_id=import_id)
     return await respond_to_undo(request, state, preference, undo)

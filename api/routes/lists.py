@@ -109,9 +109,9 @@ def read_list_stats(
 
     Members who are added by an import count as joined, unless the import is undone. Members count
     as left after they unsubscribe, or after a removal, an erasure, or a transfer to another list.
-    Pending members don't count as joined. In statistics by tier, a member who changes tiers leaves
-    the old tier and joins the new tier. The sum of `net` over all days since the list's creation is
-    the number of active members.
+    Pending members don't count as joined. In statistics by tier, a member who changes tiers counts
+    as left in the old tier and as joined in the new tier. The sum of `net` over all days since the
+    list's creation is the number of active members.
     """
     days = daily_figures.choose_days(first, last)
     mailing_list = lists.get_own_list(uow, caller, list_id)
@@ -144,11 +144,11 @@ def change_list(
 )
 @threaded_by_list
 def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
-    """Revoke the trace ids of all deliveries so far, for example after a delivery export was
-    leaked.
+    """Revoke the trace ids of all rosters and mails so far, for example after a roster was leaked.
 
-    Links in sent e-mails can still unsubscribe the reader or stop the mail, but no longer open
-    anything else. A session must have logged in within the last 15 minutes.
+    With a link that contains a revoked trace id, readers can still unsubscribe or turn the list's
+    mail off, but do nothing else. Callers with a session cookie must have logged in within the last
+    15 minutes.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     traces.revoke_traces(uow, caller, mailing_list)

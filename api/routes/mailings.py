@@ -1,4 +1,4 @@
-"""The API endpoints for mailings, which are exported rosters with reported figures."""
+"""The API endpoints for reading mailings, with counts of deliveries, bounces and complaints."""
 
 from functools import partial
 
@@ -29,8 +29,9 @@ def list_mailings(
 ) -> Envelope[Page[MailingRecord]]:
     """List the mailings of a list, newest first.
 
-    A mailing is an exported delivery roster. The figures of a mailing count reported
-    deliveries, bounces, complaints and unsubscriptions. Each figure counts a member only once.
+    A mailing begins when the list's roster, the file of recipients, is exported. Each mailing shows
+    how many members had a delivery, a bounce, a complaint or an unsubscription, according to the
+    reports of senders. Several reports of one kind about the same member count only once.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
 

@@ -33,9 +33,10 @@ from storage.unit_of_work import UnitOfWork
 _SENDERS_PATH = "/senders"
 _SENDER_PATH = _SENDERS_PATH + "/{sender_id}"
 
-# The maximum time to verify and store a request body with reports. After this time, the provider
-# gets the error ``sender.busy``, and retries the request. Amazon SNS stops waiting for a response
-# after 15 seconds, so the time must be shorter.
+# The maximum time to verify and store a request body with reports. If a request takes longer
+# than this, the mail provider gets the error ``sender.busy``, and sends the request again later.
+# The time must be below 15 seconds, because Amazon SNS stops waiting for a response after 15
+# seconds.
 _MAX_INTAKE_SECONDS = 10.0
 _SIGNATURE_HEADER = standard_webhooks.STANDARD_HEADERS.signatures
 _BODY_SCHEMA = {
@@ -77,10 +78,11 @@ router = APIRouter(tags=["Senders"], route_class=JsonRoute)
 def create_sender(
     uow: Transaction, state: StateOf, caller: SenderKeeper, body: schemas.NewSender
 ) -> Envelope[schemas.CreatedSender]:
-    """Create a sender. Only this response contains the secret.
+    """Create a sender. Only the response to this request contains the sender's secret.
 
-    The provider posts its reports to `url`. The user of the account is notified by e-mail. A
-    session must have logged in within the last 15 minutes.
+    The provider posts its reports to `url`. Pressroom tells the owner of the account by e-mail that
+    the sender was created. Callers with a session cookie must have logged in within the last 15
+    minutes.
     """
     new = NewSender(
         name=body.name,
@@ -147,8 +149,8 @@ def change_sender(
 ) -> Envelope[schemas.SenderRecord]:
     """Update a sender, or pause or resume it.
 
-    After you change the provider's key, the former key stays valid for 24 hours. To change the
-    provider's key, a session must have logged in within the last 15 minutes.
+    After you change the provider's key, the former key stays valid for 24 hours. To change the key
+    or the topic, callers with a session cookie must have logged in within the last 15 minutes.
     """
     change = SenderChange(
         name=body.name,
@@ -167,7 +169,11 @@ def change_sender(
     _SENDER_PATH, summary="Delete a sender", responses=error_responses(errors.SENDER_NOT_FOUND)
 )
 def delete_sender(uow: Transaction, caller: SenderKeeper, sender_id: PathId) -> Envelope[int]:
-    """Delete a sender. Pressroom rejects all later requests, and drops the waiting reports."""
+    """Delete a sender.
+
+    Pressroom rejects all further requests of a deleted sender, and discards the deleted sender's
+    stored reports that haven't taken effect yet.
+    """
     return build_envelope(senders.delete_sender(uow, caller, sender_id))
 
 
@@ -184,10 +190,10 @@ def delete_sender(uow: Transaction, caller: SenderKeeper, sender_id: PathId) -> 
 def rotate_sender_secret(
     uow: Transaction, caller: SenderKeeper, sender_id: PathId
 ) -> Envelope[schemas.RotatedSenderSecret]:
-    """Create a new secret for a sender. The former secret is valid for 24 hours.
+    """Replace a sender's secret with a new one. The former secret stays valid for another 24 hours.
 
-    Only senders with the provider generic, postmark or brevo have a secret. A session must
-    have logged in within the last 15 minutes.
+    Only senders with the provider generic, postmark or brevo have a secret. Callers with a session
+    cookie must have logged in within the last 15 minutes.
     """
     secret = senders.rotate_secret(uow, caller, sender_id)
     return build_envelope(schemas.RotatedSenderSecret(secret=secret))
@@ -209,7 +215,8 @@ def list_sender_reports(
 ) -> Envelope[schemas.SenderReportsPage]:
     """List the reports of the last 7 days, newest first.
 
-    With `outcome` or `kind`, a page may contain few reports although more pages follow.
+    A page that you filter by `outcome` or `kind` may contain fewer reports than `limit`, even if
+    more pages follow.
     """
     page = reports.list_reports(
         uow,
@@ -237,9 +244,9 @@ def list_sender_reports(
 def try_sender_body(
     state: StateOf, caller: SenderKeeper, sender_id: PathId, body: schemas.SenderTrial
 ) -> Envelope[list[schemas.TriedReport]]:
-    """Show the effects that the reports in a request body would have. Nothing changes.
+    """Show the effects that the reports in a request body would have, without changing any data.
 
-    The request body needs no signature.
+    Pressroom doesn't verify the provider's signature of the tested request.
     """
     with state.resources.unit_of_work() as uow:
         sender = senders.get_sender(uow, caller, sender_id)
@@ -269,11 +276,12 @@ def try_sender_body(
 async def receive_reports(
     request: Request, state: StateOf, sender_id: Annotated[str, Path(examples=["7"])]
 ) -> Envelope[int]:
-    """Receive the reports of a sender. The response is 1, even if the reports change nothing.
+    """Receive the reports of a sender.
 
-    The sender's provider posts the reports, and proves each request with a signature or a secret.
-    If the provider is `generic`, sign the request according to Standard Webhooks 1.0, or send an
-    API key with the scope `sender`. Reports take effect within seconds.
+    The sender's provider posts the reports, and authenticates each request with a signature or a
+    secret. If the provider is `generic`, sign the request according to Standard Webhooks 1.0, or
+    send an API key with the scope `sender`. Reports take effect within seconds. In the response,
+    `data` is always 1, even if the reports change nothing.
     """
     body = await request.body()
     try:
@@ -289,7 +297,7 @@ async def receive_reports(
 async def _verify_call(
     request: Request, state: State, sender_id: int, body: bytes
 ) -> intake.StoredSender:
-    """Return the sender if the request proves that it comes from the sender's provider.
+    """Return the sender if the request's signature, secret or API key is valid.
 
     Raises ``sender.signature_invalid``.
     """

@@ -93,10 +93,11 @@ def list_security_events(
 def create_api_key(
     uow: Transaction, caller: UnrestrictedCaller, body: schemas.NewApiKey
 ) -> Envelope[schemas.CreatedApiKey]:
-    """Create an API key. Only this response contains the key itself.
+    """Create an API key. Only the response to this request contains the key.
 
-    A session must have logged in within the last 15 minutes. If an API key creates another key, the
-    new key expires no later than the first key, and is revoked with the first key.
+    Callers with a session cookie must have logged in within the last 15 minutes. If an API key
+    creates another key, the new key expires no later than the first key, and is revoked with the
+    first key.
     """
     key, secret = own_keys.create_own_key(
         uow, caller, name=body.name, scopes=body.scopes, expires_at=body.expires_at
@@ -133,8 +134,8 @@ def revoke_api_key(
 ) -> Envelope[int]:
     """Revoke an API key immediately. Returns 1, or 0 if the key was already revoked.
 
-    API keys that the revoked key created are also revoked. Webhook endpoints and senders that
-    belong to a revoked key are deleted, unless you set `keep_endpoints=1`.
+    API keys that the revoked key created are also revoked. The webhook endpoints of all revoked
+    keys are permanently disabled, and their senders are deleted, unless you set `keep_endpoints=1`.
     """
     revoked = revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints)
     return build_envelope(revoked)

@@ -38,14 +38,15 @@ router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
 async def create_webhook_endpoint(
     state: StateOf, caller: WebhookKeeper, body: schemas.NewWebhookEndpoint
 ) -> Envelope[schemas.CreatedWebhookEndpoint]:
-    """Create a webhook endpoint, which receives new events. Only this response contains the secret.
+    """Create a webhook endpoint, which receives new events. Only the response to this call contains
+    the endpoint's secret.
 
     Each event is sent as a POST request with the body `{"type", "timestamp", "data"}`, signed as
     Standard Webhooks 1.0 defines. The format of `data` is the same as in `GET /events`. Events are
     delivered at least once, with the same `webhook-id` each time. If the response is not 2xx, the
-    delivery is retried for three days. Event types of keys and grants require a session or an
-    unrestricted key. A session must have logged in within the last 15 minutes. The account's user
-    is notified by e-mail.
+    delivery is retried for three days. Only callers with a session cookie or an unrestricted API
+    key can choose event types about API keys and OAuth grants. Callers with a session cookie must
+    have logged in within the last 15 minutes. The account's user is notified by e-mail.
     """
     await state.check_receiver(caller.user_id, body.url)
     endpoint, secret = await state.in_unit_of_work(
@@ -97,10 +98,11 @@ def read_webhook_endpoint(
 async def change_webhook_endpoint(
     state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.WebhookEndpointChange
 ) -> Envelope[schemas.WebhookEndpointRecord]:
-    """Update the URL or event types of an endpoint, or pause or resume deliveries.
+    """Update a webhook endpoint's URL or event types. The call can also pause or resume deliveries.
 
     A resumed endpoint receives the events that it missed. If you add an event type, the endpoint
-    receives only new events of this type. A session must have logged in within the last 15 minutes.
+    receives only new events of this type. Callers with a session cookie must have logged in within
+    the last 15 minutes.
     """
     if body.url is not None:
         await state.check_receiver(caller.user_id, body.url)

@@ -10,7 +10,8 @@ from services.subscriptions import tags
 from services.subscriptions.fields import MAX_FIELDS, MAX_KEY_CHARACTERS, MAX_VALUE_CHARACTERS
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
-# Turn off strict mode, which accepts only enum members, because JSON contains strings.
+# Turn off Pydantic's strict mode, because strict mode accepts only enum members, but a JSON request
+# body contains strings.
 FieldTypeName = Annotated[FieldType, Field(strict=False)]
 _Key = Annotated[str, Field(max_length=MAX_KEY_CHARACTERS)]
 _Value = Annotated[

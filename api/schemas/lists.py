@@ -97,8 +97,8 @@ class Channel(Schema):
         examples=["Welcome to The Daily Demo!"],
     )
     soft_bounce_limit: int = Field(
-        description="Number of consecutive mailings with a soft bounce that turns a member's mail "
-        "off. 0 means no limit.",
+        description="If this many consecutive mailings to a member bounce softly, Pressroom turns "
+        "the member's mail off. If the limit is 0, soft bounces never turn mail off.",
         examples=[5],
     )
     created_at: Timestamp
@@ -207,9 +207,9 @@ class ListFields(Body):
         default=DEFAULT_SOFT_BOUNCE_LIMIT,
         ge=0,
         le=MAX_SOFT_BOUNCE_LIMIT,
-        description="Number of consecutive mailings with a soft bounce that turns a member's mail "
-        "off. At least 7 days must lie between the first and the last mailing with a bounce. 0 "
-        "means no limit.",
+        description="If this many consecutive mailings to a member bounce softly, Pressroom turns "
+        "the member's mail off. At least 7 days must lie between the first and the last of these "
+        "mailings. If the limit is 0, soft bounces never turn mail off.",
         examples=[5],
     )
 
@@ -279,15 +279,16 @@ class ListPreview(Schema):
 
 class FiguresRow(Schema):
     key: str = Field(
-        description="The day, source, tier, campaign value or website. Campaign values and "
-        "websites are limited to the 100 most frequent ones. The key other counts all others, and "
-        "an empty key counts members without a value.",
+        description="The day, source, tier, campaign value or website that the row counts. Only "
+        "the 100 most frequent campaign values and websites have their own row. The row `other` "
+        "counts the members of all remaining ones. The row with an empty key counts members "
+        "without a campaign value or website.",
         examples=["2026-11-20"],
     )
     seen: int | None = Field(
         default=None,
-        description="Number of times that people viewed the sign-up page. The number may be too "
-        "low. null if the statistics aren't by day.",
+        description="Number of views of the sign-up page. The number may be too low. null unless "
+        "the statistics are by day.",
         examples=[410],
     )
     asked: int = Field(

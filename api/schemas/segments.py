@@ -219,12 +219,12 @@ class NewExport(MemberChoice):
     bom: bool = Field(
         default=False,
         description="Whether the file begins with a byte-order mark, so that Excel reads "
-        "UTF-8. Only for a CSV file, and only if `kind` is `members`.",
+        "UTF-8. Only for CSV exports of the kind `members`.",
     )
     label: str | None = Field(
         default=None,
         max_length=MAX_MAILING_LABEL_CHARACTERS,
-        description="Label of the mailing. Only if `kind` is `delivery`.",
+        description="Label of the mailing. Only for exports of the kind `delivery`.",
         examples=["Tea in November"],
     )
 

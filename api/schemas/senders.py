@@ -18,7 +18,8 @@ from services.senders.senders import (
     build_events_url,
 )
 
-# Turn off strict mode, which accepts only enum members, because JSON contains strings.
+# Turn off Pydantic's strict mode, because strict mode accepts only enum members, but a JSON request
+# body contains strings.
 ProviderName = Annotated[SenderProvider, Field(strict=False)]
 
 
@@ -50,7 +51,7 @@ TopicArn = Annotated[
     str,
     Field(
         max_length=MAX_TOPIC_CHARACTERS,
-        description="Topic of Amazon SNS. Only for the provider ses.",
+        description="ARN of the Amazon SNS topic with the reports. Only for the provider ses.",
         examples=["arn:aws:sns:eu-west-1:123456789012:mail-events"],
     ),
 ]
@@ -74,7 +75,7 @@ class _ProviderKeys(Body):
 
     @property
     def keys(self) -> dict[str, str]:
-        """Map the field of each provider key in the request body to the key."""
+        """Map field names such as ``signing_key`` to the provider keys in the request body."""
         values = {name: getattr(self, name) for name in KEY_NAMES.values()}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -95,7 +96,7 @@ class NewSender(_ProviderKeys):
 
 
 class SenderChange(_ProviderKeys, ChangesBody):
-    """The changes to a sender. Fields that the request omits don't change."""
+    """The fields of a sender to change. Fields that the request omits keep their values."""
 
     name: Name | None = None
     list_ids: ListIds | None = Field(
@@ -118,7 +119,8 @@ class SenderTrial(Body):
     )
     headers: Annotated[dict[str, str], AtMost(100)] | None = Field(
         default=None,
-        description="Headers of the request. Signatures in the headers aren't verified.",
+        description="HTTP headers of the tested request. Pressroom doesn't verify their "
+        "signatures.",
     )
 
 
@@ -136,8 +138,9 @@ class SenderRecord(Schema):
     )
     any_list: bool = Field(description="Whether the sender covers every list of the installation")
     key_id: int | None = Field(
-        description="Id of the API key that created the sender or last changed its secret, or null "
-        "if a session did so. Revoking the key without keep_endpoints deletes the sender."
+        description="Id of the API key that created the sender or last changed its secret. null if "
+        "the owner used no API key. If this key is revoked without `keep_endpoints=1`, the "
+        "sender is deleted."
     )
     state: SenderState = Field(
         description="waiting before the first report, working, failing or paused"
@@ -151,8 +154,8 @@ class SenderRecord(Schema):
     )
     warnings: list[str] = Field(
         description="Codes of problems to solve: sns_signature_v1, calls_rejected, "
-        "topic_unsubscribed or no_reports. All codes except sns_signature_v1 mean that the sender "
-        "is failing.",
+        "topic_unsubscribed or no_reports. Each code except sns_signature_v1 means that the "
+        "sender is failing.",
         examples=[["sns_signature_v1"]],
     )
     created_at: Timestamp
@@ -185,7 +188,8 @@ class CreatedSender(SenderRecord):
 
 class RotatedSenderSecret(Schema):
     secret: str = Field(
-        description="New secret, shown only once. The former secret is valid for 24 hours.",
+        description="The sender's new secret, which only this response contains. The former secret "
+        "stays valid for 24 hours.",
         examples=["whsec_…"],
     )
 

@@ -67,7 +67,7 @@ class EmailOff(Schema):
 
 
 class SignUpOrigin(Schema):
-    """Where a sign-up came from."""
+    """The campaign, website or page from which a person came to the sign-up form."""
 
     utm_source: str | None = Field(default=None, examples=["spring-fair"])
     utm_medium: str | None = Field(default=None, examples=["poster"])
@@ -270,8 +270,8 @@ class _SignUp(Body):
 
     utm_source: _CleanedValue = Field(
         default=None,
-        description="Source of the campaign. Invalid values from `utm_source` to `landing` are "
-        "ignored.",
+        description="Source of the campaign that led to the sign-up. If the value of a field from "
+        "`utm_source` to `landing` is invalid, Pressroom ignores the value.",
         examples=["spring-fair"],
     )
     utm_medium: _CleanedValue = Field(default=None, examples=["poster"])
@@ -280,8 +280,8 @@ class _SignUp(Body):
     utm_content: _CleanedValue = Field(default=None, examples=["red-button"])
     referrer: _CleanedValue = Field(
         default=None,
-        description="Host of the page that linked to the form. Without `referrer` and `landing`, "
-        "the `Referer` header supplies both.",
+        description="Host of the page that linked to the form. If the request contains "
+        "neither `referrer` nor `landing`, Pressroom takes both from the `Referer` header.",
         examples=["www.example.com"],
     )
     landing: _CleanedValue = Field(

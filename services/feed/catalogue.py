@@ -66,7 +66,7 @@ class MemberFacts(ShownData):
     )
     reason: str | None = Field(
         description="Why a sender's report changed the subscription, for example `bounced`. "
-        "null for other changes."
+        "null if something else changed the subscription."
     )
     email: str | None = Field(
         description="Current address of the member on the list, or null after the person is erased"
@@ -207,8 +207,9 @@ class SenderFacts(ShownData):
 
     state: str = Field(description="State of the sender after the event")
     reason: str | None = Field(
-        description="Why the sender is failing: `calls_rejected`, `topic_unsubscribed` or "
-        "`no_reports`. null for sender.recovered."
+        description="Reason why the sender fails: `calls_rejected`, `topic_unsubscribed` or "
+        "`no_reports`. In the event `sender.recovered`, the reason is null, because the sender "
+        "works again."
     )
 
 

@@ -217,10 +217,10 @@ async def change_members(
     """Apply an action to all members of a segment or filter. The actions are tag, untag, remove,
     set_type and email_off.
 
-    The response is 202 with the job. The job result contains the `bulk_id`, the number of `matched`
-    members and the number of `changed` members. You can undo a bulk action for 90 days. A dry run
-    only returns the number of `matched` members. To remove members, a session must have logged in
-    within the last 15 minutes.
+    The response has the status 202 and contains the job. The job result contains the `bulk_id`, the
+    number of `matched` members and the number of `changed` members. You can undo a bulk action for
+    90 days. A dry run only returns the number of `matched` members. To remove members, callers with
+    a session cookie must have logged in within the last 15 minutes.
     """
     refuse_options(request, await request.json())
     order = actions.check_order(BulkOrder(body.action, body.value))

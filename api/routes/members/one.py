@@ -101,7 +101,7 @@ def set_member_email_enabled(
     body: schemas.EmailSetting,
 ) -> Envelope[int]:
     """Turn a member's mail on or off. Returns 1, or 0 if nothing changed. You can't reverse an
-    opt-out. After a bounce, you can turn mail on once in 30 days.
+    opt-out. After a bounce, you can turn the member's mail on at most once in 30 days.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
