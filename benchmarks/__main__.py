@@ -32,7 +32,7 @@ NAMES = (
     "command-line",
     "memory",
 )
-# Benchmarks that take too long to be part of ``make bench`` without SIZE=full.
+# Slow benchmarks, which ``make bench`` skips unless ``SIZE=full`` is set or ``NAME`` selects one.
 FULL_SIZE_NAMES = ("everything",)
 
 

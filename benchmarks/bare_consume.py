@@ -1,9 +1,10 @@
-"""The baselines of ``benchmarks.consume``, started by ``python -m benchmarks.bare_consume PORT``.
+"""Serves two minimal routes that ``benchmarks.consume`` compares with Pressroom.
 
-Runs a FastAPI application with two routes that charge credits. Unlike Pressroom, the application
-has no rate limits, deadlines, request ids or business rules. The first route looks up an API key
-and calls Pressroom's SQL function. The second route has lean tables of its own. It checks no
-credential, and its entries have no hash chain.
+To start the server, run ``python -m benchmarks.bare_consume PORT``. The server runs a FastAPI
+application with two routes that charge credits. Unlike Pressroom, this application has no rate
+limits, deadlines, request ids or business rules. The route ``/auxilia/credits/consume`` looks up an
+API key and calls Pressroom's SQL function. The route ``/lean/consume`` uses two small tables
+instead of Pressroom's tables, checks no credential, and writes entries without a hash chain.
 """
 
 import sys
@@ -28,7 +29,8 @@ _CALLER = "SELECT user_id FROM api_keys WHERE secret_hmac = %s AND revoked_at IS
 _CHARGE = "SELECT outcome, answer FROM credit_consume(%s, NULL, %s, %s, %s, NULL, NULL, NULL)"
 
 LEAN_PATH = "/lean/consume"
-# Creates the tables of the second route, with %s accounts. The ids of the accounts start at 1.
+# Creates the tables of the route ``LEAN_PATH``, and adds %s accounts with the ids 1, 2, 3 and so
+# on.
 CREATE_LEAN_TABLES = """
 CREATE TABLE lean_accounts (id bigint PRIMARY KEY, balance numeric(15, 4) NOT NULL);
 CREATE TABLE lean_entries (

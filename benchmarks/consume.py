@@ -1,7 +1,8 @@
-"""Compares how fast Pressroom and two minimal applications charge credits.
+"""Compares how fast Pressroom and two minimal HTTP routes charge credits.
 
-The first application runs the same SQL. The second application has lean tables of its own, and
-checks no credentials.
+The module ``bare_consume`` defines the two minimal routes. The first minimal route calls the same
+SQL function as Pressroom to charge credits. The second minimal route uses two small tables instead
+of Pressroom's tables, and checks no credentials.
 """
 
 import asyncio

@@ -1,24 +1,29 @@
-"""Measures how much the parts of the product slow each other down when all are used at once.
+"""Measures how much Pressroom's features slow each other down when all are used at once.
 
-The parts are charges, uploads, sign-ups, imports, searches for members, member changes with their
-webhooks, and reports of senders. First, the benchmark sends the requests of one part after the
-other. Then, it sends the requests of all parts simultaneously for ten minutes, each part at the
-same rate as before. The short form takes one minute. The module ``everything_parts`` defines the
-requests and their rates.
+The load has seven parts: charges, uploads, sign-ups, imports, searches for members, changes to
+members (which trigger webhooks), and reports from mail providers. First, the benchmark runs each
+part of the load by itself. Then, the benchmark runs all seven parts simultaneously for ten minutes,
+or for one minute in the short form of the benchmark. Each part of the load sends requests at the
+same rate, whether or not the other parts run. The module ``everything_parts`` defines the requests
+and their rates.
 
-The result of a part is the 99th percentile of its times at once, divided by the 99th percentile of
-its times by itself. The spread contains the smallest and the largest ratio of five equal periods.
-If a queue grew, the last period would be much slower than the first. The times of a part are its
-response times. The response time of an upload includes the conversion, and the response time of an
-import is the duration of its job. Member changes also have a delay from the change to the delivery
-of the webhook. Reports also have a delay from the post to the effect on the member.
+The result for a part of the load is a ratio of response times: the 99th percentile while all parts
+run, divided by the 99th percentile while only this part runs. The benchmark also computes this
+ratio for each fifth of the simultaneous run, and reports the smallest and the largest of the five
+ratios as the spread. If a queue of jobs grew during the simultaneous run, responses in the last
+fifth of the run would be much slower than responses in the first fifth.
 
-For each process, the benchmark compares the mean memory in the last of five equal periods with the
-mean in the second. In the first period, the processes still fill their caches and connection pools.
-The memory may grow by a tenth, because a process needs more memory during an import or a
-conversion, and not every period contains the same number of them. In ten minutes, the API gets more
-than 100,000 requests. If the API leaked one kilobyte per request, its memory would grow by a third
-between the two periods.
+The response time of an upload includes the conversion, and the response time of an import is the
+duration of its job. For member changes, the benchmark also measures the delay from the change to
+the delivery of the webhook. For reports, the benchmark also measures the delay from the receipt of
+a report to the report's effect on the member.
+
+For each process, the benchmark compares the mean memory in the last fifth of the simultaneous run
+with the mean memory in the second fifth. In the first fifth of the run, the processes still fill
+their caches and connection pools. The memory of a process may grow by a tenth, because imports and
+image conversions need memory, and their number differs between the fifths of the run. In ten
+minutes, the API gets more than 100,000 requests. If each request leaked one kilobyte, the memory of
+the API would grow by a third between the second fifth and the last fifth of the run.
 """
 
 import asyncio
@@ -56,8 +61,10 @@ WORKERS = {
     "media worker": (("media",), 2),
     "bulk worker": (("export", "bulk"), 1),
 }
-# The statuses of responses that aren't errors, although the caller must wait or retry. The results
-# contain the number of these responses. Any other status except 200 misses the bar.
+# The HTTP statuses of responses that aren't errors, although the caller must wait or retry. The
+# results for a part of the load contain the number of responses with each status except 200. A part
+# of the load misses its target if a response has a status that is neither 200 nor in
+# ``_DOCUMENTED``.
 _DOCUMENTED = (
     HTTPStatus.ACCEPTED,
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -71,10 +78,11 @@ _FAILED = "SELECT kind, error FROM jobs WHERE status = 'failed' LIMIT 5"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The responses to the requests of a part, and the delays of their effects.
+    """The measured response times and response statuses of a part of the load.
 
     Attributes:
-        delays: the response times under the name of the part, and other delays by their names.
+        delays: the response times under the name of the part, and other measured delays, such as
+            the delay of a webhook, under their own names.
         other_responses: the number of responses except 200, by status and error code.
     """
 
@@ -90,7 +98,7 @@ class Outcome:
 
 @dataclass
 class EverythingBench:
-    """A stack with one process of each kind, and the parts of the load.
+    """A running stack with an API process and workers, and the load that the stack gets.
 
     Attributes:
         pids: maps the name of each process to its process id.
@@ -101,14 +109,14 @@ class EverythingBench:
     pids: dict[str, int]
 
     def offer(self, parts: Sequence[Part], seconds: float) -> tuple[dict[str, Outcome], float]:
-        """Offer the requests of the parts at their rates, and wait for all their effects.
+        """Send the requests of each part of the load, and wait until the requests take effect.
 
-        Return the outcome of each part, and the average number of cores that the stack and the load
-        generator used.
+        Return the measured response times of each part of the load, and the average number of cores
+        that the stack and the load generator used.
 
         Args:
-            parts: the parts that send requests at the same time. With an empty sequence, the stack
-                stays idle.
+            parts: the parts of the load that run at the same time. If ``parts`` is empty, the
+                method measures the idle stack.
         """
         cpu_seconds = measure_cpu_seconds()
         start = time.perf_counter()
@@ -133,7 +141,7 @@ class EverythingBench:
         return replies
 
     async def _offer_part(self, part: Part, seconds: float) -> tuple[list[Reply], float]:
-        """Return the responses to a part's requests, and the seconds until the last response."""
+        """Send the requests of one part of the load. Return the responses and the seconds taken."""
         start = time.perf_counter()
         requests = part.build_requests(round(part.per_second * seconds))
         replies = await offer_requests(self.stack.api_port, requests, per_second=part.per_second)
@@ -164,7 +172,11 @@ def run() -> list[Finding]:
 
 
 def _build_outcome(part: Part, replies: Sequence[Reply], seconds: float) -> Outcome:
-    """Return the outcome of a part whose last response arrived after ``seconds``."""
+    """Return the measured response times and response statuses of a part of the load.
+
+    ``seconds``: the time from the first request to the last response, or the planned duration of
+    the run if the planned duration is longer.
+    """
     accepted = [reply for reply in replies if 200 <= reply.status < 300]
     responses = (f"{reply.status} {reply.error_code}".strip() for reply in replies)
     return Outcome(
@@ -178,7 +190,7 @@ def _build_outcome(part: Part, replies: Sequence[Reply], seconds: float) -> Outc
 
 
 def _compare(part: Part, by_itself: Outcome, at_once: Outcome) -> Iterator[Finding]:
-    """Compare a part's times under the load of all parts with its times by itself."""
+    """Compare the response times of ``part`` in its own run and in the simultaneous run."""
     details_of_part = {
         "offered_per_s": part.per_second,
         "achieved_per_s": round(at_once.achieved_per_second, 2),
@@ -216,10 +228,10 @@ def _compare_memory(memory: MemorySamples, name: str) -> Finding:
 
 
 def _describe_cores(busy_cores: float, cores_by_itself: Mapping[str, float]) -> Finding:
-    """Return how much of the machine the stack and the load generator used.
+    """Return the share of the machine's CPU time that the stack and the load generator used.
 
-    If all parts together used nearly the whole machine, the queues would grow without bound, and
-    the rates would be too high for the machine.
+    If the load uses nearly all CPU time, the request rates are too high for the machine, and the
+    queues of jobs grow without bound.
     """
     share = 100 * busy_cores / (os.cpu_count() or 1)
     details = {f"{name}, cores": round(cores, 2) for name, cores in cores_by_itself.items()}
@@ -228,7 +240,10 @@ def _describe_cores(busy_cores: float, cores_by_itself: Mapping[str, float]) -> 
 
 
 def _split(values: Sequence[float]) -> list[Sequence[float]]:
-    """Split the values into five equal periods, or into one if there are fewer values."""
+    """Split the measurements of a run, in chronological order, into five groups of equal size.
+
+    If there are fewer than five measurements, return all of them as a single group.
+    """
     if len(values) < PERIODS:
         return [values]
     bounds = [len(values) * number // PERIODS for number in range(PERIODS + 1)]

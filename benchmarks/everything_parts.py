@@ -1,13 +1,17 @@
 """Defines the parts of the load that the benchmark ``everything`` puts on one stack.
 
-Each part belongs to a different owner, and sends its own kind of request.
+Each part of the load sends one kind of request, such as uploads, and has an owner account of its
+own.
 
-The rates are offered rates: requests are sent at fixed times, even if the API is slow. By itself,
-each part keeps about a tenth of two cores busy. All parts together keep two cores busy for about
-three quarters of the time. With half of every part's capacity, the parts would need more than three
-times as many cores. The queues would then grow for as long as the benchmark runs, and the response
-times would depend only on its duration. The finding ``busy CPU time`` contains the measured use of
-the cores. Most rates are prime numbers, so that the requests of different parts rarely coincide.
+The requests are sent at fixed times, even if the API is slow. If the benchmark sends only one kind
+of request, the stack keeps two cores busy for about a tenth of the time. If the benchmark sends all
+kinds of requests, the stack keeps two cores busy for about three quarters of the time. For each
+kind of request, the stack has a maximum rate, which is measured without other requests. If the
+benchmark sent every kind of request at half of its maximum rate, the stack would need more than six
+cores. On only two cores, this load would make the queues of jobs grow until the benchmark ends, so
+the response times would depend only on the duration of the benchmark. The result ``busy CPU time``
+shows how busy the cores were. Most request rates are prime numbers, so that requests of different
+kinds rarely arrive at the same time.
 """
 
 import itertools
@@ -54,10 +58,11 @@ SEARCHES_PER_SECOND = 7.0
 # Each change of a member causes one webhook.
 CHANGES_PER_SECOND = 11.0
 CHANGED_MEMBERS = 1_000
-# The capacity of one API process is 470 posts of single reports per second.
+# The capacity of one API process is 470 requests per second, each with a single report.
 REPORTS_PER_SECOND = 37.0
-# Every tenth report is a soft bounce, because Pressroom records the time of its effect. All other
-# reports only count delivered mails.
+# Every tenth report is about a soft bounce, and all others are about delivered mails. The benchmark
+# measures the processing delay of the bounces only, because Pressroom stores no time for a
+# delivered mail, but only increases a counter.
 REPORTS_PER_BOUNCE = 10
 MAX_EFFECT_SECONDS = 300
 
@@ -69,7 +74,7 @@ _PHOTO_HEAD = (
     "Content-Type: image/jpeg\r\n\r\n"
 ).encode()
 _PHOTO_TAIL = f"\r\n--{_BOUNDARY}--\r\n".encode()
-# A search by an indexed tag, one by a rare field value, and two by parts of texts.
+# The filters of the searches: an indexed tag, a rare field value, and a part of a name or address.
 _FILTERS = (
     {"field": "tag", "is": "common"},
     {"field": "fields.city", "is": "utqiagvik"},
@@ -91,13 +96,14 @@ _REPORT_DELAYS = """
 """
 _DELIVERED_REPORTS = "SELECT delivered FROM mailings WHERE id = %s"
 
-# Maps the name of a delay to its durations in seconds, in the order of the requests.
+# Maps the name of a delay, such as ``webhook delay``, to the measured delays in seconds, in the
+# order of the requests.
 Delays = dict[str, list[float]]
 
 
 @dataclass
 class Part(ABC):
-    """A kind of request that one owner sends at a fixed rate.
+    """A kind of request that the benchmark sends at a fixed rate.
 
     Attributes:
         name: the name of the part in the results.
@@ -110,10 +116,10 @@ class Part(ABC):
 
     @abstractmethod
     def build_requests(self, number: int) -> Iterator[bytes]:
-        """Yield this number of requests."""
+        """Yield ``number`` HTTP requests."""
 
     def await_effects(self, accepted: int) -> Delays:
-        """Wait until the accepted requests have taken effect, and return delays of the effects.
+        """Wait until the accepted requests have taken effect, and return the measured delays.
 
         Args:
             accepted: the number of requests since the previous call that the API accepted.
@@ -135,7 +141,7 @@ class Charges(Part):
 
 @dataclass
 class Uploads(Part):
-    """Uploads of a photograph with 12 megapixels. Each response waits for the conversion."""
+    """Uploads of a photograph with 12 megapixels. The API responds after converting the photo."""
 
     photo: bytes = field(default_factory=create_photo)
 
@@ -145,7 +151,7 @@ class Uploads(Part):
             "Authorization": f"Bearer {self.owner.key}",
         }
         for _ in range(number):
-            # Append random bytes, because equal pictures are stored only once.
+            # Append random bytes, so that each uploaded file is different.
             body = b"".join((_PHOTO_HEAD, self.photo, secrets.token_bytes(8), _PHOTO_TAIL))
             yield build_body_request("POST", "/attachments", body, headers)
 
@@ -213,7 +219,7 @@ class Searches(Part):
 
 @dataclass
 class Changes(Part):
-    """Changes of members, each of which causes a webhook."""
+    """Changes to the names of members. Each change of a name causes one webhook."""
 
     list_id: int
     user_ids: Sequence[int]
@@ -244,7 +250,7 @@ class Changes(Part):
 
 @dataclass
 class Reports(Part):
-    """Signed posts of single reports about different members of a mailing."""
+    """Signed requests, each with a report about the mail to a different recipient of a mailing."""
 
     bench: ReportsBench
     list_id: int
@@ -268,10 +274,10 @@ class Reports(Part):
 
 
 def create_parts(stack: Stack, webhook_url: str, most_seconds: float) -> list[Part]:
-    """Create the owners, lists and accounts of all parts.
+    """Create one ``Part`` per kind of request, with the owner, lists and accounts that it needs.
 
     Args:
-        most_seconds: the longest time for which requests will be built at once.
+        most_seconds: the maximum duration for which a part of the load sends requests.
     """
     return [
         _create_charges(stack),

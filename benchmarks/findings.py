@@ -14,7 +14,7 @@ from core import clock
 
 
 def quieten_log() -> None:
-    """Log only warnings and errors, because informational messages would bury the results."""
+    """Log only warnings and errors, because many other messages would make results hard to find."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
@@ -28,7 +28,8 @@ def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None
     """Print how many results meet their target, and store the results.
 
     Args:
-        kept_as: ``OTHERS`` or ``GROWTH`` from ``kept_results``, or ``None`` to store nothing.
+        kept_as: the kind of the results, which is ``kept_results.OTHERS`` or
+            ``kept_results.GROWTH``. If ``kept_as`` is ``None``, no results are stored.
     """
     missed = [finding for finding in findings if not finding.met]
     print(f"\n{len(findings) - len(missed)} of {len(findings)} targets met.")

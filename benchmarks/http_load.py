@@ -72,8 +72,9 @@ async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[fl
 async def offer_requests(port: int, requests: Iterable[bytes], *, per_second: float) -> list[Reply]:
     """Send requests at a fixed rate, without waiting for the responses to earlier requests.
 
-    Response times count from the planned time of sending. If requests are delayed because the
-    server is slow, the delay is therefore included.
+    The response time of a request is measured from the time at which the request was planned to be
+    sent. If a request is sent late because the server is slow, the response time includes this
+    delay.
 
     Args:
         requests: the requests in the order in which they are sent. An iterator builds each request

@@ -1,6 +1,7 @@
 """Stores and reads the results of the latest benchmark runs.
 
-The first line of a result file describes the benchmark run. Each other line contains one result.
+Each line of a result file is a JSON object. The first line describes the benchmark run, and each of
+the following lines contains one result.
 """
 
 import json
@@ -13,10 +14,10 @@ OTHERS = "benchmarks"
 
 
 def read_record(kind: str) -> dict[str, Any] | None:
-    """Return the stored results of ``kind``, or ``None`` before the first run.
+    """Return the results of the latest benchmark run, or ``None`` before the first run.
 
     Args:
-        kind: ``GROWTH`` or ``OTHERS``.
+        kind: ``GROWTH`` for the growth benchmark, or ``OTHERS`` for all other benchmarks.
     """
     file = RESULTS / f"{kind}.jsonl"
     if not file.exists():
@@ -26,10 +27,10 @@ def read_record(kind: str) -> dict[str, Any] | None:
 
 
 def write_record(kind: str, about: dict[str, Any], findings: list[dict[str, Any]]) -> Path:
-    """Replace the stored results of ``kind``.
+    """Replace the stored results of the previous benchmark run.
 
     Args:
-        kind: ``GROWTH`` or ``OTHERS``.
+        kind: ``GROWTH`` for the growth benchmark, or ``OTHERS`` for all other benchmarks.
         about: the time and the machine of the benchmark run.
     """
     RESULTS.mkdir(exist_ok=True)

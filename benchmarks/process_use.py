@@ -46,8 +46,7 @@ def sample_memory(pids: Mapping[str, int], *, every: float) -> Iterator[MemorySa
 def measure_cpu_seconds() -> float:
     """Return the CPU time of this process, and of all its descendants, since their start.
 
-    The result includes descendants that have ended. The CPU time of other programs on the machine
-    isn't included.
+    The CPU time of ended descendants is included, but the CPU time of other programs isn't.
     """
     this = psutil.Process()
     seconds = 0.0
@@ -55,6 +54,6 @@ def measure_cpu_seconds() -> float:
         try:
             seconds += sum(process.cpu_times()[:4])
         except psutil.NoSuchProcess:
-            # The CPU time of an ended process is counted by its parent.
+            # A process that has ended is counted in the CPU time of its parent.
             continue
     return seconds

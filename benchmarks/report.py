@@ -113,8 +113,9 @@ def _build_table(groups: _Groups) -> str:
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    The list contains only results from table rows that combine several results, because such a row
-    doesn't show which of its results miss the target.
+    The list omits results that have a row of their own in the results table, because this row shows
+    whether the result meets the target. A row for several results shows only how many results meet
+    the target.
     """
     missed = {
         group: misses
@@ -175,7 +176,9 @@ def _format_machine(record: dict[str, Any]) -> str:
 def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     """Draw a chart with one horizontal line per group of results.
 
-    The line extends from the smallest to the largest ratio of the group.
+    Each line extends from the smallest to the largest result in its group. A result is Pressroom's
+    time or rate divided by a baseline program's time or rate, or the time with a large database
+    divided by the time with a small database.
     """
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]

@@ -1,12 +1,13 @@
-"""Measures how fast Pressroom applies reports about mails, such as deliveries and bounces.
+"""Measures how fast Pressroom processes reports about mails, such as reports of bounces.
 
 The benchmark posts 100,000 reports in Pressroom's own format, with 1,000 reports in each request
-body. Each report is about a different member of one mailing. The measured time starts with the
-first post. The time ends when all reports are applied, and all members who complained or
-unsubscribed have left the list. Each body contains the kinds of reports in the shares of a real
-mailing. The benchmark uses one API process and one worker process.
+body. Each report is about a different member of one mailing. The measurement starts with the first
+request. The measurement ends when Pressroom has processed all reports, and all members who
+complained or unsubscribed have left the list. Each request body contains deliveries, bounces,
+complaints and unsubscriptions in the proportions of a real mailing. The benchmark uses one API
+process and one worker process.
 
-The module ``single_reports`` measures posts of single reports.
+The module ``single_reports`` measures requests that contain one report each.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ def run() -> list[Finding]:
 
 
 def _measure_round(bench: ReportsBench, bodies: int) -> float:
-    """Return how many reports per second were applied."""
+    """Return how many reports Pressroom processed per second."""
     list_id, user_ids = bench.create_list(bodies * REPORTS_PER_BODY)
     mailing = bench.create_mailing(list_id, user_ids)
     posts = _build_posts(bench, mailing.delivery_ids)
@@ -74,8 +75,9 @@ def _measure_round(bench: ReportsBench, bodies: int) -> float:
 
 def _build_posts(bench: ReportsBench, delivery_ids: Sequence[str]) -> list[bytes]:
     kinds = [kind for kind, number in MIX.items() for _ in range(number)]
-    # Spread the rare kinds over the body. 7 and ``len(kinds)`` have no common divisor, so each item
-    # of ``kinds`` is used once.
+    # Spread the rare kinds of reports, such as complaints, over the request body. Because 7 and
+    # ``len(kinds)`` have no common divisor, ``mixed_kinds`` contains each item of ``kinds`` exactly
+    # once.
     mixed_kinds = [kinds[place * 7 % len(kinds)] for place in range(len(kinds))]
     bodies = [
         delivery_ids[start : start + REPORTS_PER_BODY]
@@ -93,7 +95,7 @@ def _build_posts(bench: ReportsBench, delivery_ids: Sequence[str]) -> list[bytes
 
 
 def _check_effects(bench: ReportsBench, mailing: BenchMailing, bodies: int) -> None:
-    """Check that each report was applied exactly once."""
+    """Check that Pressroom counted each report exactly once."""
     expected = tuple(bodies * number for number in MIX.values())
     [figures] = bench.stack.query(_FIGURES, mailing.id)
     assert figures == expected, figures

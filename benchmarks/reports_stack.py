@@ -38,8 +38,9 @@ _INSERT_SUBSCRIPTIONS = """
     FROM users WHERE id = ANY (%s)
 """
 _INSERT_MAILING = "INSERT INTO mailings (id, list_id, created_at, rows) VALUES (%s, %s, now(), %s)"
-# Finds reports that have not taken full effect. A job of the kind ``opt_out.follow`` exists until
-# the member who complained or unsubscribed has left the list.
+# Finds stored request bodies whose reports no worker has processed yet, and unfinished jobs of the
+# kind ``opt_out.follow``. An ``opt_out.follow`` job ends the subscription of a member who
+# complained or unsubscribed.
 _UNFINISHED = """
     SELECT 1 FROM sender_bodies
     UNION ALL
@@ -51,7 +52,7 @@ _MAX_APPLYING_SECONDS = 300
 
 @dataclass(frozen=True)
 class BenchSender:
-    """A sender, and the keys with which the benchmark signs requests like the sender's provider."""
+    """A sender, and the keys with which the benchmark signs requests as the provider does."""
 
     id: int
     plan: RequestPlan
@@ -75,7 +76,7 @@ class BenchMailing:
 
 @dataclass
 class ReportsBench:
-    """A stack with one API process, and one worker process that applies reports."""
+    """A stack with one API process, and one worker process that processes reports."""
 
     stack: Stack
     owner: Owner
@@ -105,7 +106,7 @@ class ReportsBench:
         return BenchMailing(mailing_id, list_id, [*map(create_delivery_id, user_ids)])
 
     def await_effects(self) -> None:
-        """Wait until all reports are applied to mailings and members."""
+        """Wait until the worker has processed all reports, and has updated mailings and members."""
         eventually(
             lambda: not self.stack.query(_UNFINISHED),
             within=_MAX_APPLYING_SECONDS,

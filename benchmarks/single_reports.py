@@ -1,13 +1,14 @@
-"""Measures posts of single reports, as most mail providers send them, on one API process.
+"""Measures how fast one API process handles requests that contain one report each.
 
-A report says, for example, that a mail was delivered or has bounced. The benchmark measures:
+Most mail providers send one report per request. A report says, for example, that a mail was
+delivered or has bounced. The benchmark measures:
 
-- How many posts per second the API accepts, in Pressroom's own format and in the format of
-  Postmark. Several callers post as fast as they can, while a worker applies the reports. The
-  details contain the response times at 300 posts per second.
-- How much slower charges of credits become while reports are posted. The benchmark sends 200
-  charges per second, with and without 100 posts per second. The result is the ratio of the response
-  times.
+- How many reports per second the API accepts, in Pressroom's own format and in the format of
+  Postmark. Several callers send reports as fast as they can, while a worker processes the reports.
+  The benchmark also sends 300 reports per second, and adds the response times to the result.
+- How much slower the API charges credits while it receives reports. The benchmark sends 200
+  charges per second, with and without 100 reports per second. The result is the response time of
+  charges while the API receives reports, divided by their response time without reports.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ _CHARGE = b'{"amount_credit": 0.0001, "source_id": "post-1", "meta": {"words": 1
 
 
 def measure_posts(bench: ReportsBench) -> list[Finding]:
-    """Measure how many posts of reports per second one API process accepts, in two formats."""
+    """Measure how many reports per second one API process accepts, in two formats."""
     list_id, user_ids = bench.create_list(MEMBERS)
     return [
         _measure_format(bench, sender, list_id, user_ids)
@@ -44,7 +45,7 @@ def measure_posts(bench: ReportsBench) -> list[Finding]:
 
 
 def measure_charges(bench: ReportsBench) -> Finding:
-    """Compare the response times of charges with and without concurrent posts of reports."""
+    """Compare the response times of charges with and without concurrent reports."""
     database = bench.stack.resources.database
     ledger.grant_credits(database, bench.owner.user_id, Decimal(1_000_000), source_id="benchmark")
     list_id, user_ids = bench.create_list(MEMBERS)
@@ -110,7 +111,7 @@ def _measure_format(
 def _build_posts(
     bench: ReportsBench, sender: BenchSender, list_id: int, user_ids: Sequence[int], number: int
 ) -> list[bytes]:
-    """Create a mailing, and return requests with one report each, about different members."""
+    """Create a mailing, and return requests, each with one report about a different member."""
     mailing = bench.create_mailing(list_id, user_ids[:number])
     return [
         sender.build_post([MailEvent(kind=EventKind.DELIVERED, delivery_id=each)])
@@ -132,7 +133,7 @@ async def _offer_both(
 
 
 def _find_p99(replies: Sequence[Reply], statuses: Counter[int]) -> float:
-    """Return the 99th percentile of the response times, and add the statuses to the counter."""
+    """Return the 99th percentile of the response times, and count the statuses in ``statuses``."""
     statuses.update(reply.status for reply in replies)
     return percentile([reply.seconds for reply in replies], 0.99)
 

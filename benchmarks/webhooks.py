@@ -6,10 +6,10 @@ have been created, the endpoints resume together, as after an outage of a receiv
 Pressroom worker process delivers the webhook events. The receiver measures the time between the
 first and the last webhook.
 
-The baseline is one process that sends the same requests without a database. The baseline uses
-Pressroom's signing function, the asynchronous client of httpx2, and one open connection per
-endpoint. Each
-round checks that the receiver got each event exactly once and unchanged.
+The baseline is one process that sends the same requests as Pressroom, but uses no database. The
+baseline uses Pressroom's signing function, the asynchronous client of httpx2, and one open
+connection per endpoint. Each round checks that the receiver got each event exactly once and
+unchanged.
 """
 
 import asyncio

@@ -24,8 +24,8 @@ from tests.support.stack.programs import TEST_PROGRAMS
 
 pytest_plugins = ["tests.support.stack.given_settings"]
 
-# Hypothesis generates the same examples in every run. Only `make test-full SIZE=full` generates new
-# ones. Both profiles have no time limits, because the machine may be busy.
+# Hypothesis generates the same examples in every run, except in `make test-full SIZE=full`. The
+# examples of Hypothesis have no time limit, because a busy machine may be slow.
 settings.register_profile(
     "same examples",
     derandomize=True,
@@ -36,7 +36,7 @@ settings.register_profile(
 settings.register_profile("new examples", settings.get_profile("same examples"), derandomize=False)
 settings.load_profile("new examples" if FULL else "same examples")
 
-# Configure the logs of the product in the test's own process. By default, structlog colours the
+# Configure Pressroom's logs in the process that runs the tests. By default, structlog colours the
 # source code in tracebacks, which takes a second for a deep traceback.
 structlog.configure(
     processors=[
@@ -125,7 +125,7 @@ def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
 
 @pytest.fixture(scope="session")
 def stack(make_lasting_stack: MakeStack) -> Stack:
-    """The stack that tests of the public interface share: a sandbox, an API process and workers."""
+    """The stack for all tests of the public interface: a sandbox, an API process and workers."""
     shared_stack = make_lasting_stack("shared")
     short_queues = ("request", "photos", "money", "mail", "webhooks", "maintenance")
     with shared_stack.starting_together():

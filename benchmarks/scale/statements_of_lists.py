@@ -175,8 +175,8 @@ FROM subscriptions AS s CROSS JOIN LATERAL (VALUES
     ('list', s.status = 'unsubscribed'), ('email', NOT s.email_enabled)) AS k (kind, is_set)
 WHERE k.is_set
 """,
-    # In the benchmark's database, half of the members without mail have a hard bounce, and twenty
-    # members of the largest list have a soft bounce.
+    # Add a hard bounce for every second active member who gets no mail from a list, and a soft
+    # bounce for twenty members of the largest list.
     "bounces": f"""
 INSERT INTO bounces (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at,
     bounced_at, stopped_at, created_at)

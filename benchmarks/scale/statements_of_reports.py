@@ -1,6 +1,7 @@
 """SQL statements that fill the tables of mailings, senders, origins, webhooks and API requests.
 
-All secrets of the filled senders and webhook endpoints are missing, because nothing sends to them.
+The statements create senders and webhook endpoints without secrets, because the benchmark neither
+receives reports nor sends webhooks.
 """
 
 STATEMENTS = {
@@ -12,8 +13,9 @@ SELECT n, pg_temp.list_id(
     'Issue ' || n, pg_temp.ago(n, {mailings}, 390), 1000, 980, 10, 10
 FROM generate_series(1, {mailings}::bigint) AS n
 """,
-    # Each subscription was counted in one mailing of the last four weeks. Marks expire after 30
-    # days, so none expires on the day of the measurement.
+    # Each row of ``mailing_marks`` records that a mail was delivered to a member, or bounced, in
+    # the last four weeks. The rows expire after 30 days, so no row expires on the day of the
+    # measurement.
     "mailing_marks": """
 INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind, created_at)
 SELECT pg_temp.person_id(pg_temp.subscriber(n)), pg_temp.list_id(pg_temp.subscribed_list(n)),

@@ -271,7 +271,7 @@ class Stack:
         with self.resources.unit_of_work() as uow:
             user = accounts.create_user(uow, email=email, name=f"Owner {self._users}")
             user.plan = plan
-            # Use one transaction for both, because most tests create an owner.
+            # Create the user and the key in one transaction, to save time in each test.
             key = api_keys.create_key(uow, user_id=user.id, name="test")[1]
             return Owner(user.id, email, key)
 

@@ -140,6 +140,9 @@ def build_stock_photo_settings(
 
 
 def build_sns_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting that replaces Amazon SNS with the sandbox, unless the user has set one."""
+    """Return the setting that replaces Amazon SNS with the sandbox.
+
+    Return an empty dictionary if the user has already set the URL of Amazon SNS.
+    """
     settings = {"PRESSROOM_SNS_BASE_URL": f"{sandbox_url}{_SNS_PREFIX}"}
     return settings if user_settings.keys().isdisjoint(settings) else {}

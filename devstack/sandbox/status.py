@@ -135,7 +135,7 @@ class StatusFigures:
     def values(self, figure: Figure) -> list[float]:
         """Return the values of a metric over time, oldest first.
 
-        If the figure is a mean, periods without measurements are left out.
+        A mean has no value for a period without events, so such periods are left out.
         """
         if figure.reading in (Reading.SUM, Reading.MAX):
             combine = sum if figure.reading is Reading.SUM else max

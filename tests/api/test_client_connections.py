@@ -12,7 +12,7 @@ HEALTH_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: " + LOOPBACK.encode() + b"\r\n
 
 
 def test_response_body_arrives_completely(stack: Stack) -> None:
-    """If the body were missing after the head, callers behind a proxy would wait for it."""
+    """A response with a missing body would make callers behind a proxy wait for the body."""
     with socket.create_connection((LOOPBACK, stack.api_port), timeout=30) as connection:
         for _ in range(REQUEST_COUNT):
             connection.sendall(HEALTH_REQUEST)
@@ -28,7 +28,7 @@ def test_response_body_arrives_completely(stack: Stack) -> None:
 
 @pytest.mark.tier("processes")
 def test_api_server_exits_if_its_port_is_in_use(stack: Stack) -> None:
-    """The server must also exit while its background loops still connect to Redis."""
+    """The server must exit even if its background loops are still connecting to Redis."""
     for _ in range(3):
         second_server = stack.start("second", "serve", "--port", str(stack.api_port))
         assert second_server.process.wait(60) != 0

@@ -1,4 +1,4 @@
-"""Tests of numbers, charts, member counts and scripts of the console, without a server."""
+"""Unit tests of the console, for example of its charts, formatted numbers and member counts."""
 
 import hashlib
 import re
@@ -241,7 +241,8 @@ def test_inexact_member_count_links_to_exact_one_with_and_without_script() -> No
     assert total in text
     assert f'hx-get="{PAGE_URL}{RECOUNT_QUERY}"' in text
     assert f'href="{PAGE_URL}{RECOUNT_QUERY}"' in text
-    # If an exact count was requested but isn't available, the page doesn't offer it again.
+    # If an exact count was requested but isn't available, the page doesn't offer an exact count
+    # again.
     text = render_total(MemberCount(1_234, is_exact=False))
     assert total in text
     assert RECOUNT_QUERY not in text

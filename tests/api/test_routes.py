@@ -1,6 +1,7 @@
 """Tests that each operation is defined in the module that its path names.
 
-The last word of the path that is also the name of a module decides.
+If a path contains the names of several modules, the last name counts: the module ``exports`` must
+define the operations of ``/lists/{list_id}/exports``.
 """
 
 import inspect
@@ -17,9 +18,10 @@ pytestmark = pytest.mark.tier("check")
 
 API_FOLDER = Path(api.__file__).parent
 ROUTES_FOLDER = API_FOLDER / "routes"
-# The only operation outside of api/routes. The package api/sign_up handles sign-ups.
+# The only operation that isn't defined in api/routes, but in the package api/sign_up.
 SIGN_UP_OPERATION = "POST /subscriptions/{list_id}"
-# Maps parts of paths to modules, for paths to which the rule doesn't apply.
+# The exceptions to the rule that an API path names its module. Maps a part of an API path to the
+# name of the module that defines the operations of the path.
 MODULES_OF_PATH_PARTS = {
     "/lists/{list_id}/subscriptions": "members",
     "/imports/{import_id}/members": "imports",

@@ -29,14 +29,14 @@ from tests.support.stack.sentinels import WatchedRedis, watched_redis
 MAX_FAILOVER_SECONDS = 60.0
 PAUSE_SECONDS = 0.1
 UPLOAD_EVERY_SECONDS = 0.5
-# The composer's callers wait only for a short time, so that the load ends soon.
+# Callers of the composer wait for only ten seconds, so that the load ends soon.
 SHORT_WAIT = {"Prefer": "wait=10"}
 COMPOSING_THREADS = 4
 
 
 @dataclass
 class ResponseStatuses:
-    """The statuses of the responses to composer calls and to uploads, in their order."""
+    """The HTTP statuses of the responses to composer calls and to uploads, oldest first."""
 
     composer: list[int] = field(default_factory=list)
     uploads: list[int] = field(default_factory=list)
@@ -44,7 +44,10 @@ class ResponseStatuses:
 
 @contextmanager
 def under_load(stack: Stack) -> Iterator[ResponseStatuses]:
-    """Make uploads and composer calls during the block. Only composer calls wait for a result."""
+    """Upload images and call the composer during the block.
+
+    Calls to the composer wait for the texts, but uploads don't wait until the image is processed.
+    """
     statuses = ResponseStatuses()
     owner = stack.create_owner()
     with stack.client(owner.key) as client:
@@ -107,7 +110,8 @@ def test_redis_failover_to_replica_loses_no_accepted_work(
             within=60,
             what="every accepted upload",
         )
-        # Uploads need no broker. Composer calls may fail or time out during the failover.
+        # The API accepts uploads even while the broker is unavailable. During the failover, calls
+        # to the composer may fail or time out.
         assert set(statuses.uploads) == {202}
         assert set(statuses.composer) <= {200, 503, 504}
         assert stack.query("SELECT max(crashes), max(attempt) FROM jobs") == [(0, 1)]
@@ -116,7 +120,7 @@ def test_redis_failover_to_replica_loses_no_accepted_work(
 
 
 def _start(stack: Stack, watched: WatchedRedis, home: Path) -> list[Path]:
-    """Start an API and two workers, and return the alive files of the workers."""
+    """Start an API process and two workers, and return the files that the workers keep updating."""
     stack.environment["PRESSROOM_REDIS_URL"] = watched.url
     stack.start_api()
     files = [home / "media.alive", home / "request.alive"]

@@ -30,7 +30,7 @@ def proxied_broker(
 ) -> Iterator[ProxiedBroker]:
     stack = make_stack("apart")
     redis_url = services.environment["PRESSROOM_REDIS_URL"]
-    # No test stack uses the Redis database with this number.
+    # The proxy forwards connections to a Redis database that no test stack uses.
     with open_proxy(f"{redis_url.rpartition('/')[0]}/{DATABASES - 2}") as proxy:
         stack.environment["PRESSROOM_BROKER_URL"] = proxy.url
         settings = stack.settings().model_copy(update={"broker_url": SecretStr(proxy.url)})
@@ -57,7 +57,8 @@ def test_jobs_and_requests_succeed_with_a_separate_broker(proxied_broker: Proxie
     for job_id in jobs:
         assert proxied_broker.bench.finished(job_id).status == JobStatus.SUCCEEDED
         assert proxied_broker.bench.effects(job_id) == 1
-    # All messages are at the broker. The main Redis has only keys of requests and of the probe.
+    # The messages about jobs are in the broker's Redis. The main Redis contains only keys of API
+    # requests (``pressroom``), and keys that this test's own jobs wrote (``probe``).
     assert {name.partition(":")[0] for name in proxied_broker.names()} == {"pressroom", "probe"}
 
 

@@ -76,8 +76,9 @@ def _can_connect(settings: Settings) -> dict[str, bool]:
         finally:
             await client.aclose()
 
-    # kombu reuses a connection for the same URL, even if the trusted certificates differ. Clearing
-    # its registry closes no connection pool that another stack still uses.
+    # kombu reuses a connection for the same URL, even if the trusted certificates differ. Clear
+    # kombu's registries of connection pools, so that kombu opens new connections. Connection pools
+    # that another stack still uses stay open.
     pools.connections.clear()
     pools.producers.clear()
     broker = Broker(settings)

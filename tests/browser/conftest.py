@@ -20,8 +20,10 @@ from tests.support.prerequisites import skip_or_fail
 # The timeout is long, because a machine that runs all tests at the same time is slow.
 expect.set_options(timeout=30_000)
 LOCAL_URL_PREFIXES = ("http://127.0.0.1:", "http://localhost:", "ws://127.0.0.1:", "data:", "blob:")
-# A browser logs each response with a status 4xx, for example to an invalid form, and each site
-# without an icon. It also logs when a test fills in a field before the page sets the focus.
+# Texts that identify expected messages in the browser's console. The browser logs a message about
+# each response with a status 4xx, for example to an invalid form. The browser also logs a message
+# about each site without an icon. If a test fills in a field while the page is loading, the browser
+# logs that it ignores the attribute ``autofocus``.
 IGNORED_CONSOLE_TEXTS = ("status of 4", "favicon", "Autofocus")
 _ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
@@ -31,7 +33,7 @@ _ARGUMENTS = [
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[tuple[Browser, AbstractEventLoop]]:
-    """The system's Chromium without a window, and Playwright's event loop, once per process."""
+    """A headless Chromium and the event loop of Playwright, which all tests of a process share."""
     executable = shutil.which("chromium")
     if executable is None:
         skip_or_fail("the pages need Chromium")
@@ -46,10 +48,11 @@ def chromium() -> Iterator[tuple[Browser, AbstractEventLoop]]:
 
 @pytest.fixture(scope="module")
 def browser(chromium: tuple[Browser, AbstractEventLoop]) -> Iterator[Browser]:
-    """The browser, for the tests of one module.
+    """The browser that all tests of a module use.
 
-    Playwright marks its event loop as running in this thread. The fixture removes the mark at the
-    end of the module, because tests in other modules couldn't run an event loop otherwise.
+    While a module uses the browser, asyncio regards Playwright's event loop as running in this
+    thread. After the last test of the module, the fixture marks the thread as having no running
+    event loop, so that tests in other modules can run an event loop in this thread.
     """
     shared_browser, loop = chromium
     events._set_running_loop(loop)

@@ -1,10 +1,12 @@
 """Takes the pictures of the console in docs/console.md, and pictures for comparing two commits.
 
-``make pictures`` writes the pictures of the document into docs/console. It also writes each page in
-two widths and both colour schemes into build/pictures, so that two commits can be compared by eye.
+``make pictures`` writes the pictures that docs/console.md shows into docs/console. ``make
+pictures`` also writes pictures of each page in two widths and both colour schemes into
+build/pictures, so that a developer can compare two commits by eye.
 
-The program creates a demonstration owner with the API and a browser. It writes the statistics of
-the previous days directly into the database.
+The program creates a demonstration owner, and uses the API and a browser to create the owner's
+data. The statistics of the previous days are inserted directly into the database, because the API
+can't create them.
 """
 
 import random
@@ -38,7 +40,8 @@ COMPARISON_FOLDER = _ROOT / "build" / "pictures"
 _COMPARISON_WIDTHS = (1280, 360)
 _PICTURE_WIDTH = 1040
 _PICTURE_HEIGHT = 800
-# The pages have only a few colours. A larger palette would make the files four times as large.
+# The console's pages have so few colours that pictures with 64 colours look right. A larger palette
+# would make the picture files four times as large.
 _PALETTE_COLOURS = 64
 _NAMES = ("Ada", "Björn", "Chidi", "Dolores", "Emeka", "Fatima", "Goran", "Hana", "Ines", "Jun")
 _POST = (
@@ -52,7 +55,8 @@ _POST = (
 )
 _BRANDING = {"colour": "#0f5c6e", "sign_up_text": "The harbour each morning, in two minutes."}
 _TOWNS = ("Lisbon", "Oslo", "Kyoto", "Lagos", "Trieste")
-# The number of imported readers. The statistics spread about as many over 30 days.
+# The number of readers whom the program imports into the list. The pictures show statistics with a
+# similar number of sign-ups spread over 30 days, instead of the import on a single day.
 _READER_COUNT = 600
 _SPREAD_OVER_DAYS = """
     WITH folded AS (DELETE FROM member_days WHERE list_id = %s),

@@ -1,4 +1,4 @@
-"""Tests in a browser of registration, login, passwords and second factors."""
+"""Browser tests of registration, login, passwords and second factors."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -98,7 +98,7 @@ def test_person_can_change_password_and_address_and_recover_the_account(
     expect(page.get_by_label("E-mail address")).to_have_value(email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
-    # The login returns to the requested page.
+    # After the login, the browser shows the page that was requested before the login.
     expect_heading(page, "Change your password")
     page.get_by_label("Current password").fill(PASSWORD)
     page.get_by_label("New password").fill(OTHER_PASSWORD)
@@ -245,7 +245,7 @@ def test_login_without_usable_passkey_shows_error_and_still_accepts_password(
     named_url: str, open_page: OpenPage, email: str
 ) -> None:
     page = open_page("about:blank")
-    # This device can't verify its user, but a login without a password requires that.
+    # The login without a password fails, because the test's device doesn't verify its user.
     add_device(page, verifies=False)
     page.goto(f"{named_url}/login")
     page.get_by_role("button", name="Use a passkey").click()

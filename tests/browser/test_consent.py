@@ -1,4 +1,4 @@
-"""Tests in a browser that a person grants an app access, and revokes the access."""
+"""Tests in a browser: a person allows an app to access the account, and revokes the access."""
 
 from collections.abc import Iterator
 

@@ -175,12 +175,14 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
     post = make_unique_post()
     console_page.goto(f"{stack.api_url}/console")
     console_page.get_by_role("link", name="Composer").click()
-    # The missing post is the only error, and its field has the focus.
+    # If the title and the post are missing, the page shows only one error and puts the focus into
+    # the field of the post.
     console_page.get_by_role("button", name="Generate all").click()
     expect(console_page.locator(".wrong")).to_have_text("Enter a title or paste a post.")
     expect(console_page.get_by_label("Post", exact=True)).to_be_focused()
     console_page.get_by_label("Title", exact=True).fill(post.title)
-    # The Enter key generates nothing, because generating may cost credits.
+    # Pressing Enter in a field doesn't start the composer, because each run of the composer may
+    # cost credits.
     console_page.get_by_label("Title", exact=True).press("Enter")
     expect(console_page.get_by_label("Title", exact=True)).to_have_value(post.title)
     expect(console_page.get_by_text("Written by")).to_have_count(0)
@@ -238,11 +240,11 @@ def test_restored_upload_form_shows_no_progress_and_can_be_sent(
     console_page.goto(f"{stack.api_url}/console/imports/new")
     bar = console_page.get_by_role("progressbar", name="Upload progress")
     button = console_page.get_by_role("button", name="Preview")
-    # Put the form into the state that it has during an upload.
+    # Simulate an upload: show the progress bar, and disable the button of the form.
     console_page.evaluate("document.querySelector('.upload').hidden = false")
     button.evaluate("button => { button.disabled = true }")
     expect(bar).to_be_visible()
-    # Browsers send this event if they restore a page that someone returns to.
+    # Browsers send the event ``pageshow`` when they restore a page to which the user returns.
     console_page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
     expect(bar).to_be_hidden()
     expect(button).to_be_enabled()
@@ -296,7 +298,7 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     expect(console_page.get_by_text("R 0", exact=True)).to_be_visible()
 
     import_button = console_page.get_by_role("button", name=f"Import {ROW_COUNT} new members")
-    # The button stays in view, because the preview is longer than a window.
+    # The import button stays visible, although the preview is longer than the window.
     expect(import_button).to_be_in_viewport()
     import_button.click()
     expect(console_page.get_by_role("heading", level=1)).to_have_text(f"{ROW_COUNT} members added")
@@ -306,7 +308,7 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     members = active_members(client, list_id).values()
     assert {each["fields"]["home_town"] for each in members} == {"Rome"}
 
-    # A second window shows the same state.
+    # A second window shows the same state of the import as the first window.
     second_page = console_page.context.new_page()
     second_page.goto(console_page.url)
     assert second_page.locator("#state").inner_text() == console_page.locator("#state").inner_text()
@@ -343,7 +345,8 @@ def test_import_page_resumes_progress_after_lost_connection(
         *(f"w{number}.{owner.user_id}@example.com" for number in range(3))
     )
     with stack.resources.unit_of_work() as uow:
-        # The lock keeps the import from ending before the connection was lost twice.
+        # The lock on the list delays the import until the page of the import has twice lost its
+        # connection to the API.
         locks.lock_list(uow, list_id)
         upload(client, list_id, addresses, prefer="respond-async")
         [import_record] = data(client.get("/imports"))["items"]
@@ -447,7 +450,8 @@ def test_preview_of_the_sign_up_page_follows_the_form(
     expect(preview.locator(".logo img")).to_have_attribute("src", logo["view_url"])
     console_page.get_by_label("Colour").fill("#1d4ed8")
     expect(preview.locator("form button")).to_have_css("background-color", "rgb(29, 78, 216)")
-    # The preview is as high as the page, so that it doesn't hide the button.
+    # The preview must be as high as the previewed page, so that the preview shows the button of the
+    # page.
     button_box = preview.locator("form button").bounding_box()
     preview_box = console_page.locator(".preview").bounding_box()
     assert button_box is not None

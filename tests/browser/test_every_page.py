@@ -1,6 +1,7 @@
 """Tests that every page is accessible, fits a narrow screen and works without scripts.
 
-`make test` checks one page of each kind. The full tier checks all pages, and more thoroughly.
+`make test` checks only the pages in `PAGES_OF_FAST_TIER`. In the full tier, the tests check all
+pages, and also check that each page can be used with the keyboard and without scripts.
 """
 
 import os
@@ -53,7 +54,7 @@ _BACKGROUND_COLOUR = "getComputedStyle(document.body).backgroundColor"
 
 @dataclass(frozen=True)
 class Visit:
-    """A page, and the visitor who opens it.
+    """A page that the tests open, and the visitor who opens the page.
 
     Attributes:
         visitor: the key of `users`, or ``reader`` or ``nobody``.
@@ -112,7 +113,7 @@ VISITS = {
     "consent, invalid": Visit("person", "{invalid_consent}", 400),
     "connected app with a long name": Visit("person", "/console/developers/access"),
 }
-# One page of each kind. `make test` checks only these pages.
+# `make test` checks only these pages, which include a page with a table and a page with a form.
 PAGES_OF_FAST_TIER = {
     *("/console", "/console/lists/{list_id}/members", "/console/imports/{import_id}"),
     *("/console/lists/{list_id}/public", "/console/images/{hash_id}"),
@@ -130,7 +131,7 @@ def sample_account(stack: Stack) -> Iterator[World]:
 
 
 def _fill_list(world: World) -> None:
-    """Set all texts and figures on the list's pages, and add a member with a long address."""
+    """Add long texts, delivery figures, and a member with a long address to the list."""
     client = world.client
     list_id = world.values["list_id"]
     texts = dict.fromkeys(("sign_up_text", "thanks_text", "consent_wording"), LONG_WORD * 4)
@@ -279,7 +280,8 @@ def test_every_page_is_accessible_and_fits_a_narrow_screen(
     _take_screenshot(page, f"{screenshot_name}-narrow-dark")
     if not IS_THOROUGH:
         return
-    # The Tab key reaches each control. In the console, the first one skips the navigation.
+    # The Tab key reaches each control. The first control on a page of the console is a link that
+    # skips the navigation.
     controls = Keyboard(page).walk()
     assert not visit.path.startswith("/console") or controls[0] == "a “Skip to content”"
     page_without_scripts = page_of(visit.visitor, scripts=False)
@@ -301,7 +303,7 @@ def test_address_in_a_narrow_table_of_members_is_shown_in_full_next_to_its_check
     assert box
     assert box["x"] + box["width"] <= address["x"]
     assert address["x"] + address["width"] <= width
-    # A shortened address would end in an ellipsis.
+    # If the page shortened the long address, the address would end in an ellipsis.
     style = "link => getComputedStyle(link).textOverflow"
     assert row.get_by_role("link").evaluate(style) == "clip"
 

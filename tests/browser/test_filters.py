@@ -39,7 +39,11 @@ def add_condition(page: Page, field: str, operator: str, value: str) -> None:
 
 
 def wait_for_requests(page: Page) -> None:
-    """Wait for the request that a script sends after each change. A click would cancel it."""
+    """Wait until the page has received all responses to its requests.
+
+    A script sends a request after each change of the filter form. If the test clicked before the
+    response arrived, the browser would cancel the request.
+    """
     expect(page.locator(".htmx-request")).to_have_count(0)
 
 
@@ -90,7 +94,8 @@ def test_segment_can_be_built_counted_and_saved_with_and_without_scripts(
         page.get_by_label("City: value").fill("rome")
         page.get_by_label("Name", exact=True).focus()
         expect(page.locator("#count")).to_contain_text("1 member matches")
-        # The button doesn't move, because a keyboard user would lose track of the focus.
+        # The updated count must not move the button, because keyboard users could lose sight of the
+        # focused element.
         assert create_button.evaluate("each => each.offsetTop") == top_before
     else:
         page.get_by_role("button", name="Count members").press("Enter")

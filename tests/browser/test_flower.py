@@ -37,7 +37,7 @@ def read_login(stack: Stack) -> tuple[str, str]:
 
 @contextmanager
 def run_flower(stack: Stack, *options: str) -> Iterator[str]:
-    """Run Flower, and yield its URL as soon as it knows the workers."""
+    """Run Flower, and yield its URL as soon as Flower has found the workers."""
     port = free_port()
     process = stack.start(
         "flower",
@@ -132,9 +132,10 @@ def _is_aligned(page: Page, table: str) -> bool:
 
 
 def _measure_offset(page: Page, table: str) -> float:
-    """Return the largest offset in pixels between the edges of a header and of its column.
+    """Return the largest offset in pixels between the edges of a table header and of its column.
 
-    One script measures all edges, because the page may redraw the table at any time.
+    A single script measures all headers and columns, because the page may redraw the table between
+    two measurements.
     """
     selectors = f".{table}-card thead th", f"#{table} tbody tr:first-child td"
     header_edges, cell_edges = page.evaluate(_MEASURE_EDGES, selectors)
@@ -202,6 +203,6 @@ def test_flower_shows_failed_task_as_failure_and_retried_task_as_retry(
 
 
 def test_flower_script_still_has_the_table_code_that_pressroom_patches() -> None:
-    """If this test fails after an upgrade of Flower, check the tables on its pages."""
+    """If this test fails after an upgrade of Flower, check the tables on Flower's pages."""
     assert "DataTable({" in load_flower_script()
     assert "scrollX" not in load_flower_script()

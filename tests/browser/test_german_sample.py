@@ -1,4 +1,4 @@
-"""Tests the way of a German file from its import to its undo, by keyboard only."""
+"""Tests that an owner can import a German file and undo the import by keyboard only."""
 
 import csv
 import gzip
@@ -158,11 +158,12 @@ def _add_condition(keyboard: Keyboard, field: str, operator: str, value: str) ->
         keyboard.page.keyboard.type(month + day + year)
         expect(value_input).to_have_value(value)
     else:
-        # The field of a tag offers suggestions, so its role isn't that of a text box.
+        # The field for a tag offers suggestions, so its ARIA role isn't ``textbox``.
         keyboard.reach_it(value_input)
         keyboard.overwrite(value)
     keyboard.page.keyboard.press("Tab")
-    # Wait for the updated members, because the page may move under the focus.
+    # Wait until the page has loaded the matching members, because loading may move the focused
+    # element.
     expect(keyboard.page.locator(".htmx-request")).to_have_count(0)
 
 

@@ -1,4 +1,4 @@
-"""Tests of tasks in the console by keyboard only, with a visible focus at each key press."""
+"""Tests that people can use the console with only the keyboard, and always see the focus."""
 
 import httpx2
 import pytest
@@ -21,7 +21,8 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
 ) -> None:
     email = new_address()
     keyboard.page.goto(f"{stack.api_url}/register")
-    # The browser accepts this address, but Pressroom rejects it.
+    # The browser accepts an address without a top-level domain, but Pressroom rejects such an
+    # address.
     keyboard.write("E-mail address", "ada@example")
     keyboard.press("button", "Send me the link")
     keyboard.begins_at_first_error("E-mail address")
@@ -35,7 +36,7 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
     keyboard.write("Password", PASSWORD)
     keyboard.press("button", "Create my account")
     keyboard.shows("Welcome, Ada")
-    # The first control skips the navigation.
+    # The first control on the page is a link that skips the navigation.
     keyboard.page.keyboard.press("Tab")
     keyboard.begins_at(keyboard.page.get_by_role("link", name="Skip to content"))
     keyboard.page.keyboard.press("Enter")

@@ -11,8 +11,8 @@ from tests.support.browser.accessibility import OpenPage, require_no_violations
 def open_groups(page: Page) -> None:
     """Open all groups of operations in the API reference.
 
-    The page draws the groups after it has fetched the OpenAPI document,
-    and `all()` does not wait for elements.
+    The function waits for the first group of operations, because the page draws the groups only
+    after the page has fetched the OpenAPI document.
     """
     buttons = page.locator(".opblock-tag button")
     buttons.first.wait_for()
@@ -28,7 +28,8 @@ def test_api_docs_page_shows_every_operation_without_network(
     operations = page.locator(".opblock")
     expect(page.locator(".opblock-tag").first).to_be_visible()
     document = httpx2.get(f"{stack.api_url}/openapi.json").json()
-    # Only webhooks are visible, because all groups are closed and webhooks belong to no group.
+    # The API reference hides operations in closed groups. All groups are closed at first, so the
+    # page shows only the webhooks, which belong to no group.
     expect(operations).to_have_count(len(document["webhooks"]))
     expect(page.get_by_role("link", name="Console")).to_have_attribute("href", "console")
     open_groups(page)
@@ -39,7 +40,7 @@ def test_api_docs_page_shows_every_operation_without_network(
     upload.locator(".opblock-summary").click()
     expect(upload).to_contain_text("Scope: attachment.")
     expect(upload).to_contain_text("multipart/form-data")
-    # The page shows the example of the response, and the examples of the errors.
+    # The page shows an example of the operation's response, and examples of its errors.
     expect(upload).to_contain_text("k3v09xq2m7ta.webp")
     expect(upload).to_contain_text("The form has no file in the part 'file'.")
     upload.get_by_role("button", name="Try it out").click()
@@ -82,7 +83,8 @@ def test_api_docs_page_follows_the_colour_scheme_and_fits_a_phone(
     description_box = group.locator("small").bounding_box()
     assert name_box
     assert description_box
-    # On a phone, the group's description is below the group's name, and uses most of the width.
+    # On a phone, the description of a group of operations is below the group's name, and uses most
+    # of the width.
     assert description_box["y"] >= name_box["y"] + name_box["height"]
     assert description_box["width"] > 250
 
@@ -107,7 +109,7 @@ def test_sandbox_status_page_draws_current_metrics(stack: Stack, open_page: Open
     expect(page.get_by_role("heading", level=1)).to_have_text("Status")
     expect(page.get_by_text("database: up")).to_be_visible()
     requests = page.get_by_role("img", name="Requests:")
-    # The page draws a line as soon as it has read the metrics twice.
+    # The chart shows a line as soon as the page has read the metrics twice.
     for _ in range(20):
         httpx2.get(f"{stack.api_url}/healthz")
     expect(requests.locator("polyline[points*=' ']")).to_have_count(1)

@@ -1,4 +1,4 @@
-"""Tests in a browser of the sandbox pages that replace Stripe: for buyers and for operators."""
+"""Tests the sandbox's pages that replace Stripe, for buyers and for operators, in a browser."""
 
 import re
 from collections.abc import Iterator
@@ -137,7 +137,8 @@ def test_sandbox_bank_debit_is_ordered_immediately_and_settled_or_failed_later(
     page.goto(payment_url)
     expect(page.get_by_text("A bank debit is in progress.")).to_be_visible()
     outcome_text = "The payment succeeded." if status == "paid" else "The bank debit failed."
-    # The sandbox would decide after some seconds. The test decides immediately.
+    # The test settles or fails the bank debit immediately, because the sandbox would do so only
+    # after some seconds.
     (payment_sandbox.settle if status == "paid" else payment_sandbox.fall_through)(payment_url)
     page.reload()
     expect(page.get_by_text(outcome_text)).to_be_visible()

@@ -1,4 +1,4 @@
-"""Tests in a browser of senders: creating a sender, trying a report and receiving a bounce."""
+"""Tests pages of the console with which an owner creates a sender and sees the sender's reports."""
 
 import httpx2
 import pytest

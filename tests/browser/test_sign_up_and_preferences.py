@@ -205,7 +205,7 @@ def test_embedded_form_returns_to_its_site_after_a_wrong_address_is_corrected(
                 "landing": "/tea/join",
             },
         ),
-        # Without scripts, the browser's ``Referer`` header contains only the host of the page.
+        # Without scripts, only the page's host is known, from the browser's ``Referer`` header.
         (False, {"referrer": "localhost"}),
     ],
 )

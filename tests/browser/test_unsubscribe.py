@@ -1,4 +1,4 @@
-"""Tests in a browser of the pages to which links in mails lead."""
+"""Browser tests of the pages that open when a reader clicks a link in a mail."""
 
 import httpx2
 import pytest
@@ -43,7 +43,7 @@ def test_reader_can_unsubscribe_with_reason_resubscribe_and_report_the_list(
     history_path = f"/lists/{subscriber.list_id}/members/{subscriber.user_id}/history"
     assert data(client.get(history_path))["items"][0]["reason"] == "too_many"
     rows_before = subscriber.list_rows()
-    # Reloading the page sends no form again, so that the browser shows no warning.
+    # When the reader reloads the page, the browser must not send the form again or show a warning.
     page.reload()
     expect_heading(page, "You have unsubscribed")
     assert subscriber.list_rows() == rows_before

@@ -77,7 +77,11 @@ def _wait_for_canaries(stack: Stack) -> None:
 def run_doctor(
     stack: Stack, *options: str, **environment: str
 ) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
-    """Return the exit code, and the findings by part and check."""
+    """Run the command ``doctor``, and return its exit code and its findings.
+
+    The key of a finding is a pair such as ``("database", "revision")``: a part of the installation,
+    and a check of this part.
+    """
     return parse_findings(pressroom(stack, "doctor", "--json", *options, **environment))
 
 
@@ -209,7 +213,8 @@ def test_doctor_finishes_although_servers_hang(stack: Stack) -> None:
             for setting in URL_SETTINGS.values()
         }
         arguments = ("doctor", "--json", "--seconds", "5")
-        # Use a separate process, because the process must end although some of its threads hang.
+        # Run the command in a separate process, to test that the process ends although some of its
+        # threads hang.
         exit_code, findings = parse_findings(
             run_command_process({**stack.environment, **hanging_urls}, *arguments)
         )
@@ -310,7 +315,8 @@ def test_doctor_finds_missing_bucket(stack: Stack) -> None:
     exit_code, findings = run_doctor(stack, PRESSROOM_S3_BUCKET="pressroom-that-nobody-made")
     assert exit_code == 1
     assert {name for name, _ in select_faults(findings)} == {"object storage"}
-    # The advice is tested in tests/storage/s3_access/test_regions.py.
+    # The hints for wrong object storage settings other than the bucket name are tested in
+    # tests/storage/s3_access/test_regions.py.
     assert "check PRESSROOM_S3_BUCKET" in json.dumps(list(select_faults(findings).values()))
 
 

@@ -44,7 +44,7 @@ def run_env_command(
 
 
 def write_env_file(folder: Path, **environment: str) -> dict[str, str]:
-    """Generate the file, and return its variables as Compose reads them."""
+    """Generate the file ``.env``, and return its variables as Docker Compose would read them."""
     process = run_env_command(folder, **environment)
     assert process.returncode == 0, process.stderr
     lines = (folder / ".env").read_text().splitlines()
@@ -213,7 +213,10 @@ def test_env_command_takes_mail_settings_from_options_and_lists_what_is_still_em
 def test_generated_env_file_satisfies_every_compose_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Variables without a default must have a value, and each process must accept its variables."""
+    """Each process in the Compose file must accept the settings that the file ``.env`` contains.
+
+    The file ``.env`` must contain each variable that has no default in the Compose file.
+    """
     variables = write_env_file(tmp_path)
     secrets_folder = create_secrets(tmp_path, (tmp_path / ".env").read_text())
     for variable, secret in SECRET_FILES.items():

@@ -1,4 +1,4 @@
-"""Tests of the commands of the development stack without their packages."""
+"""Tests the error of a development stack command if a package that the command needs is missing."""
 
 import os
 import subprocess

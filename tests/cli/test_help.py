@@ -19,14 +19,15 @@ from tests.support.documents.markdown import ROOT
 
 pytestmark = pytest.mark.slow
 
-# A script may run hundreds of commands, and imports once took half of the time of a command.
+# Libraries that a command must not import if it needs only the database, because the imports would
+# double the command's duration.
 SERVER_LIBRARIES = {
     *("celery", "kombu", "amqp", "redis", "minio", "urllib3", "httpx2", "opentelemetry"),
     *("fastapi", "starlette", "uvicorn"),
 }
-# The libraries that only commands which change users need.
+# Libraries that ``pressroom users`` needs only to create or change user accounts.
 CHANGE_LIBRARIES = {"models", "sqlalchemy.orm", "email_validator", "argon2"}
-# These groups use the object storage, the message broker or servers of others.
+# The groups of commands that use the object storage, the message broker or external servers.
 GROUPS_WITH_OTHER_SERVERS = {"import", "export", "backup", "doctor", "listen"}
 PRINT_LOADED_MODULES = (
     "\nprint(*(name for name, module in sys.modules.items() if module), file=sys.stderr)"
@@ -43,7 +44,7 @@ for line in sys.argv[1:]:
 
 
 def list_loaded_modules(code: str, *arguments: str, **environment: str) -> set[str]:
-    """Run statements in a new process, and return the modules that the process has loaded."""
+    """Run Python code in a new process, and return the modules that the process has loaded."""
     process = subprocess.run(
         [sys.executable, "-c", f"import sys\n{code}{PRINT_LOADED_MODULES}", *arguments],
         env={"PATH": "/usr/bin:/bin", **environment},
@@ -164,7 +165,7 @@ def test_shell_completion_offers_groups_commands_and_values() -> None:
 
 
 def test_command_reference_page_is_up_to_date() -> None:
-    """To update the page: ``python -m cli.command_reference > docs/commands.md``."""
+    """Run ``python -m cli.command_reference > docs/commands.md`` to update docs/commands.md."""
     assert (ROOT / "docs" / "commands.md").read_text() == command_reference.build_page()
 
 

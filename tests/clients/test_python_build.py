@@ -1,4 +1,4 @@
-"""Tests of building the clients from a checkout."""
+"""Tests of ``make clients``, which builds Pressroom's API clients from a checkout."""
 
 import os
 import shutil

@@ -221,7 +221,7 @@ def test_python_client_iterates_every_collection_to_its_end(pressroom: Any) -> N
 
 
 def _item_key(item: dict[str, Any]) -> object:
-    """Return the id of an item, or the whole item, because consent entries have no ids."""
+    """Return the id of an item, or the whole item if it has no id, such as a consent entry."""
     return item.get("id", item)
 
 

@@ -1,4 +1,4 @@
-"""Tests that the clients group all operations by resource."""
+"""Tests that the generated API clients group all operations by resource."""
 
 import pytest
 

@@ -36,11 +36,13 @@ from tests.support.prerequisites import skip_or_fail
 pytestmark = pytest.mark.tier("clients")
 
 TESTS_FOLDER = Path(__file__).parent / "typescript"
-# The names of the released resource methods, which are the same in all languages except for case.
+# Pairs of a resource and a method in the released Python client, such as ``account`` and ``read``.
+# The TypeScript client has the same resources and methods as the Python client, but writes their
+# names in camel case.
 RELEASED_METHODS = re.findall(
     r"^pressroom_client Pressroom\.(\w+)\.(\w+)$", NAMES_FILE.read_text(), re.MULTILINE
 )
-# The names of the package's tests that `make test` runs.
+# A regular expression for the names of the TypeScript tests that `make test` runs.
 _FAST_TEST_NAMES = (
     "a file is uploaded|an error has its code|each operation is a method|iteration continues"
 )

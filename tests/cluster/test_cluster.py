@@ -40,7 +40,8 @@ SEED = 20_261_121
 JOBS_PER_FAULT = sized(60, 200)
 JOBS_BEFORE_FLUSH = sized(150, 1_000)
 RANDOM_FAULTS = sized(0, 60)
-# Longer than a lease, so that other workers take over the jobs.
+# The outages in the tests last longer than the lease of a job, so that other workers take over the
+# jobs.
 OUTAGE_SECONDS = 6.0
 
 
@@ -56,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @dataclass
 class Workload:
-    """The calls and jobs of an owner in the cluster, and the checks of their results."""
+    """Makes API calls and enqueues jobs for an owner in the cluster, and checks the results."""
 
     cluster: Cluster
     owner: Owner
@@ -73,7 +74,7 @@ class Workload:
             yield
 
     def enqueue_jobs(self, count: int, seconds: float) -> None:
-        """Commit an export and many jobs. Each of these jobs takes ``seconds``."""
+        """Request an export, and enqueue ``count`` jobs that take ``seconds`` each."""
         with closing(Caller(self.load, self.owner.key)) as caller:
             path = f"/lists/{self.list_id}/exports"
             headers = {"Prefer": "wait=0"}
@@ -99,7 +100,7 @@ class Workload:
     def require_all_done(self) -> None:
         """Require that all calls, jobs and charges were processed exactly once.
 
-        The callers must have stopped before.
+        A test must stop all callers before it calls ``require_all_done``.
         """
         stack = self.cluster.stack
         self.require_jobs_done()
@@ -119,7 +120,7 @@ class Workload:
         files = {"file": ("photo.jpg", photo(160, 120))}
         caller.call("POST", "/attachments", files=files)
         self.uploads += 1
-        # With more uploads, the test would only measure the speed of this machine.
+        # Wait after each upload, because more uploads would only measure the speed of this machine.
         time.sleep(0.5)
 
 
@@ -160,9 +161,10 @@ def kill_database(cluster: Cluster) -> None:
 
 
 def cut_power_of_broker(cluster: Cluster) -> None:
-    """Cut the power of the broker's host.
+    """Cut the power of the host whose Redis is the broker, and turn the power on again.
 
-    The other Redis takes over. After its restart, the first Redis is a replica of the other one.
+    The Redis on another host becomes the broker. After the restart, the Redis on the first host is
+    a replica of the new broker.
     """
     lost_host = cluster.host_of_broker()
     cluster.lose_power(lost_host)
@@ -221,9 +223,10 @@ def test_broker_flush_in_the_cluster_loses_no_job(traffic: Workload) -> None:
 
 
 def test_no_answered_work_is_lost_if_the_database_host_loses_power(traffic: Workload) -> None:
-    """The host goes silent without closing connections.
+    """The database host stops responding without closing its connections.
 
-    This is the last test of the file, because the other tests need the database host.
+    This test is the last test of the file, because the database host stays without power and the
+    other tests need the host.
     """
     cluster = traffic.cluster
     wait_for_replicas(cluster.stack)

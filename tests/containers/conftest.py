@@ -47,7 +47,10 @@ def _skip_without_containers() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def image(engine: Engine) -> str:
-    """Pressroom's image, which the fixture builds. Stand-ins replace missing base images."""
+    """Pressroom's image, which the fixture builds.
+
+    If the base images can't be downloaded, the fixture replaces the base images with stand-ins.
+    """
     with _skip_without_containers():
         are_stand_ins = prepare_base_images(engine)
     if are_stand_ins:

@@ -15,7 +15,8 @@ from tests.support.deployment import files
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 MEGABYTE = 1_000_000
-# Restrictions under which all processes must work.
+# Podman options that restrict the rights of a container. All processes of the image must work
+# despite these restrictions.
 RESTRICTIONS = ("--rm", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 NO_NETWORK = ("--network", "none")
 
@@ -108,7 +109,8 @@ def test_image_supports_reader_languages_and_localized_dates(engine: Engine, ima
 def test_image_build_is_reproducible(engine: Engine, image: str) -> None:
     # The workers' image has all layers of the API's image, and one more.
     second_image = build_our_image(engine, "pressroom:again", "--no-cache", target="worker")
-    # Compare the layers and the configuration, because the history contains ids of Podman.
+    # Compare only the layers and the configuration of the images, because an image's history
+    # contains ids that Podman generates.
     template = "{{.RootFS.Layers}} {{json .Config}}"
     contents = {
         engine.podman("image", "inspect", "--format", template, each)

@@ -126,7 +126,7 @@ def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
 
 @pytest.fixture
 def member(stack: Stack, reader: Reader, list_id: int) -> Reader:
-    """The person of the fixture `reader`, who joined the list of `list_id` 60 days ago."""
+    """A person who joined the list with the id `list_id` 60 days ago."""
     reader.joins(list_id)
     backdate_history(stack, reader)
     return reader

@@ -11,8 +11,8 @@ from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add, build_address_file, import_members_file
 from tests.support.lists.subscribers import fetch_members, subscribe
 
-# These formats put a space, no-break space, zero-width space, byte-order mark or line break around
-# an address.
+# Formats that put a space, no-break space, zero-width space, byte-order mark or line break before
+# or after an address.
 PADDED_FORMATS = ("{} ", "\u00a0{}", "{}\u200b", "\ufeff{}", " {}\n")
 
 

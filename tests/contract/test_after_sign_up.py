@@ -1,4 +1,4 @@
-"""Tests of the page after a sign-up, which shows the typed address and can repeat the mail."""
+"""Tests of the page after a sign-up, which shows the entered address and can resend the mail."""
 
 import html
 import re
@@ -211,7 +211,10 @@ def test_send_again_button_sends_a_mail_only_if_the_last_mail_is_ten_minutes_old
     assert email in read_text(repeated_page)
     first_mail, second_mail = await_mails(stack, email, 2)
     assert confirm(cookie_client, second_mail).status_code == 303
-    # Both the answers in the new page and the database now contain the time of the second mail.
+    # Neither the button on ``repeated_page`` nor the button on ``page`` sends a third mail, because
+    # the second mail is less than ten minutes old. The hidden inputs of ``repeated_page`` contain
+    # the time of the second mail. The hidden inputs of ``page`` were created before the second
+    # mail, so Pressroom reads the time of the second mail from the database.
     assert "Please wait." in click_button(cookie_client, repeated_page, "again").text
     click_button(cookie_client, page, "again", old_answers)
     assert count_mail_jobs(stack, email) == 2
@@ -259,7 +262,8 @@ def test_page_and_buttons_are_equal_for_unknown_pending_confirmed_and_denied_add
     for email in (unknown, confirmed, denied, denied_later, removed):
         page = sign_up(cookie_client, confirming_list, email)
         if email == removed:
-            # Pressroom sends no more mail to a person whose record the owner removed meanwhile.
+            # After the owner has removed a person's record, Pressroom doesn't send the confirmation
+            # mail again.
             user_id = require_member(client, list_id, email)["user_id"]
             data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
         if email == denied_later:

@@ -1,4 +1,4 @@
-"""Tests that an owner can list the latest requests with an API key."""
+"""Tests that an owner can list the latest requests that were made with an API key."""
 
 import secrets
 from typing import Any
@@ -17,7 +17,8 @@ from tests.support.http.replies import data, problem, walk_pages
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, calls_of, heading, rows_of
 
-# Inserts the given number of requests. The statuses 300, 400, 500 and 200 repeat in this order.
+# Inserts the given number of request records for an API key. The HTTP statuses 300, 400, 500 and
+# 200 repeat in this order.
 INSERT_REQUESTS = """
 INSERT INTO api_requests (key_id, occurred_at, id, method, route, status, code, request_id,
     milliseconds)
@@ -42,7 +43,7 @@ def key(stack: Stack, owner: Owner) -> str:
 
 @pytest.fixture
 def requests_path(stack: Stack, owner: Owner, key: str) -> str:
-    """The path that lists the requests with the fixture `key`."""
+    """The path of the API at which an owner lists the requests that used the API key `key`."""
     return f"/apikeys/{find_key_id(stack, owner, key)}/requests"
 
 
@@ -180,13 +181,13 @@ def test_requests_with_an_expired_api_key_are_not_recorded(
             "UPDATE api_keys SET expires_at = now() WHERE id = %s", requests_path.split("/")[2]
         )
         problem(program.get("/lists"), 401, "auth.invalid_credentials")
-        # The API process has cached the caller of this API key, but still rejects the charge.
+        # The API process rejects the charge although its cache contains the expired API key.
         problem(consume(program), 401, "auth.invalid_credentials")
     other_key = stack.create_key(owner.user_id)
     with stack.client(other_key) as program:
         data(program.get("/lists"))
-    # The process writes requests in order. If it had recorded the rejected requests, they would be
-    # in the database before this later request.
+    # Wait for the record of the latest request. The API process records requests in the order of
+    # their arrival, so it would have recorded the rejected requests before the latest request.
     await_requests(client, f"/apikeys/{find_key_id(stack, owner, other_key)}/requests", 1)
     assert [each["status"] for each in list_requests(client, requests_path)] == [200]
 
@@ -201,8 +202,8 @@ def test_revoking_an_api_key_deletes_its_requests_and_those_of_its_descendants(
         stack.query(INSERT_REQUESTS, each, 2)
     await_requests(client, requests_path, 3)
     with stack.client(key) as program:
-        # This request revokes its own API key, so that the key is revoked before the process writes
-        # the request.
+        # This request revokes the API key that the request uses, so the key is already revoked when
+        # the API process records the request.
         assert data(program.delete(requests_path.removesuffix("/requests"))) == 1
     other_key = stack.create_key(owner.user_id)
     with stack.client(other_key) as program:

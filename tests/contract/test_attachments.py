@@ -1,4 +1,4 @@
-"""Tests that image uploads are stored with their records, and that rejected uploads aren't."""
+"""Tests that Pressroom stores images and their metadata, but nothing of a rejected upload."""
 
 import hashlib
 import io
@@ -53,7 +53,7 @@ def test_attachment_record_describes_original_and_stored_image(
     assert (record["size"], record["checksum_method"]) == (len(stored_image), "sha256")
     assert record["checksum"] == hashlib.sha256(stored_image).hexdigest()
     assert Image.open(io.BytesIO(stored_image)).size == (320, 200)
-    # The original image is not stored.
+    # Only the converted image and its thumbnail are stored, and not the original image.
     thumbnail = f"renditions/{record['hash_id']}/{record['thumbnail']['filename']}"
     assert sorted(objects_of(stack, record)) == [record["pathname"], thumbnail]
 
@@ -263,7 +263,7 @@ def assert_nothing_is_stored(stack: Stack, client: httpx2.Client) -> Iterator[No
 
 
 def pad_image(length: int) -> bytes:
-    """Return a JPEG of exactly ``length`` bytes, because decoders ignore bytes after its end."""
+    """Return a JPEG file of ``length`` bytes. Decoders ignore the zero bytes at its end."""
     return photo(64, 64).ljust(length, b"\0")
 
 
@@ -348,7 +348,7 @@ def test_image_upload_of_an_unreadable_image_is_rejected_and_stores_nothing(
 ) -> None:
     with assert_nothing_is_stored(stack, client):
         body = problem(send(client, photo(200, 200)[:-2000]), 422, "image.truncated")
-        # The owner can still see the error, because the failed job is kept.
+        # The owner can still see the image's error, because the upload's failed job is kept.
         [job] = data(client.get("/jobs"))["items"]
         assert (job["status"], job["error"]["code"]) == ("failed", body["code"])
 
@@ -356,8 +356,8 @@ def test_image_upload_of_an_unreadable_image_is_rejected_and_stores_nothing(
 def test_image_that_fails_conversion_is_marked_failed_and_its_original_deleted(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    # The worker would reject this image within milliseconds. Freeze the worker, so that the job is
-    # still in progress when the API responds.
+    # The worker would reject the truncated image within milliseconds. Freeze the worker, so that
+    # the job is still in progress when the API responds.
     [worker] = [each for each in stack.processes if each.name == "worker-media-bulk-export"]
     with frozen(worker.pid):
         reply = send(client, photo(1500, 1500)[:-5000], "a.jpg", prefer="respond-async")

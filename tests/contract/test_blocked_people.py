@@ -37,7 +37,7 @@ class BlockedList:
 
     Attributes:
         people: maps each reason in ``BLOCK_REASONS`` to a person who is blocked for this reason.
-            The person under ``nothing`` isn't blocked.
+            The key ``nothing`` maps to a person who isn't blocked.
         bulk_id: the id of the bulk action in which the people were removed, if there was one.
     """
 
@@ -100,8 +100,8 @@ def block_people(blocked_list: BlockedList) -> None:
     )
 
 
-# Maps each button that lifts an opt-out to whether the button also makes a person who unsubscribed
-# an active member again.
+# Maps each button that cancels an opt-out to a boolean: whether the button also reactivates the
+# subscription of a person who unsubscribed.
 ACTIVATES_BY_BUTTON = {"undo": True, "resume_mail": False}
 PERSON_ACTOR = Actor(ActorKind.USER, Via.LOGIN)
 OWNER_ACTOR = Actor(ActorKind.OWNER, Via.LOGIN)

@@ -19,7 +19,7 @@ from tests.support.images.pictures import photo
 from tests.support.security.attackers import read_answer
 
 MEGABYTE = 1024 * 1024
-# The size that a form may have in addition to its file.
+# The maximum number of bytes that a form with a file may have in addition to the file.
 FORM_OVERHEAD_BYTES = 64 * 1024
 
 

@@ -1,4 +1,4 @@
-"""Tests of reported bounces: which of them turn a member's mail off, and with which reason."""
+"""Tests which bounces turn off a list's mail to a member, and how the API reports the reason."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -36,11 +36,12 @@ from tests.support.lists.subscribers import (
     subscribe,
 )
 
-# The mailing list has this member in all of these tests, even if a test doesn't use the member.
+# In every test of this module, the mailing list has one member, whom the fixture ``member`` adds.
 pytestmark = pytest.mark.usefixtures("member")
 
 SOFT_BOUNCE_LIMIT = 5
-# The ages of five mailings in days. If all five mailings bounce softly, mail is turned off.
+# How many days ago each of five mailings was sent. If all five mailings have a soft bounce for a
+# member, the list's mail to the member is turned off.
 SOFT_BOUNCE_DAYS_AGO = (8, 6, 4, 2, 0)
 
 
@@ -166,11 +167,13 @@ def test_delivered_mailing_ends_a_series_of_soft_bounces_in_any_order(
 
     bounce_softly(stack, *map(old_mailing, (16, 14, 12)))
     reach(stack, old_mailing(10))
-    # The delivery has reset the count of soft bounces, so earlier mailings no longer count.
+    # The delivery of the mailing from 10 days ago has reset the count of soft bounces, so the soft
+    # bounce of a mailing from 11 days ago no longer counts.
     bounce_softly(stack, old_mailing(11))
     bounce_softly(stack, *map(old_mailing, (8, 6, 4, 2)))
     assert member.read_status(list_id) == ("active", True)
-    # If a delivery is in the same batch, it ends soft bounces before the limit is checked.
+    # Report a soft bounce and a delivery in one batch. The delivery resets the count of soft
+    # bounces before Pressroom compares the count with the limit.
     soft_bounce = ReportedBounce(old_mailing(0), is_hard=False)
     record(stack, [soft_bounce], reached_mails=[old_mailing(3)])
     assert member.read_status(list_id) == ("active", True)
@@ -292,7 +295,8 @@ def test_hard_bounce_of_a_confirmation_mail_ends_the_sign_up(
     assert bounce_softly(stack, build_mailing(list_id, user_id)) == ["unmatched"]
     assert bounce_hard(stack, build_mailing(list_id, user_id)) == "applied"
     assert client.get(f"/lists/{list_id}/members/{email}").status_code == 404
-    # If a former member's sign-up ends, the former status returns, and no reminder is sent.
+    # A hard bounce ends the pending sign-up of a former member. After the bounce, the former member
+    # has the status ``removed`` again, and gets no reminder to confirm the sign-up.
     member_list = new_list(client, confirm_required=True)["id"]
     data(add(client, member_list, email))
     client.delete(f"/subscriptions/{member_list}/members/{user_id}")
@@ -397,7 +401,8 @@ def test_email_off_reason_is_the_person_if_an_opt_out_exists_and_the_owner_other
     expected = {"reason": "person", "status": None, "at": opted_out_at}
     assert get_member(client, list_id, member)["email_off"] == expected
     assert member.read_membership(list_id)["email_off"] == expected
-    # If an earlier release turned the mail off, an opt-out and a history event may be missing.
+    # A member may have neither an opt-out nor a history event if an earlier release of Pressroom
+    # turned off the list's mail to the member.
     for table in ("opt_outs", "subscription_events"):
         stack.query(f"DELETE FROM {table} WHERE list_id = %s", list_id)
     expected = {"reason": "owner", "status": None, "at": None}

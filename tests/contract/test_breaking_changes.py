@@ -1,7 +1,8 @@
-"""Tests that programs for a released version of the API contract still work with this version.
+"""Tests that clients of a released version of the API contract also work with the current API.
 
-The repository contains the released OpenAPI documents as files. The tests don't read them from git
-tags, because an archive or a shallow clone has no tags, and a reviewer sees changes to files.
+The repository contains the released OpenAPI documents as files. The tests don't read the documents
+from git tags, because archives and shallow clones have no tags, and because reviewers see changes
+of files but not of tags.
 """
 
 import json
@@ -17,15 +18,17 @@ from tests.support.http.openapi import Document, openapi_document
 
 Json = dict[str, Any]
 
-# A value that was valid before may be invalid after one of these keywords gets a lower number.
+# The JSON schema keywords for maximum limits. If an API property gets a lower maximum, values that
+# were valid before may be invalid.
 _MAXIMUM_KEYWORDS = ("maxLength", "maximum", "exclusiveMaximum", "maxItems")
-# A value that was valid before may be invalid after one of these keywords gets a higher number.
+# The JSON schema keywords for minimum limits. If an API property gets a higher minimum, values that
+# were valid before may be invalid.
 _MINIMUM_KEYWORDS = ("minLength", "minimum", "exclusiveMinimum", "minItems")
 _SUCCESS_PREFIXES = ("2", "3")
 
 
 def breaking_changes(old_document: Json, new_document: Json) -> list[str]:
-    """Return one line for each breaking change, which starts with the affected operation."""
+    """Return a line about each breaking change, starting with the API operation that changed."""
     return list(dict.fromkeys(_Comparison(old_document, new_document).changes()))
 
 
@@ -107,9 +110,10 @@ class _Comparison:
         is_sent: bool,
         visited_names: frozenset[str] = frozenset(),
     ) -> Iterator[str]:
-        """Compare two schemas.
+        """Yield the breaking changes between two versions of a schema.
 
-        A request that was valid must stay valid. A response must still match the old schema.
+        A request that matches the old schema must also match the new schema. A response that
+        matches the new schema must also match the old schema.
         """
         name = old.get("$ref", "")
         if name and name in visited_names:
@@ -149,7 +153,7 @@ class _Comparison:
 
 
 def _resolve_reference(document: Json, node: Json) -> Json:
-    """Return the component to which a node refers, or the node itself if it is no reference."""
+    """Return the component to which ``$ref`` in a node points, or else the node itself."""
     while "$ref" in node:
         target: Any = document
         for step in node["$ref"].removeprefix("#/").split("/"):
@@ -159,7 +163,7 @@ def _resolve_reference(document: Json, node: Json) -> Json:
 
 
 def _schemas_by_type(document: Json, schema: Json) -> dict[str, Json]:
-    """Map each JSON type that a value may have to the schema of this type."""
+    """Map each JSON type that a schema allows to the schema for values of this type."""
     schema = _resolve_reference(document, schema)
     if "anyOf" in schema:
         kinds: dict[str, Json] = {}
@@ -204,8 +208,8 @@ def _find_required_changes(place: str, old: Json, new: Json, *, is_sent: bool) -
 
 
 # Maps each accepted breaking change since the newest released version to its reason. The keys are
-# lines of `breaking_changes`. Any other breaking change needs a new version: see
-# docs/conventions.md.
+# lines that `breaking_changes` returns. A breaking change that isn't declared here requires a new
+# version of the API: see docs/conventions.md.
 DECLARED_BREAKING_CHANGES: dict[str, str] = {}
 
 
@@ -226,7 +230,7 @@ def test_every_api_version_has_a_released_openapi_document() -> None:
         text = (RELEASES_FOLDER / f"{version}.json").read_text()
         document = json.loads(text)
         assert document["info"]["version"] == version
-        # Nobody has edited the document by hand, and each operation has its own lines.
+        # The file equals the output of `format_release`, so nobody has edited the file by hand.
         assert text == format_release(document)
 
 

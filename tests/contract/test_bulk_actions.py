@@ -156,7 +156,7 @@ def test_bulk_undo_keeps_mail_settings_that_were_changed_after_the_bulk_action(
     for enabled in (True, False):
         path = f"/subscriptions/{list_id}/members/{user_id}/email"
         assert data(client.put(path, json={"enabled": enabled})) == 1
-    # A later bulk action of another kind doesn't prevent the undo.
+    # A bulk action can be undone even after a later bulk action of another kind.
     run_bulk_action(client, list_id, "tag", filter=EVERY_MEMBER, value="later")
     assert data(undo(client, bulk_id)) == 1
     restored_members = read_members(client, list_id, [changed_email, unchanged_email])
@@ -170,7 +170,7 @@ def test_bulk_undo_neither_restores_nor_mails_people_who_opted_out(
     emails = [each.email for each in (opted_out, without_mail, active)]
     email_off_id = run_bulk_action(client, list_id, "email_off", filter=EVERY_MEMBER)["bulk_id"]
     removal_id = run_bulk_action(client, list_id, "remove", filter=EVERY_MEMBER)["bulk_id"]
-    # Both people opt out while they are removed from the list.
+    # Two of the three people opt out after the bulk action has removed them from the list.
     opted_out.client.delete(f"/subscriptions/{list_id}")
     without_mail.wants_mail(list_id, False)
     assert data(undo(client, removal_id)) == 2
@@ -204,7 +204,7 @@ def test_erased_member_is_excluded_from_bulk_actions_and_from_their_undo(
     assert stack.query(count_changes, bulk_id) == [(1,)]
     assert data(undo(client, bulk_id)) == 1
     assert require_member(client, list_id, remaining)["status"] == "active"
-    # A filter on any status doesn't match the erased person either.
+    # A filter that includes removed members doesn't match the erased person.
     any_status = {"field": "status", "in": ["active", "removed"]}
     assert run_bulk_action(client, list_id, "tag", filter=any_status, value="x")["matched"] == 1
 
@@ -245,7 +245,7 @@ def test_running_bulk_action_cannot_be_undone(
     assert isinstance(bulk_id, int)
     problem(undo(client_without_workers, bulk_id), 409, "bulk.running")
     assert data(client_without_workers.delete(f"/jobs/{job['id']}")) == 1
-    # The cancelled bulk action can be undone. Two requests start only one job.
+    # The cancelled bulk action can be undone. Two requests for the undo start only one job.
     undo_job_ids = {
         data(undo(client_without_workers, bulk_id, Prefer="wait=0"), 202) for _ in range(2)
     }

@@ -85,7 +85,7 @@ def test_challenge_token_for_another_action_is_rejected(
     for body in (
         answer_challenge(provider, new_token("pass.login.")),
         answer_challenge(provider, new_token("pass-"), action="login"),
-        # The API ignores the action that a caller names.
+        # The API ignores the challenge action in the request body, and uses the token's action.
         answer_challenge(provider, new_token("pass.login."), action="login"),
     ):
         problem(stranger.post(path, json=body), 403, "challenge.failed")
@@ -304,7 +304,8 @@ def test_account_page_with_an_invalid_challenge_token_sends_no_mail_and_is_shown
     statuses_by_token = {
         "": 403,
         new_token("fail-"): 403,
-        # Tokens of a list's sign-up form and of another account page are rejected.
+        # A token that begins with ``pass-`` is valid only on a sign-up form. A token that begins
+        # with ``pass.ACTION.`` is valid only on the page whose challenge has the action ``ACTION``.
         new_token("pass-"): 403,
         new_token(f"pass.{other_action}."): 403,
         new_token("hostname-"): 403,

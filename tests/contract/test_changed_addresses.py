@@ -98,7 +98,7 @@ def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_o
     for each in (left_list_id, common_list_id):
         for address in (email, new_email):
             assert data(add(client, each, address)) == 0
-    # Only the person can lift their opt-out.
+    # Only the person who opted out can undo the opt-out.
     join(logged_in_visitor, common_list_id)
     assert export_roster(delivery_client, common_list_id) == [new_email]
 
@@ -208,7 +208,7 @@ def test_undone_address_change_restores_no_erased_record_and_lifts_no_opt_out(
 
 @pytest.fixture
 def changed_address(logged_in_visitor: Visitor, list_id: int) -> str:
-    """The new e-mail address of a member, who lets the owners of their lists see it."""
+    """The new e-mail address of a member who has allowed list owners to see the new address."""
     join(logged_in_visitor, list_id)
     new_email = new_address()
     logged_in_visitor.fill_in(request_confirmation_link(logged_in_visitor, new_email), show="yes")
@@ -284,7 +284,7 @@ def test_owners_never_see_a_changed_address_that_was_undone_or_replaced(
         reply = logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED_SUBJECT))
         assert reply.status_code == 303
     else:
-        # The person doesn't allow owners to see this further address.
+        # The person changes the address again, and doesn't allow owners to see the newest address.
         change_own_address(logged_in_visitor, last_email)
     expire_undo_period(logged_in_visitor.stack, last_email)
     [listed_member] = fetch_members(client, list_id)

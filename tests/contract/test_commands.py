@@ -184,7 +184,7 @@ def test_cli_names_every_invalid_setting_and_exits_with_2(stack: Stack) -> None:
         "PRESSROOM_API_KEY_HEADER": "Authorization",
         "PRESSROOM_LOG_LEVEL": "loud",
     }
-    # `migrate` reads only a few settings, and ignores the others.
+    # `migrate` reads only a few settings, and ignores errors in all other settings.
     names_by_command = {
         "serve": set(invalid_settings),
         "migrate": {"PRESSROOM_DATABASE_URL", "PRESSROOM_LOG_LEVEL"},

@@ -40,7 +40,7 @@ class Author:
         path: str = METADATA,
         call_id: dict[str, str] | None = None,
     ) -> httpx2.Response:
-        """Call the composer. ``call_id`` holds the header that identifies the call."""
+        """Call the composer. ``call_id``: a header such as Idempotency-Key, and its value."""
         headers = {"Prefer": "wait=40"} | (call_id or {})
         return self.client.post(path, json=body or build_unique_post(), headers=headers)
 
@@ -211,7 +211,7 @@ def test_only_one_of_several_concurrent_composer_callers_pays_for_a_shared_text(
     calls_before = model.calls()
     authors = [make_author(LARGE_BALANCE) for _ in range(3)]
     call_id = {"Idempotency-Key": token_hex(16)}
-    # The first author calls twice with the same key.
+    # The first author makes the same call twice, with the same Idempotency-Key.
     callers = [*authors, authors[0]]
     with ThreadPoolExecutor() as pool:
         calls = [pool.submit(each.ask, body, call_id=call_id) for each in callers]

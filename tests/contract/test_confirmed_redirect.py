@@ -43,7 +43,8 @@ def test_confirming_leads_to_the_page_of_the_owner(
     url = subscriber.confirm_url()
     form_page = stranger.get(url)
     assert read_heading(form_page) == "Confirm your subscription"
-    # Browsers also apply the policy of this page to the redirect after its form.
+    # After a browser has submitted the form of this page, the browser follows the redirect in the
+    # response only if the page's content security policy allows the redirect.
     assert "form-action 'self' https:" in form_page.headers["content-security-policy"]
     reply = stranger.post(url)
     assert (reply.status_code, reply.headers["location"]) == (303, WELCOME_URL)
@@ -141,6 +142,7 @@ def test_confirming_ignores_a_redirect_that_the_operator_no_longer_allows(
     page = follow_redirect(stranger, confirm(stranger, subscriber))
     assert read_heading(page) == "You’re subscribed"
     assert "former.example" not in page.text + page.headers["content-security-policy"]
-    # The owner can still change everything else.
+    # The stored redirect URL is no longer allowed, but the owner can still change other settings of
+    # the list.
     path = f"/lists/{subscriber.list_id}"
     assert data(client.patch(path, json={"tagline": "Other"}))["tagline"] == "Other"

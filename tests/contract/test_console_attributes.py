@@ -104,7 +104,7 @@ def test_console_creates_and_counts_and_changes_and_deletes_a_segment(
     import_some_members(console.api, console_list_id, 3, vips=2)
     base = f"/console/lists/{console_list_id}/segments"
     assert "No segments yet" in console.see(base)
-    # The form for a new segment counts the members of its first filter without a click.
+    # The form for a new segment shows the number of members before the user changes the filter.
     eventually(
         lambda: "<b>3</b> members match" in console.see(f"{base}/new"), what="the first count"
     )

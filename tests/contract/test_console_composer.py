@@ -1,4 +1,7 @@
-"""Tests of the console's composer page, with texts, their prices, and stock photos with credits."""
+"""Tests of the composer page, which generates texts and finds stock photos.
+
+The page shows the price of each text, and credits the photographers.
+"""
 
 import html
 import re
@@ -40,7 +43,7 @@ def compose(
 ) -> tuple[str, dict[str, str]]:
     """Open the composer, fill in the form, and click a button.
 
-    Return the text of the resulting page and the values of its form.
+    Return the text of the page that the click opens, and the values in the form on that page.
     """
     page = owner.visitor.get(COMPOSER_PATH)
     return click_button(owner, page, button, status, **form_values)
@@ -56,7 +59,7 @@ def click_button(
 ) -> tuple[str, dict[str, str]]:
     """Fill in the form of an open page, and click a button.
 
-    Return the text of the resulting page and the values of its form.
+    Return the text of the page that the click opens, and the values in the form on that page.
     """
     [(action, values)] = forms_of(page)
     assert action == COMPOSER_PATH
@@ -71,7 +74,7 @@ def select_texts(fields: dict[str, str], *names: str) -> dict[str, str]:
 
 
 def join_tweets(fields: dict[str, str]) -> dict[str, str]:
-    """Join the tweets in the form fields, as in the API's field `tweets`."""
+    """Join the tweets of all form fields into one text, like the API's field `tweets`."""
     texts = [text for name, text in sorted(fields.items()) if name.startswith("tweet_")]
     return {"tweets": "\n\n".join(texts)}
 
@@ -128,7 +131,8 @@ def test_console_composer_shows_errors_next_to_their_fields_and_keeps_the_input(
     assert fields["content"] == "kept"
     text, _ = compose(shared_console, {"find": "yes"}, 422, content="kept", words=" ")
     assert read_error(text, "words")
-    # The Enter key clicks the first button of the form, which generates nothing.
+    # In a browser, pressing Enter clicks the first button of the form. The first button must
+    # therefore not generate texts, for which the owner would have to pay.
     text, fields = compose(shared_console, {"enter": "yes"}, title="By the enter key")
     assert fields["title"] == "By the enter key"
     assert "Written by" not in text
@@ -153,7 +157,7 @@ def test_console_composer_finds_and_credits_and_uses_stock_photos(
     assert ">Pressroom Sandbox</a> on <a" in first_credit
     assert first_credit.count("utm_source=pressroom&utm_medium=referral") == 2
     photo_endpoints = re.findall(r'name="use" value="([^"]+)"', text)
-    # The page keeps the photos when another button is clicked.
+    # After a click on another button, the page still shows the photos that were found.
     text, fields = click_button(
         shared_console, page, {"write": "slug"}, **{**fields, "content": "Bread."}
     )
@@ -198,7 +202,7 @@ def test_console_composer_adds_a_photo_with_its_credit_to_the_images(
         in text
     )
     assert '<button name="add"' not in text
-    # On a busy machine, the page doesn't wait until the image is converted.
+    # On a busy machine, the page is shown before the conversion of the image has ended.
     path = f"/attachments/{image['hash_id']}"
     eventually(
         lambda: data(console.api.get(path))["status"] == AttachmentStatus.READY,
@@ -296,8 +300,8 @@ def test_console_composer_shows_the_price_and_reports_insufficient_credits(
         assert credits.balance(owner.api) == Decimal("2.5")
         charges = [each for each in credits.entries(owner.api) if each["action"] == "consume"]
         assert {each["meta"]["wrote"] for each in charges} == {"metadata", "tweets"}
-        # The balance is enough for one of the two calls. The page shows its text, and an error for
-        # the other call.
+        # The button *Generate all* makes two paid calls, but the balance is enough for only one.
+        # The page shows the texts from one call, and an error for the call that wasn't paid.
         text, fields = compose(owner, {"write": "all"}, 402, **build_unique_post())
         assert "This costs 2.5 credits, but you have only 0." in text
         assert ("slug" in fields) != ("tweet_1" in fields)

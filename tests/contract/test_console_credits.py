@@ -20,7 +20,7 @@ from tests.support.people.consoles import (
     rows_of,
 )
 
-# The choice in the order form with which an owner can type any number of credits.
+# The option of the order form to type any number of credits, instead of choosing a pack.
 ANY_NUMBER = {"pack": "other"}
 CREDITS_PATH = "/console/credits"
 BUY_PATH = "/console/credits/buy"
@@ -63,7 +63,7 @@ def test_console_sells_credits_and_the_receipt_shows_a_refund(
     console.see(f"{path}/receipt", 404)
 
     assert "Waiting for your payment</h2>" in console.see(path)
-    # The provider redirects the browser to a page that requests the order's state.
+    # The payment provider redirects the browser to a page that requests the order's state.
     redirect = console.visitor.client.get(sandbox_payments.pay(read_payment_url(text)))
     assert redirect.status_code == 303
     location = urlsplit(redirect.headers["location"])
@@ -99,7 +99,7 @@ def test_console_shows_the_price_of_each_pack_and_orders_the_chosen_pack(
         assert re.search(
             rf'<span>{label} credits<span class="hint">.*<span>{price}</span>', text
         ), label
-    # If the user typed a number and then chose a pack, the number is ignored.
+    # If the user typed a number of credits and then chose a pack, the typed number is ignored.
     text = console.do(BUY_PATH, pack="1000", credit_amount="7", currency="USD")
     assert heading(text) == "1,000 credits for 10.00 USD"
 
@@ -172,7 +172,8 @@ def test_console_filters_the_credit_ledger_by_kind_and_day(
     query = {"action": "grant", "from": str(today - timedelta(days=1)), "to": str(today)}
     text = console.see(CREDITS_PATH, **query)
     assert read_ledger(text) == [["Granted by the operator", "test", "+100", "100"]]
-    # The API call that the page shows returns the same entry.
+    # The credits page shows an example of an API call. The example call returns the same ledger
+    # entry as the credits page.
     [call] = calls_of(text)
     [entry] = data(console.api.get(call.path))["items"]
     assert entry["action"] == "grant"

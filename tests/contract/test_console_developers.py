@@ -189,7 +189,7 @@ def texts_in_code(text: str) -> list[str]:
 
 
 def list_deliveries(console: OwnerAtConsole, path: str) -> list[list[str]]:
-    """Return the event, subject, state and response of each delivery on a webhook's page."""
+    """Return the event, subject, state and response of all deliveries on a webhook's page."""
     return [row[:4] for row in rows_of(console.see(path)) if row[0] != "Event"]
 
 
@@ -283,8 +283,8 @@ def test_console_rebuilds_the_request_of_a_delivery_without_its_signature(
     assert response == receiver.body.decode()
     assert "The event is being sent again." in console.do(delivery_path)
     eventually(lambda: len(receiver.hooks) == 2, what="the event again")
-    # The database doesn't allow deleting an event that is younger than 30 days. Therefore the test
-    # makes the delivery refer to an event that doesn't exist.
+    # The database refuses to delete events that are younger than 30 days. To simulate a deleted
+    # event, make the delivery refer to an event that doesn't exist.
     set_missing_event = "UPDATE webhook_deliveries SET event_id = %s WHERE endpoint_id = %s"
     stack.query(set_missing_event, MAX_ID, endpoint["id"])
     assert "because the event has been deleted" in console.see(delivery_path)

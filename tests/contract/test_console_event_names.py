@@ -1,4 +1,4 @@
-"""Tests of names in the console's lists of events, and of filters for reports and events."""
+"""Tests of record names in the console's event lists, and of filters for events and reports."""
 
 import html
 import re
@@ -20,7 +20,7 @@ UNREACHABLE_URL = "http://127.0.0.1:9"
 
 
 def list_subjects(console: OwnerAtConsole, **query: str) -> list[str]:
-    """Return the names of the subjects on a page of events, newest first."""
+    """Return the names of the records that the events on a page are about, newest first."""
     return [row[1] for row in rows_of(console.see(EVENTS_PATH, **query))[1:] if len(row) > 1]
 
 
@@ -105,7 +105,8 @@ def test_operators_see_the_owner_of_a_failing_webhook(
 ) -> None:
     url = f"{UNREACHABLE_URL}/failing"
     endpoint = new_endpoint(console.api, url, CREATED)
-    # The webhook is the first in the table, because it has failed for the longest time.
+    # Make this webhook fail for longer than all others, so that the operators' table shows it
+    # first.
     stack.query(
         "UPDATE webhook_endpoints SET failing_since = now() - interval '2 days' WHERE id = %s",
         endpoint["id"],

@@ -101,7 +101,8 @@ def test_console_exports_only_members_of_the_chosen_segment_and_status(
     assert "Members (unsubscribed), CSV" in console.see(path)
     rows = rows_of(console.see("/console/exports"))
     assert [row[0] for row in rows[1:]] == ["Members Unsubscribed", "Segment “ Called Ada ”"]
-    # The name is unknown if the segment now has another filter.
+    # An export stores a copy of the segment's filter. If the segment gets a different filter later,
+    # the list of exports no longer shows the segment's name.
     changes = {"filter": {"field": "name", "is": "B"}}
     data(console.api.patch(f"/lists/{list_id}/segments/{segment['id']}", json=changes))
     assert rows_of(console.see("/console/exports"))[2][0] == "Members of a segment"
@@ -143,7 +144,7 @@ def test_console_export_requires_a_recent_login(console: OwnerAtConsole, stack: 
         reply = console.visitor.get(protected_path)
         assert reply.status_code == 303
         assert "again=yes" in reply.headers["location"]
-    # The page of the export itself needs no recent login.
+    # The page that shows the finished export needs no recent login.
     assert "The file is ready" in console.see(path)
 
 

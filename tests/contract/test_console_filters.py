@@ -164,7 +164,8 @@ def test_console_filter_form_offers_days_ago_and_bounces(
     assert [row[0] for row in rows_of(read_page(reply))[1:]] == ["ada@example.com"]
     assert 'aria-current="true">Bounced</a>' in reply.text
     assert 'aria-label="Remove: Bounced: soft or hard"' in reply.text
-    # The values are checkboxes, so the user doesn't have to know them.
+    # The filter form has a checkbox for each type of bounce, soft and hard, so that owners don't
+    # have to type the name of the type.
     ticked_options = re.findall(r'name="option\.0\.0\.\d" value="(\w+)" checked', reply.text)
     assert ticked_options == ["soft", "hard"]
 

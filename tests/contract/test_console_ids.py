@@ -49,7 +49,7 @@ def test_console_form_rejects_malformed_ids(
     form_path = path.format(list_id=new_list(console.api)["id"])
     for malformed_id in MALFORMED_IDS:
         reply = form_client.post(form_path, data={**other_values, field: malformed_id})
-        # The form must not act on all members, for example, if no segment has this id.
+        # For example, an invalid segment id must not make the form act on all members.
         assert reply.status_code in {404, 422}, (malformed_id[:30], reply.text)
 
 

@@ -50,9 +50,11 @@ def read_image_urls(text: str) -> list[str]:
 
 
 def read_copy_fields(text: str) -> dict[str, str]:
-    """Map the label of each field with a text to copy to its text.
+    """Map the label of each field that owners can copy on an image page to the field's text.
 
-    Labels may repeat for smaller copies of the image. The first field is for the image itself.
+    The page repeats some labels, because it also has fields for smaller copies of the image. For a
+    repeated label, the function returns the text of the first field, which belongs to the image
+    itself.
     """
     label_value_pairs = re.findall(
         r'<label for="[\w-]+">([^<]+)</label><input id="[^"]+" value="([^"]*)"', text

@@ -241,7 +241,7 @@ def test_console_import_lets_the_owner_assign_statuses_to_unknown_values(
     assert "Choose a status from the list." in read_error(text, "value_0")
     console.send(path, value_0="subscribed", value_1="unsubscribed", act="look")
     assert read_counts(await_ended_page(console, path))["would be added"] == "1"
-    # The import that follows the dry run uses the chosen statuses.
+    # After the dry run, the real import uses the statuses that the owner chose in the dry run.
     console.send(path, act="start")
     await_ended_page(console, path)
     assert active_members(console.api, list_id).keys() == {subscribed}
@@ -264,7 +264,8 @@ def test_console_import_lets_the_owner_decide_what_yes_means_in_an_ambiguous_col
     )
     path = preview_import(console, list_id, content)
     assert "doesn&#39;t say what &#34;yes&#34; means" in console.see(path)
-    # The other columns are still recognised by their names.
+    # If the owner chooses the meaning of one column, Pressroom still recognises all other columns
+    # by their names.
     console.send(path, column_2="ignore", act="look")
     text = await_ended_page(console, path)
     assert read_counts(text)["would be added"] == "2"

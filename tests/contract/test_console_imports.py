@@ -195,7 +195,7 @@ def test_import_progress_stream_ends_with_the_final_counts_and_can_be_read_again
     last_part = stream_events[-2][1]
     assert RUNNING_MARK not in last_part
     assert read_counts(last_part)["added"] == "500"
-    # The page contains the same text as the last event.
+    # The page of the finished import contains the same text as the last part of the event stream.
     text = console.see(path)
     assert " ".join(last_part.split()) in " ".join(text.split())
     assert [name for name, _ in read_events(console, path)] == ["part", "ended"]
@@ -212,9 +212,9 @@ def test_console_cancels_a_queued_import(stack_without_workers: Stack) -> None:
         path = f"/console/imports/{import_record['id']}"
         text = console.see(path)
         assert RUNNING_MARK in text
-        # Without JavaScript, the Enter key reloads the page.
+        # Without JavaScript, the page shows a focused link, so that Enter reloads the page.
         assert REFRESH_LINK_END in text
-        # No separate notice is needed, because the page itself says that the import was cancelled.
+        # The page shows no notice, because its text already says that the import was cancelled.
         assert 'class="notice"' not in console.do(path)
         text = await_ended_page(console, path)
         assert "Nothing was imported." in text

@@ -254,7 +254,7 @@ def test_console_growth_chart_has_net_as_text_and_a_tooltip_for_each_period(
 
 
 def days_since_week_start(days: int) -> int:
-    """Return how many days ago the last week of a chart began that shows ``days`` days by week."""
+    """Return how many days ago the last weekly bar in a chart of ``days`` days begins."""
     return (days - 1) % 7
 
 
@@ -276,7 +276,7 @@ BLUE = "#1d4ed8"
 
 
 def create_list(console: OwnerAtConsole, **fields: object) -> tuple[int, str]:
-    """Create a list, and return its id and the path of the console page for its public page."""
+    """Create a list, and return its id and the path of the console page *Public page*."""
     list_id: int = new_list(console.api, title="Letters", **fields)["id"]
     return list_id, f"/console/lists/{list_id}/public"
 
@@ -330,7 +330,8 @@ def test_console_rejects_unreadable_or_misleading_list_branding(
     for field_name, value in invalid_values.items():
         text = read_page(console.send(path, **{field_name: value}), 422)
         assert read_error(text, field_name), field_name
-        # The form keeps the typed text, but not an unknown logo, because a logo is chosen.
+        # After an error, the form still contains the texts that the owner typed. The form can't
+        # contain an unknown logo, because the owner selects the logo from existing images.
         assert field_name == "logo_hash_id" or html.escape(value) in text
     assert data(console.api.get(f"/lists/{list_id}"))["colour"] is None
 

@@ -93,7 +93,8 @@ def test_console_finds_members_of_a_segment_and_saves_a_search_as_segment(
     text = console.do(path, name="Gold VIPs")
     assert "The segment “Gold VIPs” was created." in text
     assert [row[0] for row in rows_of(text)[1:]] == ["ada@example.com"]
-    # The members of the new segment need no open filters, and the segment is already saved.
+    # The page of the new segment doesn't open the filter form, and offers no button to save the
+    # segment again.
     assert "<details open>" not in text
     assert "Save as segment" not in text
     assert "Edit segment" in text
@@ -225,7 +226,7 @@ def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
         "vegan": True,
         "size": "M",
     }
-    # An equal value changes nothing. An empty value deletes the stored value.
+    # Saving an unchanged form changes nothing. Saving an empty field deletes the stored value.
     assert "There were no changes to save." in console.do(path)
     console.do(path, **{"fields.city": "", "tags": "", "paid_expiry": ""})
     record = get_member(console, id_of_list_with_members, "ada@example.com")
@@ -266,7 +267,7 @@ def test_console_switches_mail_of_a_member_but_never_overrides_an_opt_out(
     page = console.see(path)
     assert "off by the member" in page
     assert "Turn mail on" not in page
-    # If the page was opened before the opt-out, the page still contains the button.
+    # An owner who opened the page before the member opted out still sees the button "Turn mail on".
     assert "opted out" in read_page(turn_mail_on(console, path), 409)
     assert get_member(console, id_of_list_with_members, reader.email)["email_enabled"] is False
 

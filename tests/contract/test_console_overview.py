@@ -1,4 +1,4 @@
-"""Tests of the console's overview, with the checklist for new owners and the owner's figures."""
+"""Tests of the console's overview page: the checklist for new owners, and the owner's counts."""
 
 import re
 
@@ -28,7 +28,7 @@ LIST, FORM, SIGN_UP, KEY = STEPS
 
 
 def read_steps(text: str) -> dict[str, str]:
-    """Map each step's label to its state: "done", "next", or an empty string for a later step."""
+    """Map the label of each checklist step to "done", to "next", or to "" if the step is later."""
     [checklist] = re.findall(r'<ol class="checklist">(.*?)</ol>', text, re.S) or [""]
     steps = {}
     for state, content in re.findall(r"<li(?: class=\"(\w+)\")?>(.*?)</li>", checklist, re.S):
@@ -66,7 +66,8 @@ def test_checklist_ticks_each_step_and_ends_after_the_last_step(
     assert list_main_buttons(text) == ["Get the form"]
     assert "<i>Daily" not in text
 
-    # A sign-up on Pressroom's own page doesn't show that the owner has added a form to a website.
+    # A sign-up on Pressroom's own page doesn't complete the checklist step "add a form to your
+    # website".
     sign_up(console, mailing_list["id"], f"{stack.api_url}/s/{mailing_list['slug']}")
     text = console.see(OVERVIEW_PATH)
     assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "done", KEY: "done"}

@@ -23,7 +23,7 @@ CONTACT_SENTENCE = (
     "plans+eu<wbr>@news.example</a>."
 )
 WEBHOOK_URL = "http://127.0.0.1:9/hook"
-# Maps each page with a form that uses a quota to the quota that its notice names.
+# Maps the path of each page to the name of the quota that limits the use of the page's form.
 QUOTAS_BY_PAGE = {
     "/console/lists/new": "lists",
     "/console/developers/keys/new": "API keys",
@@ -112,7 +112,7 @@ def test_page_shows_a_notice_instead_of_a_form_that_the_plan_would_refuse(stack:
             )
             reply = console.visitor.get(path)
             assert f"You have reached your plan’s limit for {quota}." in read_page(reply), path
-            # Pausing a webhook needs no quota.
+            # The page still shows the form for pausing a webhook, because pausing needs no quota.
             forms = [each for each in forms_of(reply) if not each[0].endswith("/state")]
             assert forms == [], path
             # The owner already has the paid plan.
@@ -153,7 +153,8 @@ def test_removal_shows_a_notice_instead_of_an_undo_that_the_plan_would_refuse(
             run_bulk_action(api, list_id, **action, filter={"field": "status", "is": "active"})
     with at_console(stack, owner) as console:
         text = console.see(f"/console/lists/{list_id}/bulk-actions")
-        # The page lists the newest bulk action first, so reverse the order.
+        # The page lists the newest bulk action first. Reverse the links, so that the link to the
+        # oldest bulk action comes first.
         paths = re.findall(r'href="[^"]*(/console/lists/\d+/bulk-actions/\d+)"', text)[::-1]
         for path in paths:
             assert "Undo bulk action" in console.see(path)

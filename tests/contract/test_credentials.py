@@ -89,7 +89,8 @@ def test_mistyped_api_key_is_rejected_without_a_database_query(
             401,
             "auth.invalid_credentials",
         )
-    # A key with a correct checksum needs a query, and this API process can't reach the database.
+    # If the checksum of an API key is correct, the API looks the key up in the database. This API
+    # process can't reach the database.
     problem(disconnected_api.get(USER_PATH, headers=bearer_header(key)), 503, "service.unavailable")
 
 
@@ -239,7 +240,7 @@ def test_api_key_created_by_another_key_expires_and_is_revoked_with_that_key(
 def test_scope_that_only_a_newer_release_knows_is_ignored(
     stack: Stack, owner: Owner, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    """During an upgrade, the newer release may create keys that this release must accept too."""
+    """During an upgrade, a newer release may give API keys scopes unknown to this release."""
     key = stack.create_key(owner.user_id, Scope.CREDIT_READ, Scope.WEBHOOK)
     [record] = [each for each in data(client.get("/apikeys")) if each["scopes"]]
     add_unknown_scope = "UPDATE api_keys SET scopes = '{credit.read,later.scope}' WHERE id = %s"

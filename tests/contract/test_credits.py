@@ -1,4 +1,4 @@
-"""Tests of credit balances, charges and ledger pages, and that ledger entries never change."""
+"""Tests of credit balances, charges, ledger pages and the immutability of ledger entries."""
 
 import json
 from collections.abc import Iterator
@@ -225,9 +225,10 @@ def test_erasure_keeps_the_ledger_of_a_user_without_name_and_address(stack: Stac
 
 
 def _format_amount(units: int, form: int) -> str:
-    """Write a number of ten-thousandths as a JSON number.
+    """Write an amount of credits as a JSON number, in one of three notations.
 
-    ``form``: 0 for four decimal places, 1 for the shortest form, 2 for an exponent.
+    ``units``: the amount in ten-thousandths of a credit. ``form``: the number of the notation. The
+    amount 1.5 is ``1.5000`` in notation 0, ``1.5`` in notation 1, and ``15000e-4`` in notation 2.
     """
     amount = Decimal(units).scaleb(-4)
     return (f"{amount:.4f}", format(amount.normalize(), "f"), f"{units}e-4")[form]
@@ -284,10 +285,10 @@ def test_credit_ledger_returns_sixteen_entries_newest_first_by_default(
 def backdated_entries(
     stack: Stack, owner: Owner, first_seq: int, last_seq: int, days: int
 ) -> Iterator[None]:
-    """Move the times of the entries from ``first_seq`` to ``last_seq`` into the past.
+    """Move the times of the ledger entries ``first_seq`` to ``last_seq`` into the past.
 
-    The SQL skips the trigger that rejects changes to entries. At the end, the original times are
-    restored, so that the hashes match again, because other tests verify this ledger.
+    The SQL bypasses the trigger that rejects changes of ledger entries. When the block ends,
+    restore the original times, because other tests verify the hashes of the ledger entries.
     """
 
     def move(hours: int) -> None:
@@ -307,7 +308,7 @@ def backdated_entries(
 
 
 def walk_ledger(client: httpx2.Client, **query: Any) -> tuple[list[int], int]:
-    """Read all pages, and return the sequence numbers of the entries and the number of pages."""
+    """Read all ledger pages, and return the entries' sequence numbers and the number of pages."""
     seqs: list[int] = []
     cursor: dict[str, str] = {}
     for page_count in range(1, 100):

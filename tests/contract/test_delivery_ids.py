@@ -94,7 +94,8 @@ def test_only_one_encoding_of_a_delivery_id_is_valid() -> None:
         text + text,
         text[:9] + "_" + text[10:],
         "d1+" + text[3:],
-        # The Kelvin sign, whose lower case is the letter k, and an Arabic digit.
+        # A delivery id must be ASCII. Python's ``lower`` turns the Kelvin sign into the letter k,
+        # and ``isdigit`` accepts an Arabic digit.
         text.replace("d1", "\u212a1"),
         text[:-1] + "\u0661",
     )

@@ -348,7 +348,8 @@ def test_deny_list_still_blocks_an_address_after_the_erasure_of_its_person(
     pending = subscribe_pending(stack, new_list(client, confirm_required=True)["id"])
     stack.query("UPDATE users SET email = %s WHERE id = %s", reader.email, pending.user_id)
     assert stranger.post(pending.confirm_url()).status_code == 409
-    # The person stays denied if the owner replaces all entries with the entries that the API shows.
+    # The API doesn't show the erased person's address to the owner. The erased person's address
+    # therefore stays on the deny list when the owner replaces all other addresses.
     assert data(client.put(DENY_LIST_PATH, json=EMPTY_ENTRIES)) == 1
     assert data(client.get(DENY_LIST_PATH)) == {**EMPTY_ENTRIES, "erased": 1}
     problem(client.put(path, json={}), 409, "member.denied")

@@ -107,7 +107,8 @@ def test_encryption_key_rotation_rewraps_data_keys_without_rewriting_stored_obje
         rows = stack.query(f"SELECT DISTINCT wrapped_by FROM {table} WHERE wrapped_by IS NOT NULL")
         assert rows == [("rotated",)]
     assert stack.resources.objects.get(object_key) == stored_object
-    # Rotate back, because the API process of this stack knows only the old key.
+    # Rotate back to the old encryption key, because the API process of this stack knows no other
+    # key.
     run_json_command(
         stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{old_keys},{new_key}"
     )

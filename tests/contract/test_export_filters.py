@@ -251,7 +251,8 @@ def test_trace_id_in_delivery_export_unsubscribes_only_its_own_person(
     assert data(stranger.delete(path, params={"trace_id": trace_id_row["trace_id"]})) == 1
     body = {"List-Unsubscribe": "One-Click"}
     assert data(httpx2.post(one_click_row["one_click_url"], data=body)) == 1
-    # Mail clients send a POST to the URL in the header, which shows a page to people.
+    # The URL in a mail's header List-Unsubscribe shows a page to people, but mail clients send a
+    # POST request to the URL.
     assert httpx2.post(header_row["list_unsubscribe_header"][1:-1], data=body).status_code == 200
     members = {row["email"]: require_member(client, list_id, row["email"]) for row in rows}
     assert members[trace_id_row["email"]]["status"] == "unsubscribed"

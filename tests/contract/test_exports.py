@@ -1,4 +1,4 @@
-"""Tests of exports: files of members for the owner, and of recipients for the sending app."""
+"""Tests exports of members for the list's owner, and of recipients for the mailing software."""
 
 import csv
 import gzip
@@ -121,8 +121,8 @@ def test_exported_file_can_be_imported_into_another_list_without_loss(
         for index, (email, name) in enumerate(zip(build_addresses(len(names)), names, strict=True))
     ]
     import_members_file(client, list_id, build_csv(["Email", "Name", "Tier", "Paid until"], *rows))
-    # An import removes the apostrophe before a formula in a file. In a request, the apostrophe is a
-    # part of the name.
+    # An import of a file removes the apostrophe that an export puts before a formula. If an API
+    # request adds a member, an apostrophe at the start of the name stays a part of the name.
     member_with_apostrophe = {"email": "+plus@example.com", "name": "'=x"}
     data(add(client, list_id, "=dangerous@example.com", member_with_apostrophe))
     assert require_member(client, list_id, "+plus@example.com")["name"] == "'=x"
@@ -180,7 +180,7 @@ def test_export_link_opens_only_its_own_file_and_expires_after_fifteen_minutes(
         first_url.copy_set_param("signature", "ä"),
     ):
         problem(httpx2.get(url), 403, "link.invalid")
-        # An API key doesn't open a file without a valid signature.
+        # A URL without a valid signature is rejected even if the request contains an API key.
         problem(client.get(str(url)), 403, "link.invalid")
     assert client.get(str(first_url)).status_code == 200
     base = stack.settings().public_base
@@ -263,7 +263,8 @@ def test_export_file_changed_in_storage_is_never_delivered_completely(
     set_key_id = "UPDATE exports SET wrapped_by = %s WHERE id = %s"
     stack.query(set_key_id, "gone", export_id)
     problem(httpx2.get(url), 500, "media.damaged")
-    # Restore the key id, because a key rotation fails at a row whose key is unknown.
+    # Restore the id of the encryption key, because the rotation of encryption keys fails if an
+    # export names an unknown key.
     stack.query(set_key_id, key_id, export_id)
 
 
@@ -304,8 +305,8 @@ def test_delivery_export_of_a_list_without_email_channel_is_rejected(
     assert data(export(client, list_id, "members"))["result"]["rows"] == 0
 
 
-# The attributes of a member that must survive an export and an import. The ids and the times of
-# creation of the new record differ.
+# The attributes of a member that an export and an import must preserve. The tests don't compare a
+# member's id and creation time, because an imported member gets a new id and a new creation time.
 COMPARED_ATTRIBUTES = (
     "email",
     "name",
@@ -344,7 +345,7 @@ def test_import_file_of_another_product_is_unchanged_after_export_and_reimport(
 
 
 def describe_members(client: httpx2.Client, list_id: int) -> dict[str, Any]:
-    """Map each member's address to the values that must survive an export and an import."""
+    """Map each member's address to the data that an export and an import must preserve."""
     return {
         email: {
             **{name: member_record[name] for name in COMPARED_ATTRIBUTES},
@@ -358,7 +359,10 @@ def describe_members(client: httpx2.Client, list_id: int) -> dict[str, Any]:
 
 
 def read_consents(client: httpx2.Client, list_id: int, user_id: int) -> set[tuple[str, ...]]:
-    """Return the consents that another product recorded, without the source of each record."""
+    """Return the time, IP address, URL and wording of each consent entry with an IP address.
+
+    The consent entry that the import itself adds has no IP address.
+    """
     entries = data(client.get(f"/lists/{list_id}/members/{user_id}/consent"))["items"]
     names = ("at", "ip", "url", "wording")
     return {tuple(str(each[name]) for name in names) for each in entries if each["ip"]}

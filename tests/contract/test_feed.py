@@ -51,7 +51,7 @@ def test_every_event_type_is_emitted_by_its_action_and_matches_its_schema(
     assert set(event["data"]) == set(catalogue_entry.data.model_fields)
     catalogue_entry.data.model_validate(event["data"], strict=True)
     assert event["list_id"] is None or event["list_id"] == scene.list_id or "transfer" in kind
-    # The action must create an event of this type for its own owner only.
+    # The action must not create an event of this type in the feed of another owner.
     with scene.stack.client(scene.stack.create_owner().key) as other_client:
         assert (
             kind == FeedEventType.KEY_CREATED or page(other_client, type=kind.value)["items"] == []
@@ -99,7 +99,7 @@ def test_transfer_emits_an_event_on_both_lists(scene: Scene) -> None:
     assert source_event["list_id"] == source_event["data"]["from_list_id"] == scene.list_id
     assert target_event["list_id"] == target_event["data"]["to_list_id"] != scene.list_id
     assert (source_event["data"]["status"], target_event["data"]["status"]) == ("removed", "active")
-    # The transfer emits no other events.
+    # Apart from `subscription.transferred`, the transfer emits no event about the source list.
     assert [each["type"] for each in events(scene.client, 2, list_id=scene.list_id)] == [
         "subscription.created",
         "subscription.transferred",

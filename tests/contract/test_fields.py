@@ -54,7 +54,7 @@ def test_null_or_blank_text_removes_a_field_value_and_keeps_the_others(
         "three": "3"
     }
     assert put_member(client, list_id, email)["fields"] == {"three": "3"}
-    # White space at both ends is removed.
+    # White space at the start and at the end of a field's value is removed.
     member = put_member(client, list_id, email, fields={"one": " a b\n", "three": " "})
     assert member["fields"] == {"one": "a b"}
 
@@ -189,7 +189,7 @@ def test_concurrent_requests_never_exceed_the_limit_of_custom_fields(
 
 
 def create_text_field(client: httpx2.Client, list_id: int, values: list[Any]) -> str:
-    """Create a text field and one member with each value, and return the path of the field."""
+    """Create a text field, and one member for each value. Return the URL path of the field."""
     field = new_field(client, "worth", "text")
     for value in values:
         put_member(client, list_id, new_address(), fields={"worth": value})

@@ -160,7 +160,8 @@ def test_metrics_count_calls_and_tokens_and_seconds_of_the_language_model(
         assert read_metric(metrics_client, f"pressroom_llm_{metric}") == value
 
 
-# Other test stacks use the same role, so its limit leaves room for 60 more connections.
+# Other test stacks use the same database role, so the role's connection limit leaves 60 connections
+# for them.
 @pytest.mark.tier("processes")
 @pytest.mark.parametrize(
     ("limited_object", "column", "spare_connections"),
@@ -224,7 +225,7 @@ def test_metrics_are_cached_so_that_two_collectors_cause_one_database_read(
     metric = 'pressroom_maintenance_failed{maintenance="backup.journal"}'
 
     def returns_cached_value() -> bool:
-        """Return whether the second of two reads returns the old value despite a change."""
+        """Change a metric between two reads, and return whether both reads get the old value."""
         stack.query(set_error, "for the test")
         first_value = read_metric(metrics_client, metric)
         stack.query(set_error, None)
@@ -287,6 +288,7 @@ def test_queue_without_recent_canary_messages_is_reported_as_silent(stack: Stack
     for silent_seconds, is_reported in ((20, False), (40, True), (100_000, False)):
         redis.hset("pressroom:canaries", f"{queue}:sent", str(now - silent_seconds))
         assert (canaries.read_delays_or_silence()[queue] >= silent_seconds) == is_reported
-        # API calls are rejected only because of delays that a canary message has measured.
+        # A canary is a message that measures the delay of its queue. The API rejects calls if a
+        # canary measured a long delay, but not if the queue has no recent canary.
         assert canaries.read_delays()[queue] < silent_seconds
     redis.hdel("pressroom:canaries", f"{queue}:sent", f"{queue}:took")

@@ -33,7 +33,7 @@ class KeyedRoute:
     # Valid requests, each of which differs from the sample in `request`.
     different_requests: list[Request]
     invalid_request: Request
-    # The status and the error code of the response to `invalid_request`.
+    # The HTTP status and the error code in the response to `invalid_request`.
     error: tuple[int, str]
     # A function that counts the items that requests to the route have created.
     count_items: Callable[[], int]

@@ -196,7 +196,7 @@ def read_join_dates(client: httpx2.Client, list_id: int, emails: list[str]) -> l
 def import_dates(
     client: httpx2.Client, list_id: int, dates: list[str], **params: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Import a member with each join date, and return the result and the members' addresses."""
+    """Import one member per join date, and return the result and the members' addresses."""
     emails = build_addresses(len(dates))
     rows = zip(emails, dates, strict=True)
     return import_members_file(client, list_id, build_csv(DATE_HEADER, *rows), **params), emails

@@ -1,4 +1,4 @@
-"""Tests of uploads of import files, of the files with rejected rows, and of their deletion."""
+"""Tests of uploading and deleting files to import, and of error files with rejected rows."""
 
 import asyncio
 import codecs
@@ -313,7 +313,8 @@ def test_import_and_export_files_are_deleted_seven_days_after_completion(
     export = data(client.post(f"/lists/{list_id}/exports", json={"kind": "members"}))["result"]
     export_objects = list_stored_keys(stack, "exports")
     assert export_objects
-    # The seven days start at the end of the export, because an export may wait long for a worker.
+    # The files of an export are kept for seven days after the end of the export, and not after its
+    # creation, because the export may have waited long for a worker.
     stack.query("UPDATE exports SET created_at = now() - interval '20 days'")
     bulk_files.remove_old_files(stack.resources, now=clock.now() + timedelta(days=6, hours=23))
     assert fetch_rejected_rows(result_with_rejected_rows["errors_url"])

@@ -177,7 +177,7 @@ def test_import_row_with_opt_out_status_creates_an_opt_out_and_never_a_member(
     path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
     reply = client.put(path, json={"enabled": True})
     problem(reply, 409, "subscription.opted_out")
-    # The person can still join by their own action.
+    # Unlike the owner, the person can undo the opt-out, by joining the list again.
     reader.joins(list_id)
     assert reader.read_status(list_id) == ("active", True)
 
@@ -326,7 +326,7 @@ def test_suppression_import_opts_out_every_row_and_keeps_the_reason(
     assert reader.read_status(list_id)[0] == "unsubscribed"
     assert find_member(client, list_id, complaint_email) is None
     assert data(client.get(f"/imports/{result['import_id']}"))["kind"] == "suppressions"
-    # A second import of the file changes nothing, even as an import of bounces.
+    # Importing the file again, but as a file of bounces, doesn't change the stored opt-outs.
     assert nonzero_counts(import_members_file(client, list_id, file, kind="bounces")) == expected
     assert read_opt_outs(stack, list_id) == sources
     assert data(add(client, list_id, reader.email, complaint_email, manual_email)) == 0
@@ -359,7 +359,7 @@ def test_import_undo_lifts_no_opt_out(
     assert data(client.delete(f"/imports/{import_id}/members")) == 0
     assert read_opt_outs(stack, list_id) == {reader.email: "complaint"}
     assert reader.read_status(list_id)[0] == "unsubscribed"
-    # Only the person can lift their opt-out.
+    # Only the person who opted out can cancel the opt-out.
     reader.joins(list_id)
     assert read_opt_outs(stack, list_id) == {}
 
@@ -397,7 +397,8 @@ def test_import_undo_keeps_members_who_subscribed_themselves_since(
     import_id = import_members_file(
         client, list_id, build_address_file(reader.email, *build_addresses(1))
     )["import_id"]
-    # The person is already on the list, so the subscription changes nothing that the API shows.
+    # The import has already added the person to the list, so the person's own subscription changes
+    # nothing that API responses show.
     for _ in range(2):
         assert data(reader.client.post(f"/subscriptions/{list_id}/no-challenge")) == 0
     assert data(request_undo(client, import_id)) == 1

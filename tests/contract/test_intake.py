@@ -1,4 +1,4 @@
-"""Tests of the route that receives reports: proofs, status codes, limits and encrypted bodies."""
+"""Tests of the route for senders' reports: signatures, status codes, limits and encryption."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ SNS_HEADERS = {"x-amz-sns-message-type": "Notification"}
 
 @pytest.fixture
 def waiting_sender(client_without_workers: httpx2.Client) -> dict[str, Any]:
-    """A sender whose request bodies stay in the database, because the stack has no workers."""
+    """A sender whose posted reports stay unprocessed, because the stack has no workers."""
     return new_sender(client_without_workers)
 
 
@@ -191,7 +191,8 @@ def test_sender_with_too_many_waiting_bodies_is_busy(
     problem(
         post_body(client, waiting_sender["id"], body, headers | SNS_HEADERS), 503, "sender.busy"
     )
-    # The limit applies per sender, so another sender can still post reports.
+    # The limit on waiting request bodies applies per sender, so another sender can still post
+    # reports.
     assert data(post(client, new_sender(client), delivery)) == 1
     stack_without_workers.query(
         "DELETE FROM sender_bodies WHERE sender_id = %s", waiting_sender["id"]
@@ -212,7 +213,8 @@ def test_deletion_of_a_sender_waits_for_no_worker_and_drops_all_waiting_bodies(
     for _ in range(2):
         data(post(client, waiting_sender, report("complained", email=email)))
     with stack.resources.unit_of_work() as uow:
-        # Lock a body, as a worker does while it applies the body.
+        # Lock the row of a stored request body, as a worker does while it processes the reports in
+        # this request body.
         lock = "SELECT id FROM sender_bodies WHERE sender_id = :id ORDER BY id LIMIT 1 FOR UPDATE"
         uow.session.execute(sqlalchemy.text(lock), {"id": waiting_sender["id"]})
         assert data(client.delete(path)) == 1
@@ -255,7 +257,8 @@ def test_call_is_rejected_if_no_installed_key_decrypts_the_secret(
     new_secret = data(client.post(f"/senders/{sender['id']}/rotate"))["secret"]
     reply = post_body(client, sender["id"], delivery_report, signed(new_secret, delivery_report))
     assert data(reply) == 1
-    # The rotation of encryption keys fails if a secret has an unknown key.
+    # The sender's former secret is encrypted with an unknown key. Delete the sender, because this
+    # secret would make the rotation of encryption keys fail in another test.
     data(client.delete(f"/senders/{sender['id']}"))
 
 

@@ -1,4 +1,4 @@
-"""Tests that a bounce keeps a member's mail off until the owner or the person lifts the bounce."""
+"""Tests that a bounce keeps a member's mail off until the owner or the member turns mail on."""
 
 from collections.abc import Callable
 
@@ -32,8 +32,8 @@ def set_mail_by_owner(
     return client.put(path, json={"enabled": enabled})
 
 
-# The functions in ``OWNER_ACTIONS`` are all actions of an owner that could turn a member's mail on
-# by mistake. Each function returns the id of the list that has the member afterwards.
+# Each function in ``OWNER_ACTIONS`` performs an action of an owner that could turn a member's mail
+# on by mistake. The function returns the id of the list on which the member is after the action.
 def transfer(client: httpx2.Client, list_id: int, member: Reader) -> int:
     target_list_id: int = new_list(client)["id"]
     path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
@@ -166,7 +166,8 @@ def test_undo_of_an_import_removes_or_restores_members_whose_mail_bounced(
     assert data(client.delete(f"/imports/{result['import_id']}/members")) == 2
     status_query = "SELECT user_id, status FROM subscriptions WHERE list_id = %s"
     assert stack.query(status_query, list_id) == [(member.user_id, "removed")]
-    # If the owner adds the address again, the bounce still turns mail off.
+    # If the owner adds the removed member again, the earlier bounce still keeps the member's mail
+    # off.
     add_by_request(client, list_id, member)
     assert get_member(client, list_id, member)["email_off"]["reason"] == "bounced"
 
@@ -190,7 +191,8 @@ def test_bounce_still_applies_after_the_erasure_of_the_member(
     assert member_record["user_id"] != member.user_id
     assert (member_record["status"], member_record["email_enabled"]) == ("active", False)
     assert member_record["email_off"]["reason"] == "bounced"
-    # The owner can lift the bounce for the new member with the same address.
+    # The new member has the address of an erased person. The new member's mail is off, because the
+    # erased person's mail bounced, but the owner can turn the mail on.
     path = f"/subscriptions/{list_id}/members/{member_record['user_id']}/email"
     assert data(client.put(path, json={"enabled": True})) == 1
     assert require_member(client, list_id, member.email)["email_off"] is None
@@ -206,7 +208,8 @@ def test_owner_lifts_bounces_of_a_member_once_in_30_days(
     earlier_mailing = build_mailing(list_id, member.user_id, mailing_id=2)
     assert data(set_mail_by_owner(client, list_id, member, enabled=True)) == 1
     assert get_member(client, list_id, member)["email_off"] is None
-    # A bounce from before the owner turned mail on is ignored if it is reported only now.
+    # Pressroom ignores a late bounce report about a mail that was sent before the owner turned the
+    # member's mail on.
     assert bounce_hard(stack, earlier_mailing) == "stale"
     assert member.read_status(list_id) == ("active", True)
     # If no bounce turned the mail off, the owner may turn it on at any time.

@@ -44,7 +44,7 @@ def test_sign_up_page_uses_the_list_colour_in_light_and_dark_mode(
     assert read_heading(page) == mailing_list["title"]
     assert f":root {{ --accent: {BLUE};" in page.text
     assert f"--accent: {lighten_for_dark_mode(BLUE)};" in page.text
-    # The policy allows only the two styles, by their hashes.
+    # The content security policy allows only the page's two inline style sheets, by their hashes.
     assert page.headers["content-security-policy"].count("'sha256-") == 2
     page_without_colour = stranger.get(f"/s/{new_list(client)['slug']}")
     assert page_without_colour.headers["content-security-policy"].count("'sha256-") == 1
@@ -230,7 +230,7 @@ def test_owner_previews_list_changes_without_saving_them(client: httpx2.Client) 
     mail = data(client.post(f"{path}/previews/confirmation_mail", json=changes))
     assert ("“Coffee”" in mail["text"], mail["sender_name"]) == (True, "B")
     assert data(client.get(path)) == list_before
-    # The preview stored no wording, so that the next wording gets version 2.
+    # The preview didn't store the new consent wording, so the next stored wording gets version 2.
     assert (
         data(change_list(client, mailing_list["id"], consent_wording="Other."))[
             "consent_wording_version"

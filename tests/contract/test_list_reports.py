@@ -47,7 +47,7 @@ def test_abuse_report_is_recorded_only_once_per_person_and_unsubscribes_them(
     [link] = [word for word in mails[0]["text"].split() if "/report?" in word]
     assert html.escape(link) in mails[0]["html"]
     path = httpx2.URL(link).raw_path.decode()
-    # Opening the link reports nothing, because mail scanners open links.
+    # Opening the link must not report the list, because mail scanners open all links.
     assert read_heading(stranger.get(path)) == REPORT_HEADING
     assert stranger.head(path).status_code == 200
     assert reporter_rows(stack, pending.list_id) == []
@@ -56,7 +56,8 @@ def test_abuse_report_is_recorded_only_once_per_person_and_unsubscribes_them(
         assert read_heading(follow_redirect(stranger, reply)) == THANKS_HEADING
     assert reporter_rows(stack, pending.list_id) == [(pending.user_id,)]
     assert pending.read_status()[0] == "unsubscribed"
-    # The mailed confirmation link no longer works, and a new sign-up leaves the person pending.
+    # After the abuse report, the mailed confirmation link no longer works. If the person signs up
+    # again, the subscription is pending again.
     [confirm_path] = re.findall(r"/confirm\?token=\S+", mails[0]["text"])
     assert stranger.post(confirm_path).status_code == 409
     stranger.post(f"/subscriptions/{pending.list_id}", json={"email": pending.email})
@@ -99,7 +100,8 @@ def test_operator_sees_total_and_recent_abuse_reports_of_each_list(
     expected = (TITLE, owner.user_id, owner.email)
     assert (counts["title"], counts["owner_id"], counts["owner"]) == expected
     assert (counts["reports"], counts["reports_in_7_days"]) == (3, 2)
-    # The reports of erased people still count, but no longer name them.
+    # After a person's erasure, the person's report about the list still counts, but no longer names
+    # the person.
     erase(stack.resources, readers[1].email)
     assert read_report_counts(stack, list_id)["reports"] == 3
     assert (None,) in reporter_rows(stack, list_id)
@@ -113,7 +115,8 @@ def test_abuse_report_from_the_sign_up_page_counts_only_once_per_network(
     local_part, domain = owner.email.split("@")
     for page in (
         stranger.get(f"/s/{slug}"),
-        # An invalid form on the owner's website leads to this page, which shows the error.
+        # An invalid form on the owner's website leads to Pressroom's sign-up page, which shows the
+        # error.
         stranger.post(
             f"/subscriptions/{list_id}", data={"email": "nobody"}, headers=BROWSER_HEADERS
         ),
@@ -140,7 +143,7 @@ def test_abuse_report_from_the_sign_up_page_counts_only_once_per_network(
         thanks_page = follow_redirect(stranger, reply)
         thanks_page.headers.pop("set-cookie")
         assert read_heading(thanks_page) == THANKS_HEADING
-    # Several reports from one network count as one.
+    # Several anonymous abuse reports from one network count as one report.
     assert reporter_rows(stack, list_id) == [(None,)]
     counts = read_report_counts(stack, list_id)
     assert (counts["reports"], counts["by_strangers"]) == (1, 1)

@@ -211,7 +211,7 @@ def read_statistics(client: httpx2.Client, list_id: int, **query: str) -> dict[s
 def count_changes(
     client: httpx2.Client, list_id: int, **query: str
 ) -> dict[str, tuple[int, int, int]]:
-    """Map each key to its joined, left and net counts, except keys without joins and leaves."""
+    """Map the key of each statistics row with joins or leaves to the counts (joined, left, net)."""
     return {
         row["key"]: (row["joined"], row["left"], row["net"])
         for row in read_statistics(client, list_id, **query)["rows"]
@@ -288,7 +288,7 @@ def test_list_statistics_by_tier_count_a_tier_change_as_leave_and_join(
     assert list(count_changes(client, list_id)) == list(count_changes(client, list_id, by="day"))
     assert list(count_changes(client, list_id).values()) == [(1, 0, 1)]
     assert count_changes(client, list_id, by="source") == {"login": (1, 0, 1)}
-    # The tier of a person who has left doesn't change the statistics.
+    # If a person who has left the list gets a new tier, the statistics stay the same.
     reader.leaves(list_id)
     data(client.patch(path, json={"type": "silver"}))
     assert count_changes(client, list_id, by="tier") == {"free": (1, 1, 0), "gold": (1, 1, 0)}
@@ -329,7 +329,8 @@ def test_list_verification_detects_statistics_that_differ_from_active_members(
     def faults_of_list() -> list[dict[str, object]]:
         result = pressroom(stack, "lists", "verify", "--json")
         all_faults: list[dict[str, object]] = json.loads(result.stdout)
-        # Other tests insert rows directly, so that other lists can have faults.
+        # The command may also report wrong statistics of other lists, because other tests insert
+        # rows directly into the database.
         assert result.returncode == bool(all_faults)
         return [each for each in all_faults if each["list_id"] == list_id]
 

@@ -46,7 +46,7 @@ def test_session_cookie_is_http_only_and_same_site(visitor: Visitor, email: str)
     cookie = set_cookies(visitor.log_in(email))[SESSION_COOKIE]
     for attribute in ("HttpOnly", "SameSite=lax", "Path=/", "Max-Age=2592000"):
         assert attribute in cookie
-    # The Secure attribute is missing only because the test stack uses HTTP on the loopback.
+    # The cookie lacks the Secure attribute only because the test stack uses HTTP on the loopback.
     assert "Secure" not in cookie
     assert "Domain" not in cookie
 
@@ -168,14 +168,17 @@ def test_failed_logins_cause_growing_pauses_up_to_a_maximum(
     stack: Stack, visitor: Visitor, email: str
 ) -> None:
     assert fail(visitor, email, logins.CLIENT_THROTTLE.free).status_code == 403
-    # The first pause takes one second, which may end too early on a busy machine. Extend it.
+    # Extend the login pauses, because the first pause lasts only one second. On a busy machine, one
+    # second could pass before the next login.
     assert extend_pauses(stack) >= 2
     paused_login = visitor.log_in(email, "not the password")
     assert paused_login.status_code == 429
     assert int(paused_login.headers["retry-after"]) >= 1
-    # During a pause, even the right password is rejected, so that no response reveals an account.
+    # During a login pause, even the right password is rejected, so that an attacker can't continue
+    # guessing.
     assert visitor.log_in(email).status_code == 429
-    # Delete the counts of the network, because this test is about the count of an address.
+    # Delete the number of login attempts that came from the network, because this test checks the
+    # numbers of attempts with each e-mail address.
     stack.query("DELETE FROM login_attempts WHERE subject IN (SELECT source FROM login_attempts)")
     unknown_email = new_address()
     assert fail(visitor, unknown_email, logins.CLIENT_THROTTLE.free).status_code == 403
@@ -190,7 +193,9 @@ def test_failed_logins_cause_growing_pauses_up_to_a_maximum(
     assert pause_seconds == 32
     stack.query("UPDATE login_attempts SET paused_until = now(), attempts = 10000")
     assert visitor.log_in(email, "not the password").status_code == 403
-    # Exclude the counts of other tests, because their last attempts were long ago.
+    # Read only the rows that the last login attempt has updated. In the other rows of
+    # ``login_attempts``, this test has changed ``paused_until`` but not ``tried_at``, so that the
+    # login pause seems too long.
     longest_pause = stack.query(
         "SELECT max(paused_until - tried_at) FROM login_attempts WHERE attempts > 10000"
     )
@@ -217,7 +222,8 @@ def test_failed_logins_of_strangers_do_not_block_a_known_browser_of_the_owner(
     assert fail(stranger, email, 1).status_code == 403
     assert extend_pauses(stack) >= 2
     assert stranger.log_in(email).status_code == 429
-    # The pauses of the client and of the address don't apply to a browser that logged in before.
+    # The login pauses that a stranger causes don't affect a browser in which the owner has logged
+    # in before.
     assert visitor.log_in(email).status_code == 303
     # The cookie that identifies a known browser can't be forged.
     extend_pauses(stack)
@@ -234,7 +240,7 @@ def test_unfinished_login_attempts_count_towards_the_login_pause(
     monkeypatch.setattr(clock, "now", lambda: moment)
     paused_count = 0
     for _ in range(20):
-        # An attempt counts before its password is checked.
+        # Pressroom counts each login attempt before the password is checked.
         try:
             with stack.resources.unit_of_work() as uow:
                 logins.begin_attempt(uow, email=email, client="192.0.2.1", browser_token=None)
@@ -334,7 +340,8 @@ def test_write_request_with_session_but_without_valid_csrf_proof_is_rejected(
 def test_cross_origin_page_cannot_read_responses_to_a_session(logged_in_visitor: Visitor) -> None:
     reply = logged_in_visitor.client.get(ME_PATH, headers={"Origin": "https://evil.example"})
     assert reply.headers["access-control-allow-origin"] == "*"
-    # Without this header, browsers hide responses to requests with cookies from other origins.
+    # If a response lacks ``Access-Control-Allow-Credentials`` and the request contained cookies, a
+    # browser hides the response from pages of other origins.
     assert "access-control-allow-credentials" not in reply.headers
 
 

@@ -1,4 +1,4 @@
-"""Tests of texts of mailing lists and fields that exceed their maximum length."""
+"""Tests that Pressroom rejects mailing lists and fields whose texts are too long or misleading."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ NEW_FIELD_BODY = {"key": "city", "label": "City", "type": "text"}
 
 
 def find_text_properties(schema: str) -> list[str]:
-    """Return the names of the properties that contain free text, not the values of an enum."""
+    """Return the names of the string properties of a schema, except properties with an enum."""
     properties = openapi_document()["components"]["schemas"][schema]["properties"]
     return [
         name
@@ -57,7 +57,9 @@ def test_too_long_text_of_a_list_or_field_is_rejected_before_its_content_is_scan
             client.request(method, path.format(list_id), json=body), 422, "body.invalid"
         )
         assert [each["field"] for each in error["errors"]] == [f"body.{name}"]
-        # The service rejects a text below the general maximum, with a more specific code.
+        # A request may contain texts as long as ``LONG_TEXT``, but the tested property must be
+        # shorter. Pressroom must check the length before it searches the text for addresses,
+        # because an address in the text would cause the error `text.leads_away`.
         reply = client.request(method, path.format(list_id), json={**valid_body, name: LONG_TEXT})
         assert reply.json()["errors"][0]["field"] == f"body.{name}"
         assert reply.json()["code"] != "text.leads_away"

@@ -78,7 +78,7 @@ def test_each_button_of_the_unsubscribe_page_is_explained_by_one_line(
 
 
 def read_history(subscriber: Subscriber, action: str) -> list[tuple[object, ...]]:
-    """Return the actor, the way and the IP address of each such action in the history."""
+    """Return who performed the action on the list, by which means, and from which IP address."""
     query = "SELECT actor, actor_id, via, ip FROM subscription_events WHERE list_id = %s"
     return subscriber.stack.query(f"{query} AND action = %s", subscriber.list_id, action)
 

@@ -153,8 +153,8 @@ def test_consent_counts_other_unconfirmed_sign_ups_from_the_same_network(
     for email in emails:
         subscribe(stranger, list_ids[0], email)
     subscribe(stranger, list_ids[1], emails[0])
-    # Add a sign-up from another network, and one from the same network. The IP address of the
-    # latter is shortened, as in old entries.
+    # Add a sign-up from another network, and a sign-up from this machine's network. The IP address
+    # of the second sign-up is shortened, as in consent entries that are older than 90 days.
     for ip, email in (("192.0.2.7", new_address()), ("127.0.0.0/24", new_address())):
         subscribe(stranger, list_ids[0], email)
         stack.query(
@@ -236,7 +236,8 @@ def test_transfer_copies_the_consent_of_the_source_list(
         "wording": "Of the source",
         "list_id": source_id,
     }
-    # The entry contains no IP address and no browser, because the owner made the transfer.
+    # The consent entry for the transfer contains no IP address and no browser, because the owner
+    # made the transfer.
     assert transfer_entry | {"at": None} == {
         **UNKNOWN_SOURCE,
         "at": None,
@@ -277,7 +278,8 @@ def test_transfer_to_a_list_with_the_member_merges_consent_of_both_lists(
     reader.joins(list_id).joins(target_id)
     transfer(client, list_id, reader.user_id, target_id)
     entries = read_consent(client, target_id, reader.user_id)
-    # There is no entry about the transfer, because the member was already on the target list.
+    # The transfer to the target list added no consent entry, because the person was already a
+    # member of that list.
     assert [select_fields(each, "how", "list_id") for each in entries] == [
         {"how": "login", "list_id": target_id},
         {"how": "login", "list_id": list_id},
@@ -357,7 +359,7 @@ def test_each_consent_wording_is_kept_as_a_version(
     assert [(each["wording"], each["wording_version"]) for each in entries] == [
         *(("One", 1), ("Two", 2), ("One", 1), (None, None), (None, None))
     ]
-    # Changes of other attributes keep the wording.
+    # Changes of other list attributes, such as the tagline, keep the consent wording.
     data(client.patch(f"/lists/{list_id}", json={"consent_wording": "Three"}))
     changed_list = data(client.patch(f"/lists/{list_id}", json={"tagline": "Daily"}))
     assert (changed_list["consent_wording"], changed_list["consent_wording_version"]) == (
@@ -380,7 +382,8 @@ def test_consent_wordings_are_limited_in_length_and_number(
         MAX_WORDINGS,
     )
     problem(client.patch(path, json={"consent_wording": "New"}), 409, "list.consent_wordings")
-    # A wording that the list had before doesn't count as another wording.
+    # A list with the maximum number of consent wordings can still return to one of its earlier
+    # wordings.
     changed_list = data(client.patch(path, json={"consent_wording": "Wording 7"}))
     assert changed_list["consent_wording_version"] == 7
 

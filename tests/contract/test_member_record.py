@@ -98,7 +98,8 @@ def test_member_put_creates_a_member_and_a_second_put_changes_the_member(
         ("edited", "owner", ["name", "fields.city"]),
         ("added", "owner", None),
     ]
-    # The owner's values don't change the user record, which contains only the address.
+    # The name that the owner entered for the member isn't copied to the user record, which contains
+    # only the e-mail address.
     assert stack.query("SELECT name FROM users WHERE email = %s", email) == [(None,)]
     assert stack.mails(to=email) == []
 

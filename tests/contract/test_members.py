@@ -1,4 +1,4 @@
-"""Tests of how an owner reads and changes the members of a list, and of their history."""
+"""Tests of the routes with which owners read and change members, and read a member's history."""
 
 from collections.abc import Callable
 from typing import Any

@@ -21,7 +21,7 @@ from tests.support.lists.subscribers import fetch_members, new_address, new_list
 
 Member = dict[str, Any]
 STATUSES = ("active", "pending", "unsubscribed", "removed")
-# Two addresses contain wildcards of SQL, and one starts like another.
+# Two addresses contain SQL wildcards, and one address starts with the local part of another.
 ADDRESSES = ("ann@example.com", "an_@example.com", "ann%b@example.com", "anna@example.com")
 EMAIL_FILTERS = (
     None,

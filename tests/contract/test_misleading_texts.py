@@ -14,7 +14,8 @@ from tests.support.lists.segments import VIP, new_segment, put_member
 from tests.support.lists.subscribers import new_address, new_slug
 from tests.support.people.consoles import at_operators_console, forms_of, heading
 
-# Each of these is accepted as a title, a text, a label and a choice.
+# Harmless texts. Pressroom must accept each of them as a choice of a member field, and as a list's
+# title, tagline or any other text in ``LIST_TEXT_FIELDS``, except the sender name.
 HARMLESS_TEXTS = [
     *("Node.js Weekly", "St. Gallen 9.30 Uhr", "U.S. News", "Dr.Müller", "Vol. 2.0, 24/7"),
     *("Nachrichten aus Köln. Täglich", "Concerts, 24.12.2026", "Season 2025-2026"),
@@ -143,7 +144,8 @@ def test_operator_reviews_suspicious_texts_and_sees_them_again_after_a_change(
                 for number, (_, values) in enumerate(forms_of(operator.visitor.get(OPERATORS_PATH)))
                 if values.get("kind") == kind and values["id"] == ids_by_kind[kind]
             )
-            # An outdated version means that the text has changed since the page was loaded.
+            # The form's hidden field ``version`` is outdated if the text has changed since the page
+            # was loaded.
             assert "changed in the meantime" in operator.do(OPERATORS_PATH, form, version="0" * 16)
             assert suspicious_text in list_suspicious_words()
             assert "Changed texts are shown again" in operator.do(OPERATORS_PATH, form)

@@ -122,7 +122,7 @@ def test_oauth_refresh_returns_a_new_token_pair_with_the_same_scopes(
     # A refresh doesn't revoke the first access token, which is valid for one hour.
     assert stack.is_accepted(first_tokens["access_token"])
     assert stack.is_accepted(second_tokens["access_token"])
-    # A client may request fewer scopes in one refresh, and all granted scopes in a later one.
+    # A client may request fewer scopes in one refresh, and all granted scopes in a later refresh.
     narrow_tokens = program.refresh(second_tokens["refresh_token"], scope="attachment").json()
     assert narrow_tokens["scope"] == "attachment"
     with stack.client(narrow_tokens["access_token"]) as client:

@@ -154,7 +154,7 @@ def test_trace_id_is_accepted_only_by_four_documented_operations(
 
 
 def test_openapi_document_is_valid(document: dict[str, Any]) -> None:
-    # Import the validator here, because its import is slow.
+    # Import openapi_spec_validator in this function, because loading the module is slow.
     from openapi_spec_validator import validate
 
     validate(document)
@@ -266,8 +266,8 @@ def test_every_documented_json_body_and_response_has_an_example(
 def test_every_documented_example_matches_its_schema(
     document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    # Import jsonschema here, because all test processes import this module. Importing jsonschema
-    # takes more than a second, and only this test needs it.
+    # Import jsonschema in this function, because only this test needs jsonschema. Importing
+    # jsonschema at the top of the module would cost each test process more than a second.
     from jsonschema import Draft202012Validator, FormatChecker
 
     errors = []

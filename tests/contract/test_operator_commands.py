@@ -156,8 +156,9 @@ def test_cli_lists_every_maintenance_task_of_the_workers_with_its_last_run(stack
 
 def test_cli_maintenance_table_fits_into_80_columns(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.purge")
-    # A piped table is as wide as the longest error, so remove all errors. Times have at most three
-    # digits.
+    # Remove all error messages, because a table that isn't printed to a terminal is as wide as its
+    # longest error message. Set the times of all maintenance runs to less than two hours before or
+    # after now, so that the table shows no time span with more than three digits.
     stack.query(
         "UPDATE maintenance SET last_error = NULL, due_at = now() + interval '119 min 30 s',"
         " last_started_at = now() - interval '119 min',"

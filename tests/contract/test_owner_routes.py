@@ -41,7 +41,7 @@ def path_values(client: httpx2.Client, reader: Reader) -> PathValues:
 
 
 def name_variants(name: str, value: object) -> PathValues:
-    """Return a value under each variant of a name, for example under ``closing_list_id``."""
+    """Map a path parameter and its variants, such as ``closing_list_id``, to the same value."""
     return {f"{purpose}{name}": value for purpose in ("", "closing_", "leaving_", "moving_")}
 
 
@@ -58,7 +58,7 @@ def test_list_routes_accept_64_bit_list_ids_and_slugs(
 ) -> None:
     slug = data(client.get(f"/lists/{path_values['list_id']}"))["slug"]
     for route in (*PUBLIC_ROUTES, *LIST_ROUTES):
-        # The last one is a valid slug, but no list has it.
+        # ``no-such-list`` is a valid slug, but no list has this slug.
         for unknown_id in (0, 1, 2**53, UINT64_MAX, "no-such-list"):
             problem(call(client, route, path_values, list_id=unknown_id), 404, "list.not_found")
         for malformed_id in (UINT64_MAX + 1, "-1", "1.0", "No_Slug"):

@@ -56,7 +56,10 @@ FullAccount = tuple[httpx2.Client, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def full_account(stack: Stack) -> FullAccount:
-    """An API client and path parameters. The owner has more than `MIN_ITEMS` items of each kind."""
+    """The API client of an owner with much data, and the path parameters of the tested routes.
+
+    For this owner, each tested route returns more than `MIN_ITEMS` items.
+    """
     owner = stack.create_owner()
     client = stack.client(owner.key)
     list_ids = [new_list(client)["id"] for _ in range(5)]

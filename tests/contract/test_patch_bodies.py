@@ -1,4 +1,4 @@
-"""Tests of the request bodies of all PATCH operations, in the OpenAPI document and in the API."""
+"""Tests that a PATCH request changes only the fields that its body contains."""
 
 from collections.abc import Callable
 from typing import Any

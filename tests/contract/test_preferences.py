@@ -81,7 +81,7 @@ def test_preferences_link_request_does_not_reveal_whether_an_address_is_known(
         (303, replies[0].headers["location"])
     }
     assert len({frozenset(each.headers) for each in replies}) == 1
-    # Each request only enqueues a mail. The worker looks up the address after the response.
+    # Each request only enqueues a mail. A worker later finds the person with the address.
     mail_rows = stack.query(
         "SELECT email, user_id FROM account_mails WHERE list_id = %s ORDER BY id",
         subscriber.list_id,
@@ -94,7 +94,7 @@ def test_preferences_link_request_does_not_reveal_whether_an_address_is_known(
 def test_preferences_link_is_mailed_only_to_members_of_lists_of_that_owner(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    # A member of one list may request the link on another list of the same owner.
+    # Members can also request the preferences link on the form of another list of the same owner.
     second_list_id = new_list(client, "Another letter")
     with stack.client(stack.create_owner().key) as other_owner:
         foreign_subscriber = subscribe(stack, new_list(other_owner))
@@ -202,7 +202,7 @@ def test_preferences_link_is_usable_only_once_and_opening_its_page_changes_nothi
 def test_form_from_another_site_cannot_start_a_preferences_session(
     browser: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    # The attacker has a link of their own, and a CSRF token for their own browser.
+    # The attacker has a preferences link, and a CSRF token for the attacker's own browser.
     token = receive_token(stranger, subscriber)
     foreign_csrf_token = read_csrf(stranger.get("/preferences/open", params={"token": token}))
     assert browser.get("/preferences/open", params={"token": token}).status_code == 200
@@ -253,7 +253,8 @@ def test_address_change_revokes_preferences_links_and_sessions(
         open_link(browser, token, {}, Origin=stack.api_url),
     ):
         assert read_heading(reply, 403) == "This link doesn’t work"
-    # A new link is mailed only to the new address. The page shows the address that the list knows.
+    # Pressroom mails a new link to the new address. The preferences page shows the old address,
+    # because the list still has the old address.
     page = open_preferences(browser, Subscriber(stack, list_id, user_id, new_email))
     shown_email = f'<b class="address"><bdi>{email}</bdi></b>'
     assert f"Your address on these lists is {shown_email}." in read_text(page)
@@ -284,7 +285,7 @@ def test_preferences_of_one_list_have_its_colour_and_of_several_lists_the_defaul
     answers_page = browser.get(f"/preferences/answers?list={subscriber.list_id}")
     for page in (requested_page, link_page, answers_page, *map(browser.get, paths)):
         assert accent in page.text
-        # Like all pages of a list, these pages name Pressroom only in the footer.
+        # Pages for the readers of a list have no header, and name Pressroom only in the footer.
         assert "<header>" not in page.text
     put_member(client, new_list(client, "Another letter", colour="#6b21a8"), subscriber.email)
     for page in map(browser.get, paths):
@@ -385,7 +386,7 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     open_preferences(browser, subscriber)
     page = browser.get("/preferences/data")
     assert read_heading(page) == "Your data"
-    # The page allows line breaks inside of the address.
+    # Remove the ``<wbr>`` elements, which allow line breaks within the e-mail address.
     page_text = page.text.replace("<wbr>", "")
     for text in ("Ada", "Height &amp; more", html.escape("tall <b>"), "VIP", subscriber.email):
         assert text in page_text
@@ -405,7 +406,7 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     assert [each["action"] for each in list_data["history"]][-1] == "requested"
     assert list_data["consent"][-1]["how"] == "form"
     assert "Secret" not in page.text + reply.text
-    # The data about the person also contains bounces and the person's reports about lists.
+    # The data about the person also contains bounces, and the person's reports of unwanted lists.
     bounce_hard(stack, build_mailing(subscriber.list_id, subscriber.user_id))
     browser.post("/report", params={"trace_id": subscriber.trace_id})
     downloaded_data = browser.get("/preferences/data.json").json()

@@ -51,7 +51,8 @@ from tests.support.people.quotas import (
 )
 from tests.support.stack.maintenance import run_maintenance
 
-# Don't filter by a tag, because a stored filter contains the tag's id, whose length varies.
+# This filter has no tags, so that its stored form always has the same length. The stored form of a
+# filter contains the ids of the filter's tags, and ids vary in length.
 GOLD_FILTER = {"field": "type", "is": "gold"}
 ROW_BYTES = count_row_bytes()
 FREE_QUOTAS = {

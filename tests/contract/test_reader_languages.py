@@ -20,7 +20,7 @@ ENGLISH_HEADERS = {"Accept-Language": "en"}
 
 
 def read_german_heading(reply: httpx2.Response) -> str:
-    """Require a page in German, and return its heading."""
+    """Check that a page is in German, and return the page's heading."""
     assert '<html lang="de">' in reply.text
     assert reply.headers["content-language"] == "de"
     [heading] = re.findall(r"<h1>(?:<bdi>)?(.*?)(?:</bdi>)?</h1>", reply.text)
@@ -121,7 +121,7 @@ def test_mails_use_the_language_in_which_the_reader_subscribed(
     assert "Meine Anmeldung bestätigen" in mail["html"]
     assert '<html lang="de">' in mail["html"]
     [link] = re.findall(r"\S+/confirm\?token=\S+", mail["text"])
-    # The reader confirms in an English browser.
+    # The reader confirms the subscription in a browser whose language is English.
     confirmed_page = follow_redirect(stranger, stranger.post(link, headers=ENGLISH_HEADERS))
     assert "You’re subscribed" in confirmed_page.text
     assert (

@@ -1,4 +1,4 @@
-"""Tests that sessions need a recent login for actions whose effect outlasts the session."""
+"""Tests that people must have logged in recently to perform actions with a lasting effect."""
 
 import json
 import re
@@ -37,7 +37,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class ProtectedAction:
-    """An action that needs a recent login, and all routes by which a session can perform it.
+    """An action that needs a recent login, and all routes by which a logged-in person performs it.
 
     Attributes:
         documented: the action in docs/accounts.md.
@@ -192,7 +192,7 @@ PAGE_FORMS = {route: form for act in PROTECTED_ACTIONS for route, form in act.pa
 
 
 def remove_parameter_names(routes: Iterable[str]) -> set[str]:
-    """Return the routes without the names of their parameters."""
+    """Return the routes, with each path parameter such as ``{list_id}`` replaced by ``{}``."""
     return {re.sub(r"\{\w+\}", "{}", route) for route in routes}
 
 
@@ -224,7 +224,7 @@ def test_recent_login_tests_cover_every_route_that_requires_a_recent_login() -> 
 
 
 def test_every_form_that_requires_a_recent_login_has_a_page_at_its_path() -> None:
-    """After a repeated login, the browser requests the path of the form with GET."""
+    """If a form requires a login, the browser is redirected to the form's path after the login."""
     routes = list_api_routes(create_app(Settings.model_construct()))
     pages = {str(route.path_format) for route in routes if "GET" in (route.methods or ())}
     forms = {name.removeprefix("POST ") for name in PAGE_FORMS if name.startswith("POST ")}
@@ -247,7 +247,7 @@ def test_recent_login_tests_cover_exactly_the_documented_actions() -> None:
 
 @dataclass
 class ProtectedAccount:
-    """An owner who is also an operator, with one object of each kind that the actions need."""
+    """An owner who is also an operator, and who has all records that the tested routes need."""
 
     stack: Stack
     owner: OwnerAtConsole
@@ -274,7 +274,7 @@ class ProtectedAccount:
         return self.session.request(method, url, data=form)
 
     def count_objects(self) -> list[tuple[object, ...]]:
-        """Count the owner's objects of each kind that outlasts a session."""
+        """Count the owner's API keys, webhook endpoints and other objects that outlast a logout."""
         tables = ("api_keys", "webhook_endpoints", "senders", "oauth_grants", "exports", "jobs")
         counts = [f"(SELECT count(*) FROM {table} WHERE user_id = %s)" for table in tables]
         user_ids = [self.owner.owner.user_id] * len(tables)

@@ -50,7 +50,8 @@ def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
     sent_page = visitor.get("/register", sent="yes").text
     assert heading(sent_page) == "Check your e-mail"
-    # The link removes the query ``sent=yes`` from the URL, so that the form appears again.
+    # The link "request a new link" removes the query ``sent=yes`` from the URL, so that the browser
+    # shows the registration form again.
     assert '<a href="?">request a new link</a>' in sent_page
     link = visitor.mailed_path(email, FINISH_SUBJECT)
     # Opening the registration link creates no account, whichever program opens it.
@@ -372,7 +373,8 @@ def test_account_forms_from_other_sites_are_rejected(
                 path, data={**form, **token_field}, headers=headers
             )
             assert reply.status_code == 403
-    # The CSRF token of the login form belongs to another cookie.
+    # Account forms also reject the CSRF token of the login form, even if the browser sends the
+    # cookie of the login form.
     with new_visitor(stack) as visitor:
         login_form_token = read_hidden_fields(visitor.get("/login"))["csrf_token"]
         logged_in_visitor.client.cookies.set(
@@ -400,7 +402,7 @@ def test_password_change_requires_the_current_password_and_is_throttled(
         assert 'role="alert"' in reply.text
     assert stack.query("SELECT password_hash FROM users WHERE email = %s", email) == hash_before
     assert other_browser.is_logged_in()
-    # Attempts are throttled, so that a stolen session can't be used to guess the password.
+    # Password changes are throttled, so that a thief of a session can't guess the password.
     stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
     reply = logged_in_visitor.fill_in(
         "/account/password", current=PASSWORD, password=OTHER_PASSWORD
@@ -426,7 +428,8 @@ def test_address_change_is_confirmed_by_mail_and_revokes_other_sessions_and_old_
     assert data(logged_in_visitor.get("/users/me"))["email"] == new_email
     assert logged_in_visitor.get(link).status_code == 403
     assert logged_in_visitor.mailed(email, "The address of your account was changed")
-    # The change revokes other sessions, and the links that were mailed to the old address.
+    # An address change ends the person's other sessions, and revokes the links that were mailed to
+    # the old address.
     assert not other_browser.is_logged_in()
     assert visitor.get(reset_link).status_code == 403
     assert visitor.log_in(email).status_code == 403

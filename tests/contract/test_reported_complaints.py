@@ -98,7 +98,7 @@ def test_complaint_about_a_mailing_from_before_a_transfer_holds_on_all_later_lis
     limited_sender = new_sender(client, list_ids=[list_id, second_id])
     deliver(stack, client, limited_sender, complaint)
     assert outcomes(client, limited_sender) == ["applied"]
-    # The third list has no opt-out, because the sender doesn't cover this list.
+    # The third list has no opt-out, because the sender isn't registered for this list.
     query = "SELECT DISTINCT list_id FROM opt_outs WHERE user_id = %s"
     assert set(stack.query(query, user_id)) == {(list_id,), (int(second_id),)}
     assert not has_left(client, third_id, email)
@@ -165,8 +165,8 @@ def test_complaint_by_address_opts_out_of_all_covered_lists(
         report("delivered", email=email),
         report("complained", email="no address"),
     )
-    # Two lists have this address, so it is unknown which list's mail was delivered. The report is
-    # therefore unmatched.
+    # The address in the reports belongs to a member of two lists. The outcome of the delivery
+    # report is "unmatched", because nobody knows which list's mail was delivered.
     assert outcomes(client, sender) == ["applied", "unmatched", "unmatched"]
     for covered_list_id in (list_id, other_list_id):
         eventually(partial(has_left, client, covered_list_id, email), what="the opt-out")
@@ -227,7 +227,8 @@ def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_m
     for each_list_id, member_count in ((list_id, 0), (other_list_id, 1)):
         data(add(client, each_list_id, email))
         assert data(client.get(f"/lists/{each_list_id}"))["subscriber_count"] == member_count
-    # A report on a mail to another person doesn't affect the member with the same address.
+    # This complaint doesn't opt out the member whose address it contains, because the delivery id
+    # in the complaint belongs to a mail to another person.
     late_complaint = report("complained", delivery_id=delivery_id.upper(), email=email)
     foreign_delivery = delivery_for(
         stack, other_list_id, require_member(client, other_list_id, email)["user_id"] + 1

@@ -251,7 +251,8 @@ def test_report_about_an_erased_person_is_unmatched(
         None,
         None,
     )
-    # If the sender has ``list_ids``, a complaint from an unknown address becomes an opt-out.
+    # If a sender is limited to certain lists, a complaint from an unknown address becomes an
+    # opt-out from these lists.
     sender_with_lists = new_sender(client, list_ids=[list_id])
     deliver(stack, client, sender_with_lists, report("complained", email=email))
     assert outcomes(client, sender_with_lists) == ["applied"]
@@ -273,7 +274,9 @@ def test_time_in_the_future_becomes_the_time_of_arrival(
         *({"kind": "delivered", "email": new_address(), "occurred_at": each} for each in times),
         {"kind": "delivered", "email": new_address()},
     )
-    # A report may be up to five minutes in the future, because the clocks of servers may differ.
+    # The time in a report may be up to five minutes in the future, because the clocks of servers
+    # differ. Pressroom replaces a time that is more than five minutes in the future by the time at
+    # which the report was received.
     kept_report, *corrected_reports = reports_of(client, sender)
     assert datetime.fromisoformat(kept_report["occurred_at"]) == now + timedelta(minutes=4)
     for corrected_report in corrected_reports:

@@ -52,7 +52,8 @@ def test_every_operation_with_a_json_body_rejects_other_bodies(
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
         if "application/json" in operation.get("requestBody", {}).get("content", {})
-        # These routes check the signature first.
+        # The routes for webhooks of Stripe and reports of senders check the signature before they
+        # parse the body.
         and path not in ("/webhooks/stripe", "/senders/{sender_id}/events")
     ]
     codes_by_operation = {}
@@ -300,7 +301,8 @@ def test_settings_error_contains_no_library_wording(monkeypatch: pytest.MonkeyPa
     assert str(error.value) == "PRESSROOM_DATABASE_URL: must start with postgresql://"
 
 
-# Scripts can always read the headers in _ALWAYS_READABLE. The others aren't meant for scripts.
+# Scripts of other origins can always read the response headers in _ALWAYS_READABLE. The headers in
+# _FOR_BROWSERS_AND_PROXIES aren't meant for scripts.
 _ALWAYS_READABLE = {"cache-control", "content-length", "content-type", "last-modified"}
 _FOR_BROWSERS_AND_PROXIES = {
     "access-control-allow-origin",
@@ -351,8 +353,8 @@ def test_cors_exposes_every_response_header_to_scripts(
         exposed = {each.lower() for each in read_exposed_headers(reply)}
         assert set(reply.headers) <= exposed | _ALWAYS_READABLE | _FOR_BROWSERS_AND_PROXIES
         readable_headers |= set(reply.headers) & exposed
-    # Only rejected, rate-limited or deprecated calls have these headers. This test makes no such
-    # calls.
+    # No response in this test has these headers, because the API adds them only for rate limits,
+    # deprecated routes and some errors.
     headers_of_other_tests = {
         "retry-after",
         "ratelimit",

@@ -91,7 +91,8 @@ def test_authenticator_app_is_added_only_with_a_valid_code(logged_in_visitor: Vi
         '<span class="wrong" role="alert" id="code-problem">This code is wrong'
         in wrong_code_page.text
     )
-    # The page shows the same secret again, because the app already stores it.
+    # The page shows the same secret again, because the person's authenticator app already stores
+    # this secret.
     assert read_hidden_fields(wrong_code_page)["secret"] == read_hidden_fields(setup_page)["secret"]
     form_with_other_secret = {
         **read_hidden_fields(setup_page),
@@ -204,7 +205,7 @@ def test_every_change_of_second_factors_is_reported_by_mail(
     mail_text = logged_in_visitor.mailed(email, CHANGE_SUBJECT, number=2)
     assert "A passkey was added" in mail_text
     assert "evil" not in mail_text
-    # Each further change is reported by its own mail.
+    # Each time the person gets new recovery codes, Pressroom sends another mail.
     for mail_number in range(3, 7):
         form = {"csrf_token": logged_in_visitor.csrf_token()}
         assert logged_in_visitor.client.post(f"{FACTORS}/codes", data=form).status_code == 200
@@ -267,7 +268,8 @@ def test_repeated_login_asks_for_the_second_factor_and_counts_as_recent(
     cookie_before = logged_in_visitor.cookie
     code_page = logged_in_visitor.fill_in(login_path, email=email, password=PASSWORD)
     assert code_page.status_code == 403
-    # Until the second factor is given, the session remains valid, but the login isn't recent.
+    # Until the person enters a second factor, the earlier session remains valid, but actions that
+    # require a recent login redirect to the login page.
     assert logged_in_visitor.cookie == cookie_before
     assert read_location(logged_in_visitor.get(PASSKEY)).removeprefix(stack.api_url) == login_path
     reply = send_code(logged_in_visitor, code_page, app.recovery_codes[0])
@@ -355,7 +357,7 @@ def test_password_reset_accepts_a_passkey_and_removes_the_ticked_passkeys(
 def test_password_reset_removes_every_passkey_that_its_page_did_not_show(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
-    """An intruder may add such passkeys while the person reads the page."""
+    """An intruder may add a passkey while the person is typing a new password on the page."""
     codes = codes_of(add_passkey(logged_in_visitor, device))
     reset_page = visitor.get(reset_link(visitor, email))
     add_passkey(logged_in_visitor, Device(stack.api_url))
@@ -395,7 +397,7 @@ def test_password_change_removes_a_passkey_only_if_ticked(
 def test_undone_address_change_removes_second_factors_added_after_the_change(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
-    """Otherwise the person would need the intruder's app to set a new password."""
+    """An intruder's second factors must not keep the person from setting a new password."""
     add_passkey(logged_in_visitor, device, name="Before")
     intruder_email = f"intruder.{email}"
     logged_in_visitor.fill_in("/account/email", email=intruder_email, current=PASSWORD)
@@ -426,7 +428,8 @@ def test_operator_removes_all_second_factors_and_the_person_is_notified_by_mail(
     code_page = begin_login(visitor, email)
     run_json_command(stack, "users", "reset-factors", email)
     assert "The operator of this service removed" in visitor.mailed(email, CHANGE_SUBJECT, number=3)
-    # A login that began before must start again, and needs only the password.
+    # After the operator has removed the second factors, a login in progress fails. The person can
+    # log in again with only the password.
     reply = send_code(visitor, code_page, app.recovery_codes[0])
     assert "/login" in read_location(reply)
     assert not visitor.is_logged_in()

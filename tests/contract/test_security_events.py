@@ -116,7 +116,7 @@ def test_creation_and_revocation_of_keys_and_grants_are_security_events(
         [grant] = data(client.get("/grants"))
         assert data(client.delete(f"/grants/{grant['id']}")) == 1
         assert data(client.delete(f"/apikeys/{first_key['id']}")) == 1
-        # A repeated revocation adds no event.
+        # Revoking the same key or grant again adds no security event.
         assert data(client.delete(f"/apikeys/{first_key['id']}")) == 0
         assert data(client.delete(f"/grants/{grant['id']}")) == 0
         types_and_details = [(each["type"], each["detail"]) for each in list_events(client)]
@@ -172,7 +172,7 @@ def test_every_security_event_type_has_its_own_text() -> None:
 def test_api_omits_security_events_of_unknown_types(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    """During an upgrade, a newer release with more types runs next to this release."""
+    """During an upgrade, a newer release with more event types runs next to this release."""
     types_before = list_types(client)
     stack.query(
         "INSERT INTO events (user_id, type, detail) VALUES (%s, 'later.kind', '{}')",

@@ -31,7 +31,8 @@ def test_segment_is_created_and_counted_and_changed_and_deleted(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     import_some_members(client, list_id, 3, vips=2)
-    # The filters below name no status, so only active members count.
+    # A person who has left the list isn't counted, because a filter without a condition on the
+    # status matches only active members.
     reader.joins(list_id).leaves(list_id)
     segment = new_segment(client, list_id, name="  VIPs ")
     assert segment.keys() == {"id", "list_id", "name", "filter", "created_at", "updated_at"}
@@ -132,7 +133,7 @@ def test_segment_follows_a_field_whose_key_changes(client: httpx2.Client, list_i
     segment = new_segment(client, list_id, in_rome)
     assert segment["filter"] == in_rome
     data(client.patch(f"/fields/{field['id']}", json={"key": "city"}))
-    # A new field with the old key doesn't affect the segment.
+    # The segment uses the renamed field, and not a new field that has the renamed field's old key.
     new_field(client, "town")
     set_member(client, list_id, ben, fields={"town": "Rome"})
     changed_segment = data(client.get(f"/lists/{list_id}/segments/{segment['id']}"))
@@ -149,7 +150,7 @@ def test_segment_follows_a_tag_whose_name_changes(client: httpx2.Client, list_id
     }
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'vip')}"
     data(client.patch(path, json={"name": "Patrons"}))
-    # A new tag with the old name doesn't affect the segments.
+    # The segments use the renamed tag, and not a new tag that has the renamed tag's old name.
     tag_members(client, list_id, "vip", *untagged_members)
     for segment_id, count in expected_counts.items():
         segment = data(client.get(f"/lists/{list_id}/segments/{segment_id}"))
@@ -167,7 +168,8 @@ def test_tag_in_use_by_a_segment_cannot_be_deleted(client: httpx2.Client, list_i
     error = problem(client.delete(path), 409, "tag.in_use")
     assert error["used_by"] == [{"kind": "segment", "id": segment["id"], "name": "VIPs"}]
     assert "the segment 'VIPs'" in error["message"]
-    # This filter doesn't use the tag, although another condition contains the number of its id.
+    # After the segment's filter no longer contains the tag, the tag can be deleted. The new filter
+    # contains the same number as the tag's id, but as the id of an import.
     import_condition = {"field": "import_id", "is": int(path.rpartition("/")[2])}
     filter_without_tag = {"all": [import_condition, {"field": "tag", "exists": True}]}
     data(
@@ -194,7 +196,8 @@ def test_segment_with_a_retired_field_is_rejected_when_used_but_can_be_changed(
         ),
     ):
         assert "'town'" in problem(reply, 409, "segment.field_retired")["message"]
-    # The segment is still listed, and its filter can be changed.
+    # A segment is still listed after a field in its filter was retired, and the owner can change
+    # the filter.
     [listed_segment] = read_segments(client, list_id)
     assert listed_segment["filter"] == {"field": "fields.town", "is": "Rome"}
     data(client.patch(path, json={"filter": VIP}))
@@ -235,7 +238,7 @@ def test_segment_is_accessible_only_through_its_own_list_and_owner(
             caller.post(f"/lists/{list_id_in_path}/exports", json=export), 404, "segment.not_found"
         )
     problem(other_owner.get(f"/lists/{list_id}/segments"), 403, "list.not_owner")
-    # A filter can't use a field of another owner.
+    # A filter can't use a custom field that belongs to another owner.
     new_field(client, "town")
     member_filter = {"field": "fields.town", "is": "Rome"}
     reply = other_owner.post(
@@ -367,7 +370,8 @@ def test_concurrent_tagging_creates_each_tag_only_once(client: httpx2.Client, li
         put_member(client, list_id, address)
 
     def tag(index: int) -> list[str]:
-        # Each thread uses another order and spelling.
+        # Each thread sends the tag names in a different order. Every second thread sends the tag
+        # names in capitals.
         rotated_names = [*names[index:], *names[:index]]
         tags = [each.upper() if index % 2 else each for each in rotated_names]
         return change_member(client, list_id, addresses[index], tags=tags)

@@ -38,7 +38,7 @@ OVERDUE_AGE = timedelta(hours=49)
 
 
 def join_wrapped_address(address: str) -> str:
-    """Remove the space before the @, at which a narrow window may break an address in a table."""
+    """Remove the space that a table row may contain before the @ of an e-mail address."""
     return address.replace(" @", "@")
 
 
@@ -75,7 +75,7 @@ def test_owner_is_notified_when_a_sender_fails_and_when_it_recovers(
     [recovered_event] = eventually(lambda: list_events(client, RECOVERED_EVENT), what="the event")
     assert recovered_event["data"] == {"state": "working", "reason": None}
     eventually(lambda: mails_about(stack, owner, RECOVERED_SUBJECT), what="the mail")
-    # More rejected calls in the same hour don't make the sender fail again.
+    # The sender remains in the state ``working`` although more calls are rejected in the same hour.
     reject_calls(client, sender, count=5)
     assert read_state(client, sender) == ("working", [])
 
@@ -189,7 +189,8 @@ def test_sender_for_any_list_fails_only_if_it_reported_about_no_list_since_the_m
     new_mailing(stack, list_id, rows=1000, age=OVERDUE_AGE)
     deliver(stack, client, working_sender, report("delivered", email=new_address()))
     run_maintenance(stack, CHECK_SILENCE.name)
-    # The working sender's report may be on another list, so the owner's sender fails too.
+    # ``working_sender`` may report about the lists of all owners. The report of ``working_sender``
+    # may be about another owner's list, so this report doesn't keep ``own_sender`` from failing.
     states = [
         read_state(client, sender)[0] for sender in (silent_sender, working_sender, own_sender)
     ]
@@ -218,7 +219,8 @@ def make_sender_old(stack: Stack, sender: dict[str, Any]) -> None:
         ("bounced", 500, {"hard_bounced": 24}, True),
         ("bounced", 500, {"hard_bounced": 23}, False),
         ("bounced", 499, {"hard_bounced": 24}, False),
-        # The mailing has already reached the limit, so another bounce causes no alarm.
+        # The mailing has already reached the bounce limit, so another bounce doesn't notify the
+        # owner again.
         ("bounced", 500, {"hard_bounced": 25}, False),
         ("complained", 1000, {"complained": 2}, True),
         ("complained", 1001, {"complained": 2}, False),
@@ -254,7 +256,7 @@ def test_owner_is_notified_when_a_mailing_reaches_the_limits(
     if not alarms:
         assert list_events(client, ALARM_EVENT) == []
         return
-    # The second report causes no second alarm.
+    # The first report already notified the owner, so the second report causes no further notice.
     [alarm] = eventually(lambda: list_events(client, ALARM_EVENT), what="the event")
     assert alarm["subject"] == {"kind": "sender", "id": sender["id"]}
     assert alarm["list_id"] == list_id

@@ -11,7 +11,7 @@ from tests.support.lists.subscribers import new_address, require_member
 from tests.support.senders.posting import delivery_for, reports_of, settle
 from tests.support.senders.provider_posts import new_provider_sender, post_events
 
-# Maps the events in the sandbox to the kind and the outcome of the report.
+# Maps each event that the sandbox posts to the kind and the outcome of the report in Pressroom.
 REPORTS_BY_EVENT = {
     "delivered": ("delivered", "applied"),
     "soft_bounce": ("bounced", "applied"),
@@ -47,7 +47,7 @@ def test_reports_of_each_provider_are_applied(
     settle(stack, sender)
     kinds_and_outcomes = [(each["kind"], each["outcome"]) for each in reports_of(client, sender)]
     assert kinds_and_outcomes[: len(REPORTS_BY_EVENT)] == list(REPORTS_BY_EVENT.values())
-    # The second request contains the same events, so its reports change nothing.
+    # The second request repeats the events of the first request, so its reports change nothing.
     assert {outcome for _, outcome in kinds_and_outcomes[len(REPORTS_BY_EVENT) :]} <= {
         "duplicate",
         "off",

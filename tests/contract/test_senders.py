@@ -130,8 +130,8 @@ def test_sender_for_any_list_needs_the_scope_delivery(
     with stack.client(key) as delivery_client:
         sender = new_sender(delivery_client, any_list=True)
         assert sender["any_list"] is True
-        # Anyone with the secret can post reports on any list, so rotating the secret also requires
-        # the scope.
+        # Only API keys with the scope ``DELIVERY`` may rotate the secret of this sender, because
+        # anyone with the secret can post reports about any list.
         problem(client.post(f"{SENDERS_PATH}/{sender['id']}/rotate"), 403, "sender.needs_delivery")
         data(delivery_client.post(f"{SENDERS_PATH}/{sender['id']}/rotate"))
 

@@ -100,7 +100,7 @@ def test_well_known_change_password_url_redirects_to_the_password_page(
         303,
         f"{stack.api_url}/account/password",
     )
-    # Clients request this name to detect hosts that return status 200 for every path.
+    # Clients request this path to find out whether a host returns status 200 for every path.
     nonexistent_name = "resource-that-should-not-exist-whose-status-code-should-not-be-200"
     assert stranger.get(f"/.well-known/{nonexistent_name}").status_code == 404
 
@@ -123,7 +123,8 @@ def test_every_api_response_names_the_oldest_contract_version_by_default(
         client.head("/users/me"),
         stranger.get("/users/me"),
     ):
-        # A client that requests no version may have been written for the oldest one.
+        # A client that requests no contract version may have been written for the oldest contract
+        # version.
         assert reply.headers.get_list(VERSION_HEADER) == [VERSIONS[-1]], reply.request.url
 
 

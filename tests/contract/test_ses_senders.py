@@ -1,4 +1,4 @@
-"""Tests of senders for Amazon SES: signed SNS messages, and the subscription to their topic."""
+"""Tests of senders for Amazon SES: signed SNS messages, and subscriptions to SNS topics."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ UNSUBSCRIBE_MESSAGE = "UnsubscribeConfirmation"
 
 @pytest.fixture
 def ses_sender(client: httpx2.Client) -> dict[str, Any]:
-    """A sender with a topic that no other test uses."""
+    """A sender for Amazon SES with an SNS topic that no other test uses."""
     topic_arn = new_topic()
     return {**new_sender(client, provider="ses", topic_arn=topic_arn), "topic_arn": topic_arn}
 
@@ -89,7 +89,7 @@ def test_message_without_a_valid_proof_or_of_another_topic_is_rejected(
 ) -> None:
     event = {"kind": "hard_bounce"}
     assert post_events(stack, ses_sender, [event], proof=proof) == [401]
-    # A message of another topic is rejected although its signature is valid.
+    # A message of another SNS topic is rejected, although the message's signature is valid.
     assert post_events(stack, ses_sender, [event], topic_arn=new_topic()) == [401]
     assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, topic_arn=new_topic()) == [401]
     assert read_failures(stack, ses_sender) == []
@@ -114,7 +114,7 @@ def test_subscription_is_confirmed_when_sns_is_reachable_again(
             what="the failed attempt",
         )
         assert ses_sender["topic_arn"] not in confirmed_topics(stack)
-        # Reports are applied before the subscription is confirmed.
+        # Pressroom processes reports even before the subscription to the SNS topic is confirmed.
         assert post_events(stack, ses_sender, [{"kind": "accepted"}]) == [200]
         eventually(
             lambda: outcomes(client, ses_sender) == ["ignored"] * attempt,  # noqa: B023 - at once
@@ -130,7 +130,8 @@ def test_subscription_is_confirmed_when_sns_is_reachable_again(
 def test_refused_confirmation_is_shown_as_an_invalid_report(
     stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
 ) -> None:
-    # Change the sender's topic before the worker retries the confirmation.
+    # After the worker's first attempt to confirm the subscription to the sender's SNS topic, and
+    # before the second attempt, change the sender's SNS topic.
     assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, outages=1) == [200]
     eventually(lambda: read_failures(stack, ses_sender) == [(1, True)], what="the failed attempt")
     data(client.patch(f"/senders/{ses_sender['id']}", json={"topic_arn": new_topic()}))
@@ -148,9 +149,10 @@ def test_sender_fails_after_its_topic_is_unsubscribed_until_it_is_subscribed_aga
     assert post_topic_change(stack, ses_sender, UNSUBSCRIBE_MESSAGE) == [200]
     settle(stack, ses_sender)
     assert read_state(client, ses_sender) == ("failing", ["topic_unsubscribed"])
-    # Pressroom doesn't use the message's token, because the token would renew the subscription.
+    # The message about the end of the subscription to the SNS topic contains a token. Pressroom
+    # doesn't send the token to SNS, because SNS would then renew the subscription.
     assert ses_sender["topic_arn"] not in confirmed_topics(stack)
-    # After the subscription has ended, SNS may still deliver earlier messages.
+    # SNS may still deliver messages that were published before the subscription ended.
     assert post_events(stack, ses_sender, [{"kind": "accepted"}]) == [200]
     settle(stack, ses_sender)
     assert outcomes(client, ses_sender) == ["ignored"]

@@ -98,7 +98,7 @@ def test_sign_up_form_of_a_list_that_requires_confirmation_creates_a_pending_mem
     email = new_address()
     reply = send(stranger, list_id, email=email)
     assert read_thanks_heading(stranger, reply) == "Check your e-mail"
-    # The owner's text is shown only after the confirmation.
+    # The owner's thanks text is shown only after the person has confirmed the sign-up.
     assert thanks_text not in follow_redirect(stranger, reply).text
     assert require_member(client, list_id, email)["status"] == "pending"
 
@@ -147,7 +147,9 @@ def test_sign_up_form_never_redirects_to_a_hostile_url(
         "//evil.example",
     ]
     email = new_address()
-    # The other URLs are hostile only for topups, because of the names in their query.
+    # Pressroom adds query parameters such as ``status`` to the return URL of a top-up, so a top-up
+    # rejects return URLs that already contain these parameters. Sign-up forms accept return URLs
+    # with these parameters, so the test skips such URLs.
     hostile_urls = [url for url in HOSTILE_RETURN_URLS if not url.startswith(f"https://{SHOP}/?")]
     for url in [*urls_like_the_origin, *hostile_urls[::30]]:
         reply = send(stranger, form_list_id, email=email, redirect_url=url)
@@ -167,7 +169,8 @@ def test_sign_up_form_names_an_invalid_address_and_offers_correction(
             f'name="email" type="email" autocomplete="email" value="{html.escape(invalid_address)}"'
             in (reply.text.replace("&#34;", "&quot;"))
         )
-    # The form on the error page keeps the redirect URL, and its policy allows the redirect.
+    # The form on the error page keeps the redirect URL, and the page's content security policy
+    # allows the redirect.
     assert f'name="redirect_url" value="{redirect_url}"' in reply.text
     assert "form-action 'self' https:;" in f"{reply.headers['content-security-policy']};"
     reply_without_address = stranger.post(

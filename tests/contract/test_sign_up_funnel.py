@@ -31,7 +31,10 @@ ORIGIN_KINDS = ("utm_source", "utm_medium", "utm_campaign", "referrer")
 
 
 def read_rows(client: httpx2.Client, list_id: int, by: str, **query: str) -> dict[str, list[int]]:
-    """Map the key of each row in the statistics to its counts, in the order of COUNT_NAMES."""
+    """Return the list's statistics, grouped by ``by``, such as by day.
+
+    The result maps each group to a list of counts, in the order of COUNT_NAMES.
+    """
     path = f"/lists/{list_id}/stats"
     rows: list[dict[str, Any]] = data(client.get(path, params={"by": by, **query}))["rows"]
     return {row["key"]: [row[name] for name in COUNT_NAMES] for row in rows}
@@ -112,7 +115,7 @@ def test_statistics_by_origin_have_the_100_largest_keys_and_the_rest_as_other(
         " FROM generate_series(1, 103) AS n",
         list_id,
     )
-    # The row "other" also contains members whose ``utm_source`` really is "other".
+    # The statistics row "other" also counts members whose ``utm_source`` really is "other".
     stack.query("UPDATE origin_days SET utm_source = 'other' WHERE utm_source = 's1'")
     joined = {key: row[2] for key, row in read_rows(client, list_id, "utm_source").items()}
     largest = {f"s{number}": number for number in range(103, 3, -1)}
@@ -131,7 +134,8 @@ def test_statistics_show_10_000_origins_of_strangers_as_101_rows(
     rows = read_rows(client, list_id, "referrer")
     joined = {key: row[2] for key, row in rows.items()}
     assert len(joined) == 102
-    # The test adds no members, so the empty key has the negative sum of all other keys.
+    # The list has 0 members, but the test has stored origins of 10,000 members. The statistics row
+    # for members without a referrer shows the difference, -10,000.
     assert (joined["other"], joined[""]) == (9_900, -10_000)
 
 
@@ -144,11 +148,11 @@ def test_seen_counts_only_page_views_that_a_person_may_have_made(stack: Stack) -
             view_as_person_and_machines(visitor.client, path)
             visitor.enter(owner.email)
             assert visitor.client.get(path, headers=PERSON_HEADERS).status_code == 200
-            # A view by the owner of another list counts.
+            # Page views by other owners are counted, but not page views by the list's own owner.
             with new_visitor(second_api) as stranger:
                 stranger.enter(stack.create_owner().email)
                 assert stranger.client.get(path, headers=PERSON_HEADERS).status_code == 200
-        # The second API wrote its counts to the database when it stopped.
+        # When the second API process stopped, it wrote its counts of page views to the database.
         rows = data(client.get(f"/lists/{mailing_list['id']}/stats"))["rows"]
         assert [row["seen"] for row in rows] == [0] * 29 + [3]
         subscribe(client, mailing_list["id"])
@@ -185,7 +189,7 @@ def test_killed_process_loses_its_unwritten_views_and_no_others(
 
 
 def view_as_person_and_machines(client: httpx2.Client, path: str) -> None:
-    """View a page twice as a person, and several times as a program or as a prefetch."""
+    """View a page twice as a person, and several times as a program or a prefetching browser."""
     for query in ({}, {"utm_source": "fair"}):
         assert client.get(path, params=query, headers=PERSON_HEADERS).status_code == 200
     for headers in (
@@ -227,7 +231,7 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
             "<dt>Confirmed</dt><dd>3 (75 %)</dd>",
         ):
             assert figure in text
-        # Each member counts once, also if the member has a UTM source and a referrer.
+        # A member who has both a UTM source and a referrer is counted only once.
         assert rows_of(text)[-4:] == [
             ["Origin", "Joined", "Left"],
             ["<script>x</script>", "1", "0"],

@@ -125,7 +125,7 @@ def test_later_sign_ups_never_change_the_origin_of_a_member(
 def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    """The owner added and removed the member, so the sign-up is the member's first sign-up."""
+    """The owner has added and removed this member, who then signs up for the first time."""
     email = new_address()
     member = put_member(client, list_id, email)
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
@@ -138,7 +138,8 @@ def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
         "active",
         build_origin(utm_source="fair"),
     )
-    # Wait for the welcome mail, because Pressroom sends no mail to a removed member.
+    # Wait for the welcome mail before the member is removed, because Pressroom sends no mail to
+    # removed members.
     await_mails(stack, email, 2)
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
     stack.query(
@@ -172,7 +173,8 @@ def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
         "referrer": "news.example.com",
     }
     fields = {**read_hidden_inputs(page.text), "utm_source": "fair", "email": email}
-    # After a wrong address, the form is shown again and still contains the origin.
+    # After an invalid e-mail address, the sign-up form is shown again. The form still contains the
+    # origin of the sign-up.
     page_after_error = stranger.post(
         path, data={**fields, "email": "wrong"}, headers=BROWSER_HEADERS
     )
@@ -240,7 +242,8 @@ def test_import_records_origins_as_claims_of_the_file(
     ]
     mapping = json.dumps({"Where": "origin.referrer"})
     result = import_members_file(client, list_id, build_csv(header, *rows), mapping=mapping)
-    # The known member had no join date, so the import adds the date in the file.
+    # The person who was already a member had no join date, so the import adds the date from the
+    # file.
     assert nonzero_counts(result) == {"received": 3, "added": 2, "already": 1, "updated": 1}
     claimed_origin = build_origin(
         utm_source="twitter",
@@ -257,7 +260,8 @@ def test_import_records_origins_as_claims_of_the_file(
         ("owner", None),
     ]
     assert require_member(client, list_id, email_without_origin)["origin"] is None
-    # The origin in the file doesn't replace the origin of a member's sign-up.
+    # A member who signed up before the import keeps the origin of the sign-up, although the file
+    # contains another origin.
     known_subscriber = require_member(client, list_id, known_email)
     assert known_subscriber["origin"] == build_origin(utm_source="fair")
     assert ("import", claimed_origin) in read_origins(client, known_subscriber)
@@ -266,7 +270,7 @@ def test_import_records_origins_as_claims_of_the_file(
 def test_origin_column_still_fills_a_field_of_the_same_name(
     client: httpx2.Client, list_id: int
 ) -> None:
-    """Earlier versions of Pressroom imported columns such as ``utm_source`` into fields."""
+    """Earlier releases imported the column ``utm_source`` into the field of the same name."""
     new_field(client, "utm_source")
     [email] = build_addresses(1)
     import_members_file(client, list_id, build_csv(["email", "utm_source"], [email, "Twitter"]))
@@ -362,7 +366,7 @@ def test_erasure_leaves_no_origin_of_the_person(
 def test_release_1_0_0_erases_the_origin_together_with_the_address(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    """Release 1.0.0 clears only the address, so the database must clear the origin."""
+    """When release 1.0.0 erases a member's address, a database trigger erases the origin."""
     email = new_address()
     subscribe(stranger, list_id, email, utm_source="fair")
     member = require_member(client, list_id, email)

@@ -1,4 +1,4 @@
-"""Tests of the sign-up page of a list, and of the same form for the owner's website."""
+"""Tests of a list's sign-up page, and of the sign-up form for the owner's website."""
 
 import html
 import re

@@ -18,7 +18,7 @@ DOWNLOAD_PATH = "/composer/stockphoto/photos/download_url"
 
 
 def new_query(word: str = "hills") -> str:
-    """Return a query that no other test uses, so that its results aren't cached."""
+    """Return a search query that no other test uses, because results of old queries are cached."""
     return f"{word} {time.monotonic_ns()}"
 
 

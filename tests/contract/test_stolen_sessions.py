@@ -52,7 +52,8 @@ def test_session_reads_smaller_member_pages_and_many_pages_raise_a_security_even
             security_events = data(program.get("/users/me/security-events"))["items"]
             return [each["detail"] for each in security_events if each["type"] == "members.read"]
 
-        # Only pages that the session reads count. Pages that a program reads with a key don't.
+        # Pressroom counts how many result pages with members are read with a session cookie.
+        # Reading a result page with an API key doesn't increase this count.
         for _ in range(MAX_PAGES_PER_HOUR - 5):
             data(program.get(path, params={"limit": 1}))
             data(logged_in_visitor.get(path, limit="1"))
@@ -154,7 +155,7 @@ def test_first_login_in_a_new_browser_is_reported_by_one_mail(stack: Stack, emai
         assert visitor.client.post("/logout", data=form).status_code == 303
         visitor.log_in(email)
         assert stack.query(count_mails, email) == [(1,)]
-        # The browser is new for another person.
+        # A browser that one person has used is still new for another person who logs in with it.
         other_email = new_account(stack)
         visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
         visitor.log_in(other_email)

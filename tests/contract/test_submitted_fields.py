@@ -98,11 +98,12 @@ def test_sign_up_values_of_a_known_member_apply_only_after_mailed_confirmation(
 def test_confirmation_applies_the_sign_up_values_submitted_before_its_mail(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    """Values that a stranger submits later for the same address must not be applied."""
+    """Values that a stranger submits after the confirmation mail was sent have no effect."""
     list_id = new_list(client, confirm_required=True)["id"]
     email = new_address()
     subscribe(stranger, list_id, email, fields={"city": "Paris"})
-    # No further confirmation mail is sent within ten minutes, so these values are never applied.
+    # No second confirmation mail is sent within ten minutes, so the person can confirm only the
+    # values of the first sign-up.
     subscribe(stranger, list_id, email, fields={"city": "Rome"})
     confirm(stranger, *await_mails(stack, email))
     assert require_member(client, list_id, email)["fields"] == {"city": "Paris"}
@@ -212,7 +213,8 @@ def test_sign_up_page_of_each_list_asks_only_for_the_chosen_public_fields(
     assert changed_list["asked_fields"] == ["city"]
     assert read_field_inputs(stranger, first_list["slug"]) == {"city"}
     assert read_field_inputs(stranger, second_list["slug"]) == {"city", "company", "visits"}
-    # The setting affects only the form. Clients of the API may still submit every public field.
+    # The setting `asked_fields` affects only the sign-up form. A sign-up through the API may
+    # contain any public field.
     body = {"email": new_address(), "fields": {"company": "Acme"}}
     data(stranger.post(f"/subscriptions/{first_list['id']}", json=body))
     data(client.patch(f"/lists/{first_list['id']}", json={"asked_fields": None}))

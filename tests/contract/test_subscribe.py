@@ -1,4 +1,4 @@
-"""Tests of the calls by which people subscribe, and read their subscriptions."""
+"""Tests of the API calls with which people subscribe to lists and read their subscriptions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -110,7 +110,7 @@ def test_public_sign_up_of_a_removed_member_requires_confirmation(
     path = f"/subscriptions/{list_id}/members/{member_before['user_id']}"
     assert data(client.put(f"{path}/email", json={"enabled": False})) == 1
     assert data(client.delete(path)) == 1
-    # Repeated sign-ups don't replace the confirmation by the person.
+    # Even after a repeated sign-up, the member stays pending until the person confirms.
     for _ in range(2):
         assert data(subscribe(stranger, list_id, email)) == 1
         member_after = require_member(client, list_id, email)
@@ -143,9 +143,11 @@ def test_account_name_is_shown_only_to_lists_joined_while_logged_in(
     reader.joins(joined_list_id)
     joined_member = require_member(client, joined_list_id, reader.email)
     assert (joined_member["user"]["name"], joined_member["name"]) == (reader.name, reader.name)
-    # The name that one list sees stays hidden on another list of the same owner.
+    # The owner sees the name in the reader's account only on the list that the reader joined while
+    # logged in.
     assert require_member(client, list_id, reader.email)["user"]["name"] is None
-    # A transfer doesn't reveal the name either.
+    # The owner can't learn the name in the reader's account by transferring the member to another
+    # list.
     target_id = new_list(client)["id"]
     transfer_path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
     assert data(client.post(transfer_path, params={"dst_list_id": target_id})) == 1
@@ -274,7 +276,7 @@ def test_subscription_lookup_rejects_missing_or_invalid_trace_ids_and_credential
 
 
 def join(reader: Reader, list_id: int) -> int:
-    """Join a list while logged in. The API ignores the address in the body."""
+    """Join a list while logged in. The API ignores the address in the request body."""
     body = {"email": "other@example.com"}
     changed_count: int = data(
         reader.client.post(f"/subscriptions/{list_id}/no-challenge", json=body)
@@ -297,6 +299,7 @@ def test_rejoining_while_logged_in_lifts_every_opt_out(
         assert reader.read_status(list_id) == ("active", True)
         assert stack.query("SELECT 1 FROM opt_outs WHERE user_id = %s", reader.user_id) == []
     else:
-        # The person is already a member, so joining changes nothing and the mail stays off.
+        # Joining again changes nothing, because the person is already a member. Mail from the list
+        # to the member stays turned off.
         assert join(reader, list_id) == 0
         assert reader.read_status(list_id) == ("active", False)

@@ -48,7 +48,7 @@ def test_confirmation_mail_has_text_and_html_and_activates_the_subscription(
     [mail] = await_mails(stack, email)
     assert mail["subject"] == f"Confirm your subscription to “{TITLE}”"
     assert f"“{TITLE}”" in mail["text"]
-    # The link comes before its explanation.
+    # In the mail, the confirmation link comes before the explanation why the person got this mail.
     for body in (mail["html"], mail["text"]):
         assert body.index(f"token={read_confirmation_token(mail)}") < body.index(
             "Someone signed up"
@@ -155,7 +155,7 @@ def test_pending_person_is_reminded_only_once_in_their_language(
     [confirmation_mail] = await_mails(stack, email)
     [(_, reminder_delay)] = stack.query(_SELECT_REMINDER_TIMES, email)
     assert reminder_delay == timedelta(hours=24)
-    # No reminder is sent before its time.
+    # The reminder isn't due yet, so the maintenance task must not send it.
     run_maintenance(stack, "maintenance.remind")
     assert stack.query(_SELECT_REMINDER_JOBS, [mailing_list["id"]]) == []
     member_before = require_member(client, mailing_list["id"], email)
@@ -185,7 +185,8 @@ def test_address_gets_at_most_one_reminder_per_day_across_lists(
 ) -> None:
     list_ids = [new_list(client, confirm_required=True)["id"] for _ in range(3)]
     local_part = new_address().partition("@")[0]
-    # Both addresses belong to one mailbox.
+    # Pressroom assumes that both addresses belong to one mailbox, because they differ only in
+    # ``+tea``.
     addresses = [f"{local_part}@example.com", f"{local_part}+tea@example.com"]
     for number, list_id in enumerate(list_ids):
         sign_up(stranger, list_id, addresses[number % 2])
@@ -199,7 +200,7 @@ def test_address_gets_at_most_one_reminder_per_day_across_lists(
         "SELECT %s > now() + interval '23 hours'", postponed_reminders[0][0]
     )
     assert (len(postponed_reminders), is_later) == (2, True)
-    # On the next day, the reminder of the next list is sent.
+    # After a day, Pressroom sends the same mailbox a reminder of another unconfirmed sign-up.
     stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
     remind(stack, *addresses)
     assert len(stack.query(_SELECT_REMINDER_JOBS, list_ids)) == 2
@@ -228,7 +229,7 @@ def test_person_who_confirmed_or_declined_or_is_on_the_deny_list_gets_no_reminde
         "is erased": lambda person: erase(stack.resources, person.email),
         "confirms": lambda person: confirm(stranger, *await_mails(stack, person.email)),
     }
-    # After each of these acts, someone signs up with the address again.
+    # After each of the actions in this dictionary, the test signs the person's address up again.
     reversible_acts: dict[str, Callable[[Subscriber], object]] = {
         "leaves": lambda person: stranger.post(person.unsubscribe_url, data={"action": "leave"}),
         "is removed": lambda person: client.delete(

@@ -131,7 +131,8 @@ def test_failed_refund_returns_the_credits_and_settles_the_debt(
         if each["action"] == "adjust"
     ]
     assert (entry["source_type"], entry["order_id"]) == ("refund_failed", order_id)
-    # The next refund takes credits again, although the provider's total isn't larger than before.
+    # The order is refunded a second time. This refund takes credits from the account, although it
+    # is smaller than the failed refund.
     sandbox_payments.refund(order_id, 200)
     eventually(lambda: topups.read_debt(client) == 50, what="the second refund")
     assert topups.read_order(client, order_id)["refunded_amount"] == 2
@@ -324,7 +325,8 @@ def test_erasure_keeps_orders_without_personal_data_and_late_payments_still_coun
         order["order_id"],
     )
     assert row == (None, None, None, 500, person.user_id)
-    # A payment after the erasure still counts, and the return page says so.
+    # Pressroom accepts a payment that arrives after the person's erasure, and shows the payer that
+    # the payment was accepted.
     return_url = sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
     reply = httpx2.get(return_url)

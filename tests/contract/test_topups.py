@@ -1,4 +1,4 @@
-"""Tests of topup orders: their values, their return page, and errors of the payment provider."""
+"""Tests of topup orders: prices, the page after a payment, and payment provider errors."""
 
 from decimal import Decimal
 from secrets import token_hex
@@ -220,7 +220,8 @@ def test_payer_is_redirected_to_the_shop_with_the_current_order_status(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.create_order(client)["order_id"]
-    # The webhooks are held back, so the page must ask the payment provider.
+    # The payment provider sends no webhooks during this test, so the page must ask for the order's
+    # status.
     sandbox_payments.hold()
     return_url = sandbox_payments.pay(order_id)
     for _ in range(2):
@@ -252,7 +253,8 @@ def test_payment_return_page_reports_pending_while_the_provider_is_unavailable(
     order_id = topups.create_order(client)["order_id"]
     sandbox_payments.hold()
     return_url = sandbox_payments.pay(order_id)
-    # The number of errors is large, because polls for orders of other tests use up some of them.
+    # Make the payment provider fail 100 calls, because some of the calls are for the orders of
+    # other tests.
     sandbox_payments.fail_next_calls(count=100, status=500)
     assert open_return_page(return_url).headers["location"].endswith("&status=pending")
     sandbox_payments.stop_failures()
@@ -293,7 +295,7 @@ def test_payment_return_url_with_a_forged_signature_redirects_nowhere(
         assert "location" not in reply.headers
         assert reply.headers["content-type"].startswith("text/html")
         assert "order" in reply.text
-    # The redirect uses the URL from the order, and ignores further query parameters.
+    # The redirect uses the URL from the order, and ignores query parameters that a caller adds.
     url_with_more_parameters = return_url.copy_merge_params(
         {"redirect_url": "https://evil.example/", "status": "paid"}
     )

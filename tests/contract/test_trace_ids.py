@@ -56,7 +56,10 @@ def build_forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> d
 
 
 def translate_to_standard_base64(genuine: str) -> set[str]:
-    """Return the trace id in the standard base64 alphabet, unless both spellings are equal."""
+    """Rewrite a trace id from the URL-safe to the standard base64 alphabet.
+
+    Return a set with the rewritten trace id, or an empty set if rewriting changes nothing.
+    """
     return {genuine.translate(str.maketrans("-_", "+/"))} - {genuine}
 
 

@@ -24,7 +24,10 @@ ONE_CLICK_LINE = b"List-Unsubscribe=One-Click\r\n"
 
 
 def requests_with_trace_id(trace_id: str) -> dict[str, dict[str, Any]]:
-    """Map each place of the trace id in a request to the content of such a request."""
+    """Build requests that contain the trace id in different ways, such as in the query or in JSON.
+
+    Each key of the returned dictionary describes how the request contains the trace id.
+    """
     field = {"trace_id": trace_id}
     return {
         "in the query": {"params": field},
@@ -248,7 +251,7 @@ def build_multipart_fields(fields: dict[str, str]) -> dict[str, tuple[None, str]
     return {name: (None, value) for name, value in fields.items()}
 
 
-# The routes that switch off the mails, or end the subscription.
+# The routes that turn off a person's mail from a list, or end the person's subscription.
 each_unsubscribe_route = pytest.mark.parametrize(
     ("method", "path_end"), [("PUT", "/email"), ("POST", "/delete"), ("DELETE", "")]
 )

@@ -39,7 +39,10 @@ def are_delivered(client: httpx2.Client, endpoint: dict[str, Any], count: int) -
 
 
 def wait_until_event_is_visible(client: httpx2.Client) -> None:
-    """Wait until the feed shows the event, because an older open transaction hides it."""
+    """Wait until the event feed shows the event.
+
+    The feed hides a new event as long as an older database transaction is open.
+    """
     query = {"type": CREATED.value}
     eventually(lambda: data(client.get("/events", params=query))["items"], what="the event")
 
@@ -122,8 +125,8 @@ def test_failed_webhook_delivery_is_retried_with_the_same_id_before_the_next_eve
     announce_events(stack, owner, count=2)
     first_id, second_id = event_ids(stack, owner)[-2:]
     eventually(lambda: receiver.hooks, what="the first try")
-    # The pause of five seconds starts when the attempt is recorded, shortly before the receiver
-    # gets the request.
+    # Between the attempts is a pause of five seconds. The pause begins before the receiver gets the
+    # first request, so less than five seconds can pass between the two requests at the receiver.
     select_pause = "SELECT due_at - last_attempt_at FROM webhook_deliveries WHERE endpoint_id = %s"
     [(pause_length,)] = stack.query(f"{select_pause} AND attempts = 1", endpoint["id"])
     assert pause_length >= timedelta(seconds=5)  # type: ignore[operator]
@@ -144,7 +147,8 @@ def test_failed_webhook_delivery_among_many_keeps_the_order_of_all_events(
     data(client.patch(path, json={"state": "paused"}))
     announce_events(stack, owner, count=60)
     expected_ids = event_ids(stack, owner)[-60:]
-    # Let a late event fail, so that it is claimed together with events before and after it.
+    # Let the delivery of the 35th event fail. A worker claims the delivery of the 35th event
+    # together with the deliveries of earlier and later events.
     failing_id = expected_ids[34]
     receiver.answer = lambda hook: (
         (500, {}) if hook.id == failing_id and receiver.ids.count(failing_id) == 1 else OK
@@ -220,7 +224,7 @@ def test_response_410_of_a_replaced_url_does_not_end_the_webhook_endpoint(
 
         former_receiver.answer = replace_url
         announce_events(stack, owner)
-        # The attempt that was in progress is repeated at the new URL.
+        # The event that the receiver at the former URL rejected is sent again to the new URL.
         eventually(lambda: receiver.hooks, what="the event at the new URL", within=30)
         assert receiver.ids == former_receiver.ids
     assert read_endpoint(client, endpoint)["state"] == "active"
@@ -233,8 +237,9 @@ def test_webhook_endpoint_failing_for_three_days_is_paused_and_gets_missed_event
     endpoint = new_endpoint(client, receiver.url)
     announce_events(stack, owner)
     eventually(lambda: read_endpoint(client, endpoint)["failing_since"], what="the first failure")
-    # The failure began when the event was queued, so the event's last attempt after three days
-    # pauses the endpoint.
+    # The first attempt to send the event began as soon as the event was queued, so the endpoint's
+    # ``failing_since`` equals the delivery's ``queued_at``. If the endpoint still fails three days
+    # after ``failing_since``, Pressroom pauses the endpoint.
     compare_times = (
         "SELECT failing_since = queued_at FROM webhook_deliveries AS delivery"
         " JOIN webhook_endpoints AS endpoint ON endpoint.id = endpoint_id WHERE endpoint.id = %s"
@@ -264,7 +269,7 @@ def test_webhook_event_rejected_for_three_days_is_dropped_and_later_events_arriv
     endpoint = new_endpoint(client, receiver.url)
     announce_events(stack, owner)
     eventually(lambda: read_endpoint(client, endpoint)["failing_since"], what="the first failure")
-    # After two hours, the next event is sent without waiting for the failing event.
+    # After two hours without success, the failing event no longer delays the next event.
     _move_into_the_past(stack, endpoint, "2 hours")
     announce_events(stack, owner)
     eventually(
@@ -297,7 +302,7 @@ def test_old_and_new_webhook_secrets_both_sign_until_the_old_one_expires(
     assert len(hook.headers["webhook-signature"].split(" ")) == 2
     hook.check(endpoint["secret"])
     hook.check(new_secret)
-    # A test event has no id, because it is about no real event.
+    # A test event has no event id, because Pressroom doesn't record test events in the event feed.
     assert (hook.content["type"], hook.content["data"]["id"]) == ("webhook.test", None)
     assert hook.id.startswith("test_")
     stack.query(
@@ -379,7 +384,7 @@ def test_webhook_tests_and_resends_are_limited_while_the_receiver_fails(
     resend_path = f"{path}/deliveries/{finished_delivery['id']}/resend"
     for rejected_path in (f"{path}/test", resend_path):
         problem(client.post(rejected_path), 409, "webhook.too_many_pending")
-    # A pending delivery can still be sent immediately.
+    # The limit of pending deliveries doesn't prevent resending a delivery that is already pending.
     data(client.post(f"{path}/deliveries/{first_delivery['id']}/resend"))
     stack.query(
         "UPDATE webhook_deliveries SET status = 'failed' WHERE status = 'pending'"
@@ -455,7 +460,10 @@ def test_webhook_urls_never_appear_in_logs(
 
 
 def _move_into_the_past(stack: Stack, endpoint: dict[str, Any], interval: str) -> None:
-    """Move the times of the endpoint's deliveries and failures into the past by the interval."""
+    """Move the queueing of the deliveries, and the endpoint's first failure, into the past.
+
+    ``interval``: a Postgres interval, such as `2 hours`.
+    """
     stack.query(
         "UPDATE webhook_endpoints SET due_at = now(),"
         " failing_since = failing_since - CAST(%s AS interval) WHERE id = %s;"

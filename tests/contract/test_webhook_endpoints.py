@@ -214,7 +214,7 @@ def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
         key = other_owner.headers["Authorization"].removeprefix("Bearer ")
         assert data(ask(key, HOOK_URL))["url"] == HOOK_URL
     finally:
-        # The API process would wait for its DNS look-ups, so kill it.
+        # Kill the API process, because it would otherwise wait for its DNS look-ups.
         api.kill()
 
 

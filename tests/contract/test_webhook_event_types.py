@@ -31,7 +31,8 @@ def record_visible_events(
 ) -> None:
     """Record events, and wait until they are visible in the event feed.
 
-    An event isn't visible while an older transaction of another test is open.
+    The event feed hides an event as long as an older transaction is open, for example of another
+    test.
     """
 
     announce_events(stack, owner, event_type, count=count)
@@ -77,7 +78,8 @@ def test_resumed_webhook_gets_missed_events_only_of_types_configured_at_that_tim
     announce_events(stack, owner, LEFT)
     record_visible_events(stack, owner, client, CREATED)
     record_visible_events(stack, owner, client, CHANGED)
-    # Event types that the endpoint already has keep their starting position.
+    # Adding the event type CHANGED doesn't change which events of the types LEFT and CREATED the
+    # endpoint gets.
     change_endpoint(client, endpoint, types=[LEFT, CREATED, CHANGED])
     for event_type in (CHANGED, CREATED):
         announce_events(stack, owner, event_type)
@@ -124,7 +126,8 @@ def test_concurrent_event_type_changes_lose_no_webhook_event(
     writer = threading.Thread(target=record_events)
     writer.start()
     eventually(lambda: len(receiver.hooks) > 5, what="the first events")
-    # Both threads add CREATED, so that one thread finds CREATED in the endpoint already.
+    # Both threads add the event type CREATED to the webhook endpoint, so the endpoint already has
+    # CREATED when the second thread adds CREATED.
     threads = [
         threading.Thread(target=add_event_type, args=[event_type])
         for event_type in (CREATED, CHANGED)

@@ -62,7 +62,8 @@ def test_circuit_breaker_lets_one_call_probe_and_rejects_concurrent_calls(clock:
     clock.now += 2
     server.error = None
     with guard.protect():
-        # Real callers use other threads, too.
+        # Make the rejected call in another thread, because concurrent calls of a process come from
+        # different threads.
         other_thread = threading.Thread(target=server.require_failures)
         other_thread.start()
         other_thread.join()
@@ -78,7 +79,8 @@ def test_circuit_breaker_ignores_late_failure_of_call_that_began_before_recovery
 
     def time_out() -> None:
         with guard.protect():
-            # During this call, another call fails earlier, and a probe succeeds.
+            # While one call is in progress, a second call fails and opens the circuit breaker. A
+            # third call succeeds and closes the circuit breaker. The first call fails last.
             server.require_failures()
             clock.now += 2
             server.error = None

@@ -30,7 +30,7 @@ def test_error_catalogue_declares_no_name_or_sentence_twice() -> None:
 
 
 def test_only_the_error_catalogue_defines_error_codes_and_sentences() -> None:
-    """Each code and each sentence is written only once, so that they can't differ."""
+    """A module that raises an error must take the error code and text from the error catalogue."""
     errors_with_texts = [
         f"{path.relative_to(_ROOT)}:{node.lineno}"
         for path in _sources()

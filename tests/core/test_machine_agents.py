@@ -1,4 +1,4 @@
-"""Which user agents belong to machines, and which to people."""
+"""Tests which user agents count as machines, and which as browsers of people."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from core.machine_agents import is_machine_agent
 BROWSERS = [
     "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
     "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile Safari/604.1",
-    # The model name of this phone contains "bot".
+    # CUBOT is a brand of phones, although the name contains "bot".
     "Mozilla/5.0 (Linux; Android 14; CUBOT X90) Chrome/139.0.0.0 Mobile Safari/537.36",
 ]
 

@@ -1,4 +1,4 @@
-"""Tests the handling of garbage collection at the start of a process."""
+"""Tests that garbage collection is paused while a process starts, and runs before a fork."""
 
 import subprocess
 import sys

@@ -26,10 +26,11 @@ def test_caddy_waits_longer_than_the_longest_api_call_and_buffers_nothing() -> N
     api = files.our_services()["api"]
     assert _values("reverse_proxy") == [f"api:{option(api['command'], '--port')} {{"]
     assert _seconds("response_header_timeout") > DEADLINE_SECONDS
-    # Request and response have no overall timeout, because a body may take hours.
+    # Caddy doesn't limit the duration of an upload or download, which may take hours.
     assert not _values("read_body")
     assert not _values("write")
-    # Caddy buffers no bodies, and closes an idle connection before the API does.
+    # Caddy doesn't buffer the bodies of requests and responses. Caddy closes an idle connection to
+    # the API before the API closes the connection.
     assert not re.search("buffers|flush_interval", files.CADDYFILE.read_text())
     assert _seconds("keepalive") < KEEP_ALIVE_SECONDS
 

@@ -54,7 +54,8 @@ def test_compose_health_check_kills_worker_with_outdated_alive_file(
     file = tmp_path / "alive"
     check = worker["healthcheck"]["test"][-1].replace("/tmp/alive", str(file))
     with subprocess.Popen(["sleep", "60"]) as sleeper:
-        # In the container, the check may kill all processes. Here it may kill only this one.
+        # In a container, the health check of a hanging worker kills all processes. In this test,
+        # the health check must kill only ``sleeper``.
         check = check.replace("kill -s KILL -1", f"kill -s KILL {sleeper.pid}")
         if age is not None:
             file.touch()
@@ -67,7 +68,7 @@ def test_compose_health_check_kills_worker_with_outdated_alive_file(
 
 
 def find_memory_folders(service: dict[str, Any]) -> list[str]:
-    """Return the writable folders of a service, which are in memory."""
+    """Return the folders of a service that are in-memory file systems (``tmpfs``)."""
     return [mount.partition(":")[0] for mount in service["tmpfs"]]
 
 
@@ -103,7 +104,10 @@ def test_digest_script_pins_each_external_image_to_its_registry_digest(tmp_path:
     registry = tmp_path / "docker"
 
     def run_script(response_command: str) -> tuple[int, str]:
-        """Run the script with a fake registry, and return its exit code and the pinned files."""
+        """Run digests.sh with a fake program ``docker``, which runs ``response_command``.
+
+        Return the script's exit code, and the new text of the Compose file and the Dockerfile.
+        """
         registry.write_text(f"#!/bin/sh\n{response_command}\n")
         registry.chmod(0o755)
         path = f"{tmp_path}:{os.environ['PATH']}"
@@ -129,7 +133,7 @@ def test_digest_script_pins_each_external_image_to_its_registry_digest(tmp_path:
 
 @pytest.fixture
 def compose_redis_port(tmp_path: Path) -> Iterator[int]:
-    """The port of a Redis server that runs with the command of the Compose file."""
+    """The port of a Redis server that was started with the command in the Compose file."""
     [shell, flag, script] = files.services()["redis"]["command"]
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -148,7 +152,8 @@ def compose_redis_port(tmp_path: Path) -> Iterator[int]:
 
 def test_compose_postgres_does_not_log_statement_values() -> None:
     command = files.services()["postgres"]["command"]
-    # For the other settings, the defaults of Postgres are sufficient.
+    # The Compose file sets only two of the settings in ``QUIET_LOG``, because the default values of
+    # the other settings already keep the values in SQL statements out of the log.
     for name in ("log_min_error_statement", "log_error_verbosity"):
         assert f"--{name}={QUIET_LOG[name]}" in command
 
@@ -160,7 +165,7 @@ def test_compose_redis_persists_its_queues_and_has_one_restricted_user(
     settings = dict(line.split(maxsplit=1) for line in script.splitlines() if " " in line)
     assert settings["maxmemory-policy"] == "volatile-lru"
     assert settings["appendonly"] == "yes"
-    # The development stack of the tests has the same permissions.
+    # The Compose file gives Pressroom's Redis user the same permissions as the development stack.
     assert PERMISSIONS in script
     url = f"redis://{{}}@127.0.0.1:{compose_redis_port}/0"
     with redis.Redis.from_url(url.format("pressroom:word")) as client:

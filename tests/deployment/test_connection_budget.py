@@ -37,20 +37,21 @@ IO_BOUND_QUEUES = [
     Queue.MAINTENANCE,
 ]
 CPU_BOUND_QUEUES = [Queue.MEDIA, Queue.EXPORT, Queue.BULK]
-# Less than the time for which a statement waits for a lock.
+# How long a test locks a table. LOCK_SECONDS is shorter than the lock timeout, so that no statement
+# fails while it waits for the table.
 LOCK_SECONDS = 2.0
 CONCURRENT_CALLS = 60
 
 
 def documented_counts(process: str) -> list[int]:
-    """Return the numbers in a process's row of the table in docs/day-two.md."""
+    """Return the connection counts that docs/day-two.md states for a type of process."""
     text = (ROOT / "docs" / "day-two.md").read_text()
     row = re.search(rf"^\| {re.escape(process)} \| (.+) \|$", text, re.MULTILINE)
     assert row, f"day-two.md doesn't count the connections of {process}"
     return [int(number) for number in re.findall(r"[0-9]+", row[1])]
 
 
-# The names of processes in the table.
+# The types of processes in the table of connection counts in docs/day-two.md.
 API = "an API process"
 IO_BOUND_WORKER = "a worker of `request`, `photos`, `money`, `mail`, `webhooks` and `maintenance`"
 SINGLE_QUEUE_WORKER = "a worker that serves only `request` or only `photos`"
@@ -59,7 +60,10 @@ FILE_WORKER = "a worker of `export` and `bulk`"
 
 
 def max_connections_of_pool_worker(serves: Serving) -> int:
-    """Return the maximum for a worker whose main process sweeps, and whose pool runs the jobs."""
+    """Return the maximum number of connections of a worker that runs its jobs in a process pool.
+
+    The worker's main process needs one connection to look for lost jobs and due maintenance.
+    """
     return 1 + count_connections(serves) * serves.max_concurrent_jobs
 
 
@@ -85,7 +89,7 @@ def test_documented_connection_counts_match_the_configured_pools() -> None:
 
 @dataclass
 class ConnectionPeaks:
-    """The maximum number of simultaneous connections per application."""
+    """Measures the maximum number of simultaneous database connections per application name."""
 
     stack: Stack
     peaks: Counter[str] = field(default_factory=Counter)
@@ -103,7 +107,7 @@ class ConnectionPeaks:
 
 @contextmanager
 def locked(stack: Stack, *tables: str) -> Iterator[None]:
-    """Lock these tables during the block, so that their users wait and keep their connections."""
+    """Lock tables during the block, so that calls wait and keep their database connections."""
     with closing(psycopg2.connect(stack.owner_url)) as connection:
         connection.cursor().execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
         began_at = time.monotonic()
@@ -157,8 +161,8 @@ def test_api_under_load_opens_no_more_connections_than_documented(
     ]
     connections = ConnectionPeaks(empty_stack)
     with connections.measuring():
-        # Alternate between the two kinds of calls, so that connections of one kind are still open
-        # when the other kind needs its connections.
+        # Alternate between calls that use single statements and calls that use transactions, so
+        # that the database connections for both are open at the same time.
         for calls, tables in (
             (single_statement_calls * 30, ["credit_accounts"]),
             (transaction_calls * 12, ["lists", "jobs", "attachments", "subscriptions"]),
@@ -173,7 +177,7 @@ def test_api_under_load_opens_no_more_connections_than_documented(
 
 @pytest.fixture
 def start_queues(empty_stack: Stack, tmp_path: Path) -> Iterator[Callable[[list[Queue]], Running]]:
-    """A function that starts a worker as a deployment does, with the limit of each queue."""
+    """A function that starts a worker with the default job limit of each queue."""
     workers = []
 
     def start(queues: list[Queue]) -> Running:
@@ -195,7 +199,7 @@ def start_queues(empty_stack: Stack, tmp_path: Path) -> Iterator[Callable[[list[
 
 
 def peak_of_workers(connections: ConnectionPeaks, queue: Queue) -> int:
-    """Return the peak of the workers whose first queue, in the order of all queues, is this one."""
+    """Return the peak number of connections of the workers that serve a queue."""
     return sum(
         number
         for name, number in connections.peaks.items()
@@ -281,7 +285,8 @@ def test_single_statements_borrow_a_transaction_connection_if_their_own_is_busy(
         [name] = {each.result()[0][0] for each in results}
     count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
     assert empty_stack.query(count, name) == [(2,)]
-    # The borrowed connection doesn't commit each statement any more.
+    # A statement outside of a transaction turns on autocommit for the connection from the pool.
+    # After the connection is returned to the pool, autocommit is off again.
     with shared_database.engine.connect() as connection:
         connection.exec_driver_sql("CREATE TEMP TABLE seen ON COMMIT DELETE ROWS AS SELECT 1")
         assert connection.exec_driver_sql("SELECT count(*) FROM seen").scalar() == 1

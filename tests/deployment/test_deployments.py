@@ -18,13 +18,13 @@ pytestmark = pytest.mark.tier("check")
 
 @dataclass(frozen=True)
 class Process:
-    """A process of a deployment.
+    """A process that is declared in the Compose file or in the Kubernetes manifests.
 
     Attributes:
         name: the name of the service or container.
         words: the words of the command.
         settings: the variables of settings that the process can get, as values or as files.
-        provided: the settings that always have a value. Without it, the process doesn't start.
+        provided: the settings that always have a value when the process starts.
         needed: the settings that the process reads.
     """
 
@@ -37,13 +37,16 @@ class Process:
 
 def compose_processes() -> list[Process]:
     processes = []
-    # Maps each variable with a path of a secret file to the variable of its setting.
+    # A process reads a secret setting from a file, and an environment variable contains the file's
+    # path. ``file_variables`` maps each such environment variable to the one that would contain the
+    # secret itself.
     file_variables = {each: variable_of(name) for each, name in files.secrets().items()}
     secret_variables = set(file_variables.values())
     for name, service in files.our_services().items():
         environment: dict[str, str] = service["environment"]
         variables = {each: value for each, value in environment.items() if each.startswith(PREFIX)}
-        # Secrets are files, because tools that list containers show the values of variables.
+        # Secrets must be files, because tools that list containers show the values of environment
+        # variables.
         assert secret_variables.isdisjoint(variables), name
         settings = {each: file_variables.get(each, each) for each in variables}
         provided = {
@@ -59,7 +62,7 @@ def compose_processes() -> list[Process]:
 
 
 def _has_value(value: str) -> bool:
-    """Return whether a variable has a value or a default, or Compose requires its value."""
+    """Return whether Compose guarantees that this environment variable has a value."""
     from_env = files.VARIABLE.search(value)
     return from_env is None or from_env[2] == ":?" or bool(from_env[3])
 
@@ -117,7 +120,8 @@ def test_deployment_processes_have_every_required_setting(list_processes: ListPr
         if process.words[1] == "serve":
             required |= {"PRESSROOM_TRUSTED_PROXIES"}
         if list_processes is compose_processes:
-            # In Kubernetes, a role of the machine may replace this key.
+            # In Kubernetes, a process may get temporary keys from its cloud role instead of this
+            # access key.
             required |= {"PRESSROOM_S3_ACCESS_KEY"} & process.needed
         assert required <= process.provided, process.name
 

@@ -34,15 +34,15 @@ log = logging.getLogger(__name__)
 
 CALLERS = 4
 IMPORTED_ROWS = sized(20_000, 500_000)
-# The longest call during the failover may take this many seconds.
+# The maximum number of seconds that a call may take during the failover.
 HEALTHY_WITHIN = 30.0
-# The beginnings of the errors that callers may get during the failover.
+# Each error that a caller gets during the failover must start with one of these texts.
 _EXPECTED_ERRORS = tuple(f"POST /auxilia/credits/consume: {status} " for status in (409, 503))
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A primary whose commits wait for its replica, and a proxy that forwards to one of the two."""
+    """A primary database, its synchronous replica, and a proxy that forwards to one of them."""
 
     stack: Stack
     services: Services

@@ -31,7 +31,8 @@ from tests.support.stack.load import Caller, Load, charge
 
 pytestmark = pytest.mark.tier("machines")
 
-# The settings of an API behind a proxy. The APIs of other tests don't drain, to stop faster.
+# The settings of an API behind a proxy. In other tests, an API process stops without draining,
+# because this is faster.
 DRAINING_SETTINGS = {
     "PRESSROOM_API_DRAIN": str(Settings.model_fields["api_drain"].default),
     "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
@@ -141,9 +142,10 @@ def test_haproxy_forwards_large_import_files_for_every_form_of_list_path(
 
 
 def _post_large_body(haproxy_front: RunningHaproxy, path: str) -> tuple[int, str | None]:
-    """Announce a large body without credentials, and return the status and the API's request id.
+    """Send the headers of a POST request with a large body, but without credentials.
 
-    The request id is None if HAProxy rejected the request itself.
+    Return the status of the response and the API's request id. The request id is None if HAProxy
+    rejected the request itself.
     """
     address = haproxy_front.url.removeprefix("https://")
     context = ssl._create_unverified_context()
@@ -186,7 +188,7 @@ def test_calls_through_haproxy_succeed_during_rolling_restart_of_api_hosts(
         stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
     )
     load = Load(haproxy_front.url)
-    # These calls have no Idempotency-Key, so the proxy must not repeat them.
+    # Charge without an Idempotency-Key. The proxy must not repeat a call without this header.
     action = partial(charge, keyed=False)
     for server, port in zip(SERVERS, api_hosts, strict=True):
         api_hosts[port].stop()

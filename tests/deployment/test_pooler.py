@@ -29,7 +29,7 @@ from tests.support.imports.bulk import (
 )
 from tests.support.lists.people_on_lists import new_list
 
-# Less than the processes would open without the pooler.
+# Fewer database connections than Pressroom's processes would open without PgBouncer.
 SERVER_CONNECTIONS = 4
 CALLERS = 12
 LOCK_TIMEOUT_SECONDS = 3.0
@@ -59,7 +59,7 @@ def funded_owner(pooled_stack: tuple[Stack, RunningPooler]) -> Owner:
 
 
 def count_connections(stack: Stack) -> int:
-    """Count the database connections of Pressroom's processes, without those of the test."""
+    """Count the database connections of Pressroom's processes, except the test's connections."""
     [(count,)] = stack.query(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         " AND application_name LIKE 'pressroom-%%' AND application_name <> 'pressroom-tests'"
@@ -92,7 +92,9 @@ def test_imports_uploads_and_charges_work_through_pgbouncer(
         assert balance(client) == 800
 
 
-# The state that a session keeps after a transaction, except the settings of PgBouncer itself.
+# Selects all state that a database session still has after a transaction, such as changed settings.
+# The settings ``application_name`` and ``client_encoding`` are left out, because PgBouncer itself
+# changes them.
 LEFTOVER_STATE = """
     SELECT 'setting', name FROM pg_settings
     WHERE source = 'session' AND name NOT IN ('application_name', 'client_encoding')
@@ -127,7 +129,7 @@ def test_pooled_session_is_returned_without_leftover_state(
 def all_pooled_sessions(
     pooled_stack: tuple[Stack, RunningPooler],
 ) -> Iterator[list[psycopg2.extensions.cursor]]:
-    """Occupy all server connections of the pool with transactions during the block."""
+    """During the ``with`` block, keep a transaction open on each connection of the pool."""
     _, pooler = pooled_stack
     with ExitStack() as opened:
         connections = [

@@ -44,7 +44,8 @@ def test_terminating_api_reports_not_ready_and_still_serves_calls(
     headers = {"Authorization": f"Bearer {owner.key}"}
     with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
         assert "connection" not in client.get("/readyz").headers
-        # A process manager may signal both a process and its parent, which forwards the signal.
+        # Send the signal twice, because a process manager may signal both the process and its
+        # parent, and the parent forwards the signal to the process.
         for _ in range(2):
             api.process.terminate()
 
@@ -176,7 +177,7 @@ def test_migrate_wait_exits_on_sigterm_while_database_is_unreachable(
 def test_process_rejects_database_role_without_timeouts_and_names_the_remedy(
     stack_without_timeouts: Stack, port: int, words: tuple[str, ...]
 ) -> None:
-    """A restore into a new database restores the tables, but not the settings of the role."""
+    """A restore into a new database restores the tables, but not the database role's timeouts."""
     options = ("--port", str(port)) if words == ("serve",) else ()
     program = stack_without_timeouts.start(f"unlimited-{words[0]}", *words, *options)
     assert program.process.wait(60) == 1
@@ -190,7 +191,7 @@ def stack_without_timeouts(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("unlimited")
     role = make_url(stack.environment["PRESSROOM_DATABASE_URL"]).username
     stack.query(f"ALTER ROLE {role} IN DATABASE unlimited RESET ALL")
-    # Pretend that the server has another time zone.
+    # Simulate a Postgres server whose default time zone isn't UTC.
     stack.query("ALTER DATABASE unlimited SET timezone = 'Europe/Berlin'")
     return stack
 

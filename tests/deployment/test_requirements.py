@@ -13,7 +13,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.support.deployment import files
 
-# The results change only with the pinned requirements.
+# The tests in this module are slow, and their results change only with the pinned requirements.
 pytestmark = [pytest.mark.tier("processes"), pytest.mark.slow]
 
 
@@ -40,7 +40,8 @@ def test_sbom_lists_every_pinned_dependency_and_is_reproducible(
         assert reference["hashes"], each["name"]
 
 
-# Modules that processes load by name at their start, and the main modules of the processes.
+# The main modules of Pressroom's processes, and modules that these processes load by name when they
+# start.
 PRODUCTION = (
     *(
         "api.app",

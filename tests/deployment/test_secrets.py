@@ -40,7 +40,8 @@ def _run_key_command() -> str:
     ).stdout.strip()
 
 
-# The secrets of the owner of the tables, and of the object storage's administrator.
+# The secrets of the database role that owns the tables, and of the administrator of the object
+# storage.
 OWNER_SECRETS = {"migration_database_url", "postgres_password"}
 ADMINISTRATOR_SECRETS = {"s3_admin_secret_key"}
 
@@ -70,7 +71,8 @@ def test_compose_file_passes_secrets_only_as_files() -> None:
     for service in files.services().values():
         for name, value in service.get("environment", {}).items():
             if name.endswith(("PASSWORD", "KEY", "KEYS", "TOKEN", "AUTH")):
-                # These values are no secrets: the names of keys, and keys that pages show.
+                # Two kinds of keys aren't secret: an access key is a kind of user name, and a
+                # challenge's site key appears in public pages.
                 is_public = name.endswith(("ACCESS_KEY", "SITE_KEY"))
                 assert is_public, f"{name} is a variable"
                 assert files.VARIABLE.fullmatch(value), f"{name} is written out"
@@ -81,7 +83,10 @@ def test_compose_file_passes_secrets_only_as_files() -> None:
 def test_only_one_off_commands_and_their_servers_see_owner_and_admin_secrets(
     tmp_path: Path,
 ) -> None:
-    """Only the server and its one-off command get the password of an owner or administrator."""
+    """Only `postgres` and `migrate` get the password of the database's owner.
+
+    Only `minio` and `bucket` get the password of the object storage's administrator.
+    """
     secrets_of_services = {
         name: set(each.get("secrets", [])) for name, each in files.services().items()
     }
@@ -134,7 +139,8 @@ def test_secrets_script_keeps_existing_secrets_and_adopts_env_file_values(
     lines = f'PRESSROOM_MAIL_URL={env_values["mail_url"]}\nPRESSROOM_S3_SECRET_KEY="one\'s own"\n'
     after = _read_files(create_secrets(tmp_path, lines))
     assert after == before | env_values
-    # The values stay although they are no longer in the env file.
+    # The script keeps the secrets that it read from the env file earlier, although the env file no
+    # longer contains these secrets.
     assert _read_files(create_secrets(tmp_path)) == after
 
 

@@ -13,7 +13,7 @@ from tests.support.documents import markdown
 
 pytestmark = pytest.mark.tier("check")
 
-# Variables of the development stack, the tests and the Compose file. They are no settings.
+# Documents may name these environment variables, although docs/settings.md doesn't list them.
 NOT_SETTINGS = {
     "PRESSROOM_HOME",
     "PRESSROOM_IMAGE",
@@ -78,7 +78,7 @@ def test_settings_reference_page_is_up_to_date() -> None:
 
 
 def _settings() -> set[str]:
-    """Return the variables of all settings, and the variables with the paths of secret files."""
+    """Return the environment variables of all settings and of the paths of secret files."""
     fields = Settings.model_fields
     file_variables = {variable_of(name) + FILE_SUFFIX for name in fields if is_secret(fields[name])}
     return file_variables | set(map(variable_of, fields))

@@ -1,8 +1,9 @@
 """Tests that run the blocks marked `<!-- run -->` in the documents, against the test stack.
 
 All blocks of one document and language form one script, so that later blocks can use variables of
-earlier blocks. The shell blocks set API and KEY themselves, and the tests set them for the other
-languages. The blocks of docs/sending.md are files, which test_sending.py runs.
+earlier blocks. Shell blocks set the variables API and KEY themselves. For blocks in other
+languages, the tests set API and KEY. Blocks of docs/sending.md are excluded, because
+test_sending.py saves the blocks of docs/sending.md as files and runs the files.
 """
 
 import json
@@ -19,8 +20,8 @@ from tests.support.documents import markdown
 from tests.support.images.pictures import photo
 from tests.support.prerequisites import skip_or_fail
 
-# Maps each language to the command that runs a script. Only a JavaScript module can use `await`
-# outside of functions.
+# Maps each programming language to the command that runs a script in this language. Only a
+# JavaScript module can use `await` outside of functions.
 _COMMANDS = {
     "sh": ["bash", "-euo", "pipefail", "-c"],
     "python": [sys.executable, "-c"],
@@ -51,7 +52,7 @@ def run_directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
     run = {"api_url": stack.api_url, "demo": {"api_key": owner.key}}
     (home / "run.json").write_text(json.dumps(run))
     (home / "sample.jpg").write_bytes(photo())
-    # Without this option, curl exits with 0 after an error response.
+    # Without the option ``fail-with-body``, curl exits with 0 after an error response.
     (tmp_path / ".curlrc").write_text("fail-with-body\n")
     return tmp_path
 

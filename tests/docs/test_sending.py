@@ -36,7 +36,8 @@ _DOCUMENT = markdown.ROOT / "docs" / "sending.md"
 _FILE_NAME = re.compile(r"# (\w+\.py)\n")
 _LINK = re.compile(r"<(http\S+/unsubscribe\?trace_id=[\w.~-]+)>")
 _RECIPES = ("smtp", "resend", "listmonk")
-# The members of the document's list. The first two attempts to send to the second one fail.
+# The members of the mailing list in docs/sending.md. The first two attempts to send mail to
+# ``later@example.com`` fail.
 _READERS = ["ada@example.com", "later@example.com"]
 
 

@@ -1,4 +1,4 @@
-"""Tests which requests are recorded if the database fails or an API process stops."""
+"""Tests that the log of API requests stays complete if the database fails or an API stops."""
 
 import pytest
 

@@ -41,7 +41,7 @@ def test_job_delivered_twice_concurrently_has_one_effect(probes: Bench) -> None:
     pause_process(worker)
     with probes.stack.resources.unit_of_work() as uow:
         jobs = [enqueue_probe(uow, {}) for _ in range(DUPLICATED_JOBS)]
-        # Send a second message per job, so that both messages are in the queue at the same time.
+        # Send a second message for each job, so that the queue contains two messages for each job.
         for job in jobs:
             uow.after_commit(partial(send_job, uow.broker, job))
     resume_process(worker)
@@ -68,7 +68,7 @@ def test_upload_delivered_twice_concurrently_is_converted_only_once(
 
 
 def _copy(message: bytes | str) -> str:
-    """Return the message with another delivery tag."""
+    """Return a copy of a queue message with another delivery tag."""
     fields = json.loads(message)
     fields["properties"]["delivery_tag"] += "-again"
     return json.dumps(fields)

@@ -1,4 +1,4 @@
-"""Tests that a hanging service or a locked list delays only the calls that need it."""
+"""Tests that calls aren't delayed by a hanging service or a locked list that they don't use."""
 
 import time
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from tests.support.stack.fleet import Fleet
 
 UPLOAD_COUNT = 24
 SUBSCRIBER_COUNT = 60
-# A call may take this much longer than a few undisturbed calls. A call that waits for a hanging
-# service takes much longer.
+# How many seconds more than usual a call may take while a service hangs. A call that waits for the
+# hanging service takes many seconds more than ``PROMPT_SECONDS``.
 PROMPT_SECONDS = 2.0
 
 
@@ -34,10 +34,10 @@ def start_api(probes: Bench, fleet: Fleet) -> Callable[..., Stack]:
 
 
 class PromptCaller:
-    """Makes calls, and checks that a hanging service doesn't delay them."""
+    """Makes API calls, and checks that each call ends promptly although a service hangs."""
 
     def __init__(self, usual: Callable[[], httpx2.Response]) -> None:
-        """Measure the speed of this machine with three undisturbed calls."""
+        """Call ``usual`` three times, to measure how long this call takes on this machine."""
         self._max_seconds = PROMPT_SECONDS + 5 * max(self._timed(usual)[0] for _ in range(3))
 
     def __call__(self, call: Callable[[], httpx2.Response]) -> httpx2.Response:
@@ -215,7 +215,10 @@ def test_process_is_ready_with_its_own_or_newer_schema_but_not_with_older(
 def test_terminating_api_answers_waiting_callers_before_exit(
     start_api: Callable[..., Stack],
 ) -> None:
-    """No worker runs, so the callers would wait for a minute. The API exits within 20 seconds."""
+    """The upload and the composer call would wait a minute for a worker, because no worker runs.
+
+    When the API is terminated, it must end both calls and exit within 15 seconds.
+    """
     stack = start_api()
     [api] = [each for each in stack.processes if each.name == "api"]
     owner = stack.create_owner()

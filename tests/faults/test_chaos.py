@@ -38,7 +38,7 @@ _PAUSE_SECONDS = 7.0
 
 @dataclass
 class Chaos:
-    """An API and workers, and random faults for them.
+    """Runs an API process and workers, and causes random faults.
 
     All processes connect to Redis and Postgres through proxies.
     """
@@ -87,7 +87,7 @@ class Chaos:
     def _restart_exited_workers(self) -> None:
         """Restart workers that exited because their pool was killed during their start.
 
-        In production, the supervisor restarts them.
+        In production, Docker or Kubernetes restarts a worker that has exited.
         """
         for number, (queue, worker) in enumerate(self.workers):
             if worker.process.poll() is not None:
@@ -155,7 +155,7 @@ def test_every_committed_job_has_one_effect_despite_kills_and_cut_connections(
     probes: Bench, chaos: Chaos
 ) -> None:
     eventually(lambda: is_responding(probes.stack.api_port, "/readyz"), within=30)
-    # Wait until both workers use both processes of their pools.
+    # Wait until each of the two workers has run jobs in both processes of its pool.
     first_jobs = [probes.enqueue(sleep=1) for _ in range(4)]
     for job_id in first_jobs:
         probes.finished(job_id)
@@ -179,7 +179,7 @@ def test_every_committed_job_has_one_effect_despite_kills_and_cut_connections(
 
 
 def _enqueue(probes: Bench, count: int) -> None:
-    """Enqueue probe jobs in a transaction of the test, which knows which commits succeeded."""
+    """Enqueue probe jobs without the API, because a response of the API could get lost."""
     with probes.stack.resources.unit_of_work() as uow:
         for _ in range(count):
             enqueue_probe(uow, {"sleep": JOB_SECONDS})
@@ -189,7 +189,7 @@ def _enqueue(probes: Bench, count: int) -> None:
 def _persistent_uploads(
     probes: Bench, clients: int, uploads_per_client: int
 ) -> Iterator[list[str]]:
-    """Start clients that repeat each upload with the same key until the response is 200."""
+    """Start clients that repeat each upload with its idempotency key until the response is 200."""
     owner = probes.stack.create_owner()
     uploaded: list[str] = []
     threads = [
@@ -225,7 +225,9 @@ def _try_upload(probes: Bench, owner: Owner, key: str) -> bool:
 def _retry_jobs_of_killed_workers(probes: Bench) -> None:
     """Retry the jobs that failed because their worker was killed three times.
 
-    Pressroom takes such a job for a poison job. This must be rare, and the job must say so.
+    After three kills, Pressroom assumes that the job itself crashes its worker, and doesn't run the
+    job again. At most one percent of the jobs may fail, and each failed job must have the error
+    code `job.worker_lost`.
     """
     with probes.stack.resources.unit_of_work() as uow:
         failed_jobs = uow.session.query(Job).where(Job.status == JobStatus.FAILED).all()

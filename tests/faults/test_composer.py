@@ -26,7 +26,8 @@ CALLERS_WITH_LONG_POSTS = sized(80, 10_000)
 CONCURRENT_CALLERS = 40
 MEGABYTE = 1024 * 1024
 POST_CHARACTERS = 100_000
-# Connection pools and memory arenas grow a little. All posts together would take far more.
+# The process's connection pools and memory arenas may grow a little. If the process kept all posts
+# in memory, its growth would far exceed this maximum.
 MAX_MEMORY_GROWTH_BYTES = 64 * MEGABYTE
 
 
@@ -45,7 +46,7 @@ def api_key(stack_with_model: ComposerStack) -> Iterator[str]:
 def call_and_disconnect(
     stack_with_model: ComposerStack, api_key: str, callers: int, words: str = ""
 ) -> None:
-    """Call the composer with a different post per caller, and disconnect after 0.3 seconds."""
+    """Let several callers call the composer with different posts, and disconnect after 0.3 s."""
     timeout = httpx2.Timeout(20, read=0.3)
 
     def call(_: int) -> None:
@@ -83,12 +84,13 @@ def test_queued_llm_calls_are_dropped_when_their_callers_disconnect(
     call_and_disconnect(stack_with_model, api_key, CALLERS_OF_SLOW_LLM)
     eventually(lambda: has_no_calls(stack_with_model), what="the end of all calls")
     calls_before = stack_with_model.calls()
-    # The two threads call the LLM only for callers that are still connected.
+    # The worker's two threads call the LLM only for callers that are still connected.
     assert calls_before < CALLERS_OF_SLOW_LLM / 2
     eventually(lambda: is_queue_empty(stack_with_model), what="the end of the queue")
     stack_with_model.steer(None)
     assert call_composer(stack_with_model, api_key).headers["pressroom-source"] == MODEL_SOURCE
-    # Each thread may have started one more LLM call just before the last caller disconnected.
+    # ``call_composer`` causes one LLM call. Each of the worker's threads may also have started an
+    # LLM call just before the last caller disconnected.
     assert 1 <= stack_with_model.calls() - calls_before <= 1 + THREADS
 
 
@@ -127,7 +129,8 @@ def test_disconnected_composer_callers_leave_no_resources_behind(
     stack_with_model.steer("moment")
     words = "word " * (POST_CHARACTERS // 5)
     [api] = [each for each in stack_with_model.stack.processes if each.name == "api"]
-    # Fill the connection pools first, so that their growth isn't measured.
+    # Fill the connection pools before the measurement, because the test must not mistake the growth
+    # of the connection pools for a leak.
     call_and_disconnect(stack_with_model, api_key, 2 * CONCURRENT_CALLERS, words)
     eventually(
         lambda: has_no_calls(stack_with_model) and is_queue_empty(stack_with_model),

@@ -1,4 +1,4 @@
-"""Tests that concurrent and random credit movements leave the exact balance."""
+"""Tests that the balance of credits is exact after concurrent changes and random changes."""
 
 import json
 import random
@@ -77,7 +77,7 @@ def test_concurrent_charges_never_overdraw_an_account(credits_stack: CreditAccou
     assert sorted((each["seq"], each["balance_after"]) for each in paid) == [
         (seq, balance_after) for seq, _, balance_after, _ in entries[1:]
     ]
-    # Some charges were refused, because together they exceed the balance.
+    # Some charges were refused, because the sum of all charges would exceed the balance.
     assert len(paid) < len(replies)
     credits_stack.require_clean_books()
 
@@ -91,7 +91,7 @@ def test_random_credit_movements_leave_the_exact_balance(credits_stack: CreditAc
         for _ in range(sized(60, 500)):
             amount = Decimal(chance.choice([chance.randint(1, 99), chance.randint(1, 10**7)]))
             amount = amount.scaleb(-4)
-            # A grant, an adjustment or a charge. Charges are twice as frequent.
+            # Choose a grant, an adjustment or a charge. A charge is twice as probable as a grant.
             kind = chance.choice("gacc")
             delta = amount if kind == "g" else -amount
             if kind == "a" and chance.random() < 0.5:

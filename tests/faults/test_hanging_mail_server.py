@@ -32,6 +32,6 @@ def test_mails_to_a_hanging_server_delay_no_composer_call(
             assert reply.status_code == 200, reply.text
     unfinished = "SELECT count(*) FROM jobs WHERE queue = 'mail' AND finished_at IS NULL"
     assert stack.query(unfinished) == [(MAIL_COUNT,)]
-    # Cancel the mails, so that their retries don't slow down the tests that follow.
+    # Cancel the queued mails, so that Pressroom doesn't keep retrying them during later tests.
     ended = "status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
     stack.query(f"UPDATE jobs SET {ended} WHERE queue = 'mail'")

@@ -17,7 +17,8 @@ from tests.support.sizes import sized
 from tests.support.stack.load import repeating
 
 MEGABYTE = 1024 * 1024
-# Much less than a hundred thousand rows take in memory.
+# How much more memory large imports may need than small imports. An import that kept a hundred
+# thousand rows in memory would exceed ``MAX_EXTRA_MEMORY_BYTES``.
 MAX_EXTRA_MEMORY_BYTES = 50 * MEGABYTE
 
 
@@ -38,7 +39,8 @@ def test_small_import_does_not_wait_for_another_owners_large_import(
     assert await_success(imports, small_import, within=60).added == 100
     assert imports.job(large_import).status not in FINISHED
     assert await_success(imports, large_import, within=sized(90, 900)).added == row_count
-    # The large import let other jobs run between its turns.
+    # The worker interrupted the large import at least once, so that other jobs could run in the
+    # meantime.
     assert imports.job(large_import).attempt > 1
 
 
@@ -94,9 +96,10 @@ def _import_many(imports: ImportRunner, import_owner: Owner, rows: int) -> None:
 
 @contextmanager
 def measure_peak_memory(running: Running) -> Iterator[list[int]]:
-    """Measure the peak memory of a worker and its pool during the block.
+    """Measure the peak memory of a worker and its child processes during the block.
 
-    The only item of the list is the peak of their proportional set sizes, in bytes.
+    Yields a list with a single number: the peak memory in bytes, measured as the sum of the
+    proportional set sizes (PSS) of all these processes.
     """
     peak_bytes = [0]
 

@@ -43,7 +43,7 @@ def kill_child(running: Running) -> None:
 
 
 def import_progress(imports: ImportRunner, job_id: int) -> tuple[int, int]:
-    """Return how many bytes of the file were read, and how many rows were applied."""
+    """Return how many bytes of the file have been read, and how many chunks were imported."""
     task = imports.of_job(job_id)
     return task.chunk_bytes, task.applied
 
@@ -53,7 +53,7 @@ def await_progress(
 ) -> None:
     """Wait until the import progresses or ends.
 
-    ``compared``: the values of ``import_progress`` of which at least one must change.
+    ``compared``: selects the numbers returned by ``import_progress`` that count as progress.
     """
 
     def has_progressed() -> bool:
@@ -75,12 +75,15 @@ def test_each_row_is_imported_exactly_once_while_workers_are_killed(
     kills = 0
     while kills < KILLS and imports.job(job_id).status not in FINISHED:
         before = import_progress(imports, job_id)
-        # Every third kill may happen while the file is read, the others while chunks are applied.
+        # Before two out of three kills, wait until another chunk has been imported since the last
+        # kill. Before every third kill, wait only until the import has read more of the file, or
+        # another chunk has been imported.
         await_progress(imports, job_id, before, compared=slice(1 if kills % 3 else 0, 2))
         time.sleep(dice.uniform(0, 0.2))
         worker_number = dice.randrange(len(running))
-        # A whole worker takes long to restart, and the other workers could finish the import
-        # meanwhile. So three of four kills hit only a pool process.
+        # Kill a whole worker only every fourth time, because a whole worker restarts so slowly that
+        # the other workers could finish the import. The other times, kill one of a worker's child
+        # processes.
         if kills % 4 == 3:
             kill_with_children(running[worker_number])
             running[worker_number] = start_import_worker(imports)
@@ -101,7 +104,7 @@ def test_each_row_is_imported_exactly_once_while_workers_are_killed(
 
 
 def _find_unfinished_parts(imports: ImportRunner, import_id: int) -> list[tuple[object, ...]]:
-    """Return the chunks that aren't applied yet, and the helper jobs that haven't ended."""
+    """Return the chunks that are still to be imported, and the unfinished helper jobs."""
     return imports.stack.query(
         "SELECT 'chunk', number FROM waiting_chunks WHERE import_id = %s"
         " UNION ALL SELECT 'helper', h.id FROM jobs AS h JOIN jobs AS j ON j.id = h.subject_id"
@@ -219,7 +222,8 @@ def test_worker_resuming_after_its_lease_expired_changes_nothing_in_an_import(
     start_import_worker(imports)
     await_success(imports, job_id)
     resume_process(paused_worker)
-    # When new imports succeed, the resumed worker has dealt with its old chunk.
+    # Wait until the resumed worker no longer works on its old chunk: either the worker has logged
+    # `job.lease_lost`, or four new imports have succeeded.
     eventually(
         lambda: (
             "job.lease_lost" in paused_worker.log.read_text()

@@ -1,6 +1,6 @@
 """Tests that no acknowledged work is lost when a program of a stack is killed.
 
-`make test` kills each program once, and the full tier kills each program many times.
+`make test` kills each program once, or many times with `SIZE=full`.
 """
 
 import threading
@@ -95,7 +95,8 @@ def _restart_under_load(own_services_stack: Site, owner: Owner, name: str) -> No
     probe = PROBES[Queue.EXPORT]
     with _load(stack, owner):
         jobs = [bench.enqueue(kind=probe, sleep=0.5) for _ in range(3)]
-        # Kill the service while the worker runs a job, whose message it can't acknowledge then.
+        # Kill the service while the worker runs a job. While Redis is down, the worker can't
+        # acknowledge the job's message.
         bench.started(jobs[0])
         own_services_stack.services.restart(name)
     eventually(
@@ -167,7 +168,8 @@ def _require_all_charges(bank: CreditAccounts, owner: Owner, spenders: Spenders)
     # Each charge was made only once, although some calls were repeated.
     assert len(balances) == len(charges)
     assert {name: balances.get(name) for name in spenders.acknowledged} == spenders.acknowledged
-    # A call that was refused with 503 may have been charged. There are no other charges.
+    # Each charge must belong to a successful call, or to a call with the response status 503, which
+    # doesn't tell whether the charge was made.
     assert set(balances) <= set(spenders.acknowledged) | spenders.unsure
     assert [seq for seq, *_ in charges] == list(range(2, len(charges) + 2))
     assert bank.balance(owner) == 1_000_000 - Decimal("0.0007") * len(charges)
@@ -176,12 +178,13 @@ def _require_all_charges(bank: CreditAccounts, owner: Owner, spenders: Spenders)
 
 @dataclass(frozen=True)
 class Work:
-    """A job that writes in batches.
+    """A job that writes to the database in batches.
 
     Attributes:
-        stops: the points at which the test kills the job's worker. Each one consists of a statement
-            that the test keeps uncommitted, the statement's values, and words of the job's
-            statement that waits for its lock.
+        stops: where the test stops the job and kills the worker. To stop the job, the test locks a
+            row, for which the job then waits. Each stop consists of the SQL statement that locks
+            the row, the parameters of this statement, and a text that occurs in the SQL statement
+            with which the job waits for the row.
         check: asserts that the ended job has done everything exactly once.
     """
 
@@ -194,12 +197,12 @@ class Work:
 def begin_import(imports: ImportRunner) -> Work:
     owner = imports.stack.create_owner()
     list_id = imports.new_list(owner)
-    # The import has two chunks. The worker is killed in the second one.
+    # The import has two chunks. The test kills the worker during the import of the second chunk.
     prepared_import = prepare_import(imports, list_id, 10_100)
     job_id = imports.begin(owner, list_id, prepared_import.file())
     [last_address, *_] = prepared_import.rows[-1]
     person = "INSERT INTO users (id, email) VALUES (1, %s)", (last_address,), "INSERT INTO users"
-    # The import counts the imported rows in its last statement.
+    # The last SQL statement of the import stores the number of imported rows.
     import_id = imports.of_job(job_id).id
     counts = "SELECT 1 FROM imports WHERE id = %s FOR NO KEY UPDATE", (import_id,), "UPDATE imports"
 
@@ -272,7 +275,10 @@ def begin_erasure_job(imports: ImportRunner) -> Work:
 def _lock_middle_row(
     stack: Stack, table: str, column: str, value: int
 ) -> tuple[str, tuple[Any, ...], str]:
-    """Return a stop at the middle one of the rows with this value."""
+    """Return an element of ``Work.stops`` that stops a job halfway.
+
+    The element locks the middle one of the rows of ``table`` in which ``column`` equals ``value``.
+    """
     condition = f"WHERE {column} = %s ORDER BY id OFFSET {ROWS // 2} LIMIT 1"
     [(row_id,)] = stack.query(f"SELECT id FROM {table} {condition}", value)
     return f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", (row_id,), table

@@ -33,7 +33,10 @@ def count_ended_runs(stack: Stack) -> int:
 
 
 def find_overlaps(stack: Stack) -> object:
-    """Return the runs that began before an earlier run ended. A killed run has no end."""
+    """Return all pairs of maintenance runs that overlapped in time.
+
+    A run whose worker was killed is ignored, because the end of such a run is never recorded.
+    """
     return stack.query(
         "SELECT a.id, b.id FROM tended a JOIN tended b ON a.id < b.id AND b.began_at < a.ended_at"
     )
@@ -42,7 +45,7 @@ def find_overlaps(stack: Stack) -> object:
 def test_maintenance_continues_without_overlap_despite_killed_workers_and_lost_messages(
     maintenance_stack: Stack,
 ) -> None:
-    """Without a clock process, one worker is killed and all messages are lost every few seconds."""
+    """Every three seconds, all messages in Redis are lost and one of the two workers is killed."""
     began_at = time.monotonic()
     start_worker(maintenance_stack)
     killed_worker = start_worker(maintenance_stack)

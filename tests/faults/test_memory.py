@@ -13,7 +13,7 @@ from tests.support.stack.signals import list_children
 
 IMAGE_COUNT = sized(60, 1000)
 CONCURRENT_UPLOADS = 4
-# Much less than all decoded pictures take together. That is 270 MB in the short form.
+# If the worker kept 60 decoded pictures in memory, its memory would grow by 270 MB.
 MAX_MEMORY_GROWTH_BYTES = 40 * MEGABYTE
 
 

@@ -12,7 +12,12 @@ from tests.support.sizes import sized
 
 @dataclass(frozen=True)
 class PoisonJobs:
-    """A worker with two processes: one runs a long job, and the poison jobs kill the other one."""
+    """A worker with two processes, one for a long job and one for jobs that kill their process.
+
+    Attributes:
+        neighbour: the id of the long job.
+        poison: the ids of the jobs that kill their process.
+    """
 
     bench: Bench
     worker: Running

@@ -1,4 +1,8 @@
-"""Tests that each report is applied exactly once, after any kill and with several hosts."""
+"""Tests that each report of a mail provider takes effect exactly once.
+
+One test kills Postgres, the API and the worker. Another test posts each report to two API
+processes.
+"""
 
 import time
 from collections import Counter
@@ -32,7 +36,8 @@ from tests.support.stack.signals import kill_with_children
 pytestmark = [pytest.mark.stack, pytest.mark.tier("faults")]
 
 MAILING_ID = 77
-# Maps each kind of report to its number of members. Each member also has a report `delivered`.
+# Maps each kind of report to the number of members about whom the test posts such a report. The
+# test also posts a report of the kind `delivered` about each member.
 COUNTS = {
     "complained": 100,
     "unsubscribed": 100,
@@ -49,7 +54,7 @@ _LOCK_MAILING = f"SELECT 1 FROM mailings WHERE id = {MAILING_ID} FOR UPDATE"
 
 @dataclass
 class Site:
-    """A stack with its own services, so that killing them doesn't affect other tests."""
+    """A stack with its own services, which a test can kill without affecting other tests."""
 
     stack: Stack
     services: Services
@@ -77,7 +82,8 @@ class Poster:
     """Posts each request body again until Pressroom accepts it.
 
     Attributes:
-        gate: lets one body pass per ``release``, so that a test decides when bodies are posted.
+        gate: each ``release`` makes a thread post one request body, so that a test decides when
+            request bodies are posted.
         broken: the number of requests without a response.
         busy: the number of requests that Pressroom refused with 429.
     """
@@ -114,14 +120,14 @@ class Poster:
 
 
 def build_reports(ids: Sequence[str]) -> list[Report]:
-    """Return 10,000 reports in mixed order, so that each body contains several kinds of reports."""
+    """Return 10,000 reports, mixed so that each request contains several kinds of reports."""
     kinds = [kind for kind, count in COUNTS.items() for _ in range(count)]
     makers = {
         "hard_bounced": lambda each: bounce("hard", "5.1.1", delivery_id=each),
         "soft_bounced": lambda each: bounce("soft", "4.2.2", delivery_id=each),
         "blocked": lambda each: bounce("blocked", "5.7.1", delivery_id=each),
     }
-    # The members with blocked mails also have soft bounces.
+    # Each member with a report of the kind `blocked` also has a report of the kind `soft_bounced`.
     members = [*ids, *ids[-COUNTS["blocked"] :]]
     bad = [
         makers[kind](each) if kind in makers else report(kind, delivery_id=each)
@@ -152,7 +158,7 @@ def test_10000_reports_are_applied_exactly_once_while_each_process_is_killed(sit
         _kill_worker(site, poster)
         _kill_postgres(site, poster)
         _kill_api(site, poster)
-        # Post the remaining bodies, which waited at the gate during all kills.
+        # Let the threads post the remaining request bodies, which they have held back until now.
         poster.gate.release(len(starts) - 150)
         eventually(lambda: poster.acknowledged == len(starts), within=60, what="all responses")
         assert poster.strange == []
@@ -183,7 +189,7 @@ def test_10000_reports_are_applied_exactly_once_while_each_process_is_killed(sit
 
 
 def _kill_worker(site: Site, poster: Poster) -> None:
-    """Kill the worker in the middle of a transaction that applies reports."""
+    """Kill the worker in the middle of a transaction that processes reports."""
     with uncommitted(site.stack, _LOCK_MAILING):
         poster.gate.release(50)
         await_waiter(site.stack, "UPDATE mailings")

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.stack
 
 SNS = {"x-amz-sns-message-type": "Notification"}
 CALLS = 24
-# Amazon SNS waits 15 seconds for a response. The other providers wait longer.
+# Amazon SNS waits 15 seconds for a response, and all other mail providers wait even longer.
 MAX_SECONDS = 15.0
-# A response takes much less than this time if nothing delays the response.
+# A response that doesn't wait for a hanging server takes much less than ``PROMPT_SECONDS``.
 PROMPT_SECONDS = 2.0
 
 
@@ -36,7 +36,7 @@ def intake_client(probes: Bench, api: Running) -> Iterator[httpx2.Client]:
 
 
 def timed(call: Callable[[], httpx2.Response]) -> tuple[httpx2.Response, float]:
-    """Return the response to a call, and its duration in seconds."""
+    """Return the response to a call, and the duration of the call in seconds."""
     began_at = time.monotonic()
     return call(), time.monotonic() - began_at
 

@@ -1,4 +1,4 @@
-"""Tests that the alive file of a worker becomes outdated only if the worker stalls."""
+"""Tests that a worker keeps touching the file PRESSROOM_ALIVE_FILE, unless the worker stalls."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def is_touched(file: Path) -> bool:
-    """Return whether the file is touched within the next five seconds."""
+    """Return whether the worker changes the file's modification time within five seconds."""
     modified_at = file.stat().st_mtime_ns
     ends_at = time.monotonic() + 5.0
     while time.monotonic() < ends_at:

@@ -35,7 +35,7 @@ def storage_outage(services: Services, fault: str) -> Iterator[None]:
 
 
 def accept_uploads(stack: Stack, media_worker: Running, owner: Owner, count: int) -> None:
-    """Pause the media worker, and upload ``count`` pictures. The API responds with 202."""
+    """Pause the media worker, and upload ``count`` pictures, which the API accepts with 202."""
     pause_process(media_worker)
     replies = [upload(stack, owner, wait=0) for _ in range(count)]
     assert {reply.status_code for reply in replies} == {202}
@@ -56,7 +56,7 @@ def test_accepted_uploads_finish_after_a_storage_outage_of_one_hour(
         )
         assert isinstance(reasons, list)
         assert all(str(reason).startswith("The object storage") for (reason,) in reasons)
-        # Pretend that the outage began an hour ago.
+        # Pretend that the outage of the object storage began an hour ago.
         stack.query("UPDATE jobs SET failing_since = failing_since - interval '1 hour'")
     stack.query("UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'")
     eventually(
@@ -116,7 +116,8 @@ def test_attachments_deleted_during_storage_outage_are_removed_afterwards(
     with storage_outage(services, "hangs"), stack.client(owner.key) as client:
         for hash_id in hash_ids:
             assert client.delete(f"/attachments/{hash_id}").status_code == 200
-        # Pretend that workers were killed while they removed the objects.
+        # Pretend that the worker was killed during its first attempt to delete the images from the
+        # object storage.
         stack.query("UPDATE object_removals SET tries = 1, try_at = now()")
 
     def find_objects() -> list[str]:

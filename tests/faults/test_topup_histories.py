@@ -1,4 +1,4 @@
-"""Tests random payments, refunds and disputes against a simple model of the credits."""
+"""Compares the credits after random payments, refunds and disputes with those of a simple model."""
 
 import random
 from dataclasses import dataclass, field
@@ -17,9 +17,10 @@ from tests.support.credits.stripe_events import Json, OrderTerms, WebhookPoster
 from tests.support.sizes import sized
 
 _HISTORY_COUNT = sized(4, 300)
-# A test with this many histories takes minutes on two cores.
+# With 20 payment histories, a test takes minutes on two CPU cores.
 _HISTORIES_PER_TEST = sized(4, 20)
-# The beginnings of event types that name a payment, but not its order.
+# The types of refund and dispute events begin with these prefixes. Events of these types contain
+# the id of a payment, but no id of an order.
 PAYMENT_EVENT_PREFIXES = ("charge.dispute", "refund")
 
 
@@ -46,9 +47,9 @@ class Account:
 
 @dataclass
 class ExpectedOrder:
-    """The expected state of an order.
+    """The state that the test expects of an order after the events delivered so far.
 
-    The test computes the state with its own rules, which use only integers.
+    The test computes the expected state in integers, without Pressroom's code for payments.
     """
 
     terms: OrderTerms
@@ -57,18 +58,21 @@ class ExpectedOrder:
     # The checkout session expired, or a delayed payment failed, before any payment arrived.
     expired: bool = False
     failed_first: bool = False
-    # Amounts in the minor unit: all reported refunds, and those of them that failed.
+    # The total amount of all reported refunds, and the total amount of the failed refunds among
+    # them, in the currency's minor unit.
     refunded: int = 0
     failed: int = 0
-    # The payment provider's refunds, in their final state.
+    # The refunds as the payment provider shows them after it has sent all events.
     provider_refunds: list[Json] = field(default_factory=list)
-    # The amount of all open and lost disputes, as reported so far and at the end.
+    # The total amount of the order's open and lost disputes. ``disputed`` is the expected amount
+    # after the events delivered so far, and ``final_disputed`` the amount after all events.
     disputed: int = 0
     final_disputed: int = 0
     in_review: bool = False
     was_in_review: bool = False
     credited: bool = False
-    # The credits that were taken back because of refunds and disputes, in ten-thousandths.
+    # The credits that were taken back because of refunds and disputes, in ten-thousandths of a
+    # credit.
     taken: int = 0
 
     def apply_event(self, event: Json) -> None:
@@ -111,7 +115,7 @@ class ExpectedOrder:
 
     @property
     def returned_amount(self) -> int:
-        """The refunded or disputed part of the payment, in the minor unit."""
+        """The refunded or disputed part of the payment, in the currency's minor unit."""
         return min(self.terms.minor, self.refunded - self.failed + self.disputed)
 
     def settle(self) -> None:
@@ -120,7 +124,8 @@ class ExpectedOrder:
         if not self.credited:
             self.account.add_credits(self.terms.credit_units)
             self.credited = True
-        # Round up, so that an account never keeps a credit that was not paid for.
+        # Round up the credits that a refund or dispute takes back, so that an account never keeps a
+        # credit that wasn't paid for.
         due = -(-self.terms.credit_units * self.returned_amount // self.terms.minor)
         if due > self.taken:
             self.account.take_credits(due - self.taken)
@@ -138,10 +143,10 @@ class History:
     chance: random.Random
     accounts: list[Account] = field(default_factory=list)
     orders: list[ExpectedOrder] = field(default_factory=list)
-    # The events that the payment provider still has to send, with their orders.
+    # The events that the payment provider still has to send, each with the order that it concerns.
     queued_events: list[tuple[ExpectedOrder, Json]] = field(default_factory=list)
     processed_event_ids: set[str] = field(default_factory=set)
-    # How many more times the API is killed while it settles a payment.
+    # How many more times the test will kill the API while the API settles a payment.
     remaining_kills: int = sized(1, 4)
 
     def begin(self) -> None:
@@ -208,9 +213,10 @@ class History:
         return events
 
     def _draw_refunds(self, order: ExpectedOrder) -> list[Json]:
-        """Return the events of up to three refunds. A refund may fail before the next one begins.
+        """Return the events of up to three refunds of an order, some of which fail.
 
-        The event of a failure may be lost, except that of the last refund.
+        The event of a failed refund may be missing, as if the payment provider had lost the event.
+        The last refund's event is never missing.
         """
         terms = order.terms
         refunded_amount = 0
@@ -243,13 +249,15 @@ class History:
     def _deliver(self, order: ExpectedOrder, event: Json) -> None:
         if self.remaining_kills and self.chance.random() < 0.1:
             self.remaining_kills -= 1
-            # The kill hits the API before, during or after the settlement.
+            # The pause is random, so that the API is killed before, during or after the settlement.
             stripe_events.kill_api_while_settling(
                 self.stack, self.poster, event, self.chance.uniform(0, 0.03)
             )
         reply = self.poster.post(event)
         if reply.status_code == 503:
-            # The event precedes its payment. Send the event again later, unless no payment follows.
+            # Pressroom has rejected the event of a refund or dispute that arrived before the event
+            # of the payment. If an event of the payment is still queued, send the rejected event
+            # again later.
             assert event["type"].startswith(PAYMENT_EVENT_PREFIXES)
             later_types = [
                 later_event["type"]
@@ -319,8 +327,8 @@ class History:
 
     def require_exact(self) -> None:
         for order in self.orders:
-            # Skip orders that were in review. Their payment may never have matched the order, and
-            # then the events of its refunds matched no order either.
+            # Skip orders that were in review. While no payment matches an order, Pressroom rejects
+            # the events of the order's refunds and disputes, so the order's totals are incomplete.
             if order.paid and not order.was_in_review:
                 refunded_amounts = [
                     each["amount"] for each in order.provider_refunds if each["status"] != "failed"
@@ -335,7 +343,7 @@ class History:
             credited_orders = [
                 each for each in self.orders if each.account is account and each.credited
             ]
-            # Each credit was granted or paid for.
+            # Require that the account received only credits that were granted or paid for.
             bought_units = sum(each.terms.credit_units - each.taken for each in credited_orders)
             received_units = account.balance + account.spent - account.debt
             assert received_units == account.granted + bought_units
@@ -358,5 +366,5 @@ def test_random_payment_histories_leave_the_exact_balance(
         history.run()
         history.resolve()
         history.require_exact()
-    # One check at the end is enough, because an error in the ledger stays there.
+    # Verify the ledger only once, because no later event can repair an error in the ledger.
     stripe_events.require_clean_books(payment_stack)

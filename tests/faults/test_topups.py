@@ -137,8 +137,10 @@ def test_refund_total_is_corrected_although_the_refund_failure_event_was_lost(
         )
         stripe_events.add_refund(terms, 500, "failed")
         stripe_events.add_refund(terms, 100)
-        # A refund of the whole payment failed, and a refund of a fifth succeeded. The event of the
-        # failure was lost, so the provider reports a refund total of 500, and then of 100.
+        # A refund of the whole payment of 500 cents failed, and then a refund of 100 cents
+        # succeeded. The event about the failure was lost, so Pressroom gets only two events about
+        # refunds: one event says that 500 cents in total were refunded, and the other event says
+        # 100 cents.
         events = [
             stripe_events.session_event(terms),
             stripe_events.refund_event(terms, 500),
@@ -171,7 +173,8 @@ def test_settlement_is_rolled_back_if_its_process_is_killed(
         events[: sized(3, 3, few=1)], expected, expected[1:], strict=False
     ):
         with ThreadPoolExecutor() as pool:
-            # The transaction has updated the order, and waits for the lock of the credit account.
+            # Kill the API while its transaction waits for the lock of the credit account. The
+            # transaction has already updated the payment order.
             with held_rows.locked_row(payment_stack, "credit_accounts", account):
                 posted = pool.submit(payment_webhooks.post, event)
                 held_rows.await_waiter(payment_stack, "credit_")

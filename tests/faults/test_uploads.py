@@ -30,7 +30,7 @@ from tests.support.stack.signals import count_descriptors, pause_process, resume
 UPLOADS = sized(8, 100)
 DISCONNECTING_CALLERS = sized(60, 10_000)
 CONCURRENT_CALLERS = 20
-# Each of the API's 24 threads may have a connection to Postgres, one to Redis and one to S3.
+# Each of the API's 24 threads may have three connections: to Postgres, to Redis and to S3.
 MAX_POOLED_CONNECTIONS = 3 * 24
 
 
@@ -63,7 +63,7 @@ def test_upload_returns_200_although_its_media_worker_is_killed(
 def test_renditions_left_by_killed_worker_are_completed_by_the_next_worker(
     probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes
 ) -> None:
-    """The worker is killed as soon as the first rendition is in the object storage."""
+    """The test kills the worker as soon as the first rendition is in the object storage."""
     stack = probes.stack
     media = fleet.start_media()
     owner = stack.create_owner()
@@ -79,7 +79,8 @@ def test_renditions_left_by_killed_worker_are_completed_by_the_next_worker(
         fleet.start_media()
     probes.all_finished(within=60)
     with stack.client(owner.key) as client:
-        # Fetch the record, because on a slow machine the upload's response precedes the renditions.
+        # Get the attachment again, because on a slow machine, the API responds to an upload before
+        # the picture's renditions exist.
         record = data(client.get(f"/attachments/{replies[0].result().json()['data']['hash_id']}"))
     folder = f"renditions/{record['hash_id']}"
     files = [record["thumbnail"], *record["renditions"]]
@@ -162,7 +163,8 @@ def test_disconnected_upload_callers_leave_no_connections_or_descriptors(
         _upload_and_disconnect(stack, owner, CONCURRENT_CALLERS)
     eventually(lambda: _count_waiting_requests(stack) == 0, what="the last callers' end")
     assert _count_database_connections(stack) <= TRANSACTION_THREADS + SINGLE_STATEMENTS
-    # The connection pools may still grow, but not in proportion to the number of callers.
+    # While callers upload files and disconnect, the API's connection pools may open additional
+    # connections, but far fewer connections than there are callers.
     max_descriptors = descriptors + min(DISCONNECTING_CALLERS // 2, MAX_POOLED_CONNECTIONS)
     eventually(lambda: count_descriptors(api) <= max_descriptors, what="released descriptors")
     resume_process(media_worker)
@@ -170,9 +172,9 @@ def test_disconnected_upload_callers_leave_no_connections_or_descriptors(
 
 
 def _upload_and_disconnect(stack: Stack, owner: Owner, callers: int) -> None:
-    """Upload with concurrent callers that disconnect before their upload is done.
+    """Send uploads from concurrent callers, who disconnect half a second after sending the file.
 
-    The uploads can't finish, because the media worker is paused.
+    No upload finishes before its caller disconnects, because the media worker is paused.
     """
 
     def call() -> None:

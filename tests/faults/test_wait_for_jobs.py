@@ -27,7 +27,9 @@ def test_requests_waiting_when_the_redis_subscriber_hangs_end_soon_after_their_j
     stack = probes.stack
     owner = stack.create_owner()
     ended_at, answered_at = _timed_upload(stack, owner)
-    # A few times the delay on this machine while the subscriber works.
+    # While no fault is active, the first upload measures the delay from the end of a job to the
+    # response. While the Redis subscriber hangs, each response must arrive within five times this
+    # delay plus one second.
     max_delay = 5 * (answered_at - ended_at) + timedelta(seconds=1)
     pause_process(media_worker)
     with ThreadPoolExecutor(WAITING_REQUESTS) as threads:
@@ -41,7 +43,7 @@ def test_requests_waiting_when_the_redis_subscriber_hangs_end_soon_after_their_j
 
 
 def _timed_upload(stack: Stack, owner: Owner) -> tuple[datetime, datetime]:
-    """Upload a picture, and return when its job ended and when its request ended."""
+    """Upload a picture, and return the times at which the job ended and the response arrived."""
     reply = upload(stack, owner)
     answered_at = clock.now()
     assert reply.status_code == 200, reply.text
@@ -63,7 +65,7 @@ def test_hanging_redis_subscriber_is_replaced(api: Running, redis_proxy: Proxy) 
 def test_event_stream_of_another_api_process_shows_the_end_of_the_job(
     probes: Bench, fleet: Fleet, api: Running, media_worker: Running, tmp_path: Path
 ) -> None:
-    """The other process isn't notified of the end, so it must poll the database."""
+    """No notification about the job's end reaches the second API, so it must poll the database."""
     stack = probes.stack
     port = free_port()
     stack.start_api(port, **fleet.proxied())

@@ -35,11 +35,13 @@ SEED = 20_261_121
 EVENT_COUNT = sized(60, 10_000)
 WRITERS = 3
 MIN_KILLS = sized(4, 100)
-# A process takes some seconds to start. In the full form, all processes run most of the time.
+# A process takes some seconds to start. With `SIZE=full`, the pauses between kills are so long that
+# all processes run most of the time.
 BETWEEN_KILLS_SECONDS = (sized(300, 1_000) / 1000, sized(1_200, 5_000) / 1000)
 MAX_SECONDS = sized(100, 3_600)
-# The test ends the pauses between delivery attempts this often. In the full form, the events of an
-# endpoint pile up between two passes, so that the test covers the backlog after a failure, too.
+# After a failed delivery, Pressroom pauses before the next attempt. The test regularly ends all
+# pauses between delivery attempts early. With `SIZE=full`, the test does so only every 20 seconds,
+# so that many events wait for the end of a pause.
 BETWEEN_PASSES_SECONDS = sized(500, 20_000) / 1000
 EVENT_TYPE = FeedEventType.SUBSCRIPTION_CHANGED
 
@@ -57,9 +59,10 @@ class RandomKills:
     def kill_random_process(self, received: int) -> None:
         """Kill the API or a worker, or flush Redis.
 
-        ``received``: the number of webhooks that the receiver has received. A process that hasn't
-        started yet is spared, because on a slow machine a start takes longer than the pause between
-        two kills.
+        Kill no process that is still starting, because on a slow machine a start takes longer than
+        the pause between two kills.
+
+        ``received``: the number of webhooks that the receiver has received.
         """
         match self._dice.randrange(5):
             case 0 if is_responding(self._stack.api_port, "/healthz"):
@@ -67,7 +70,7 @@ class RandomKills:
                 port = str(self._stack.api_port)
                 self._api = self._stack.start("api", "serve", "--port", port)
             case 1:
-                # The contents of Redis are expendable.
+                # Pressroom must continue without the data in Redis.
                 self._stack.resources.redis.flushdb()
             case 2 | 3 | 4 if received > self._received:
                 self._received = received
@@ -154,7 +157,7 @@ def test_webhook_receiver_gets_exactly_the_published_events_despite_kills_and_er
 
 
 def _add_members(stack: Stack, client: httpx2.Client) -> list[str]:
-    """Create a list with one member per writer, and return the members' API paths."""
+    """Create a list with one member per writer thread, and return the members' API paths."""
     list_id = new_list(client)["id"]
     worker = stack.start_worker("bulk", concurrency=1)
     addresses = [f"member{number}.{list_id}@example.com" for number in range(WRITERS)]
@@ -169,7 +172,7 @@ def _rename_member(
 ) -> None:
     """Rename a member again and again. Repeat a call that fails because the API was killed.
 
-    On a fast machine, continue until enough processes were killed.
+    If all changes are made before the test has killed enough processes, make more changes.
     """
     change_count = 0
     with stack.client(owner.key) as client:
@@ -194,8 +197,8 @@ def _await_all_deliveries(stack: Stack, owner: Owner, endpoint_id: int, ends_by:
 class Verifiers:
     """Verify webhooks with the Python and the JavaScript library of Standard Webhooks.
 
-    The libraries reject webhooks that are older than five minutes. So each webhook is verified as
-    soon as it arrives.
+    Verify each webhook as soon as it arrives, because the libraries reject webhooks that are older
+    than five minutes.
     """
 
     def __init__(self, secret: str) -> None:

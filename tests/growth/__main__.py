@@ -1,6 +1,7 @@
-"""Runs the growth benchmark: ``make bench NAME=growth``.
+"""Compares Pressroom's speed on databases of different sizes (``make bench NAME=growth``).
 
-``python -m tests.growth --sizes 1,10 --keep FOLDER`` compares the full sizes in half an hour.
+The command ``python -m tests.growth --sizes 1,10 --keep FOLDER`` compares a database of 2 million
+subscriptions with a database of 20 million subscriptions, and takes half an hour.
 """
 
 import argparse

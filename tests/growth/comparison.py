@@ -1,7 +1,7 @@
 """Compares the durations of API calls and maintenance on databases of different sizes.
 
-Each benchmark case does the same work at every size, so its duration should stay almost the same.
-The exceptions are in ``WORK_UNITS``.
+Most benchmark cases do the same work on a small and on a large database, so their durations should
+hardly differ. Only the cases in ``WORK_UNITS`` do more work on a larger database.
 """
 
 from collections import defaultdict
@@ -18,20 +18,20 @@ ROUNDS = 7
 MAX_SLOWDOWN = 1.3
 TARGET = "≤ 1.3 × the smallest database"
 
-# The cases that require more work on a larger database, with their units of work. For these cases,
-# the benchmark compares the duration per unit of work.
+# Maps each benchmark case that does more work on a larger database to its unit of work. For the
+# cases in ``WORK_UNITS``, the benchmark compares the durations per unit of work.
 WORK_UNITS = {
     "credits.verify": "account",
-    # The response contains the exact number of matching members.
+    # The API must count the matching members, because the response contains their exact number.
     "GET /lists/{list_id}/subscriptions addresses that begin so": "member counted",
     "GET /lists/{list_id}/subscriptions on a paid tier": "member counted",
     "GET /lists/{list_id}/subscriptions unsubscribed": "member counted",
     "POST /lists/{list_id}/members/search a part of few names": "member counted",
-    # The hourly task checks each large mailing of the last week.
+    # The maintenance task `senders.silence` checks each large mailing of the last week.
     "senders.silence": "mailing",
 }
 
-# Maps the name of each case to its duration in each round, in seconds.
+# Maps the name of each benchmark case to its durations in seconds, one per round.
 _Durations = dict[str, list[float]]
 
 
@@ -55,7 +55,8 @@ def _compare_stacks(stacks: Sequence[SizedStack]) -> list[Finding]:
     groups: dict[str, Group] = {}
     # Round 0 only warms up caches, so its durations aren't used.
     for number in range(ROUNDS + 1):
-        # Reverse the order of the stacks in every second round, so that no stack always runs first.
+        # In every second round, measure the stacks in reverse order, so that no stack is always
+        # measured first.
         order = range(len(stacks))[:: 1 if number % 2 else -1]
         for group, name, seconds_per_stack in measure_round(stacks, order):
             groups[name] = group
@@ -79,7 +80,12 @@ def _build_finding(
     stacks: tuple[SizedStack, SizedStack],
     durations: tuple[Sequence[float], Sequence[float]],
 ) -> Finding:
-    """Compare a case on two stacks. In each pair, the smaller stack comes first."""
+    """Compare the durations of a benchmark case on a small and on a large database.
+
+    Args:
+        stacks: the stack with the small database, and the stack with the large database.
+        durations: the durations on these two stacks, in the same order.
+    """
     smallest_size, size = (stack.volume.factor for stack in stacks)
     work_ratio = size / smallest_size if name in WORK_UNITS else 1
     small_durations, large_durations = durations

@@ -1,4 +1,4 @@
-"""Measures one round of the growth benchmark: all API routes and all periodic maintenance.
+"""Measures the durations of API routes and maintenance tasks in a round of the growth benchmark.
 
 A round runs each benchmark case on every stack. The stacks differ only in the size of their
 databases.
@@ -27,7 +27,7 @@ from tests.support.security import world as worlds
 _Values = dict[str, Any]
 # A benchmark case: its group, its name, and its duration on each stack, in seconds.
 Measurement = tuple[Group, str, list[float]]
-# The indexes of the stacks, in the order in which a case runs on the stacks.
+# The order in which a benchmark case runs on the stacks, as indexes of ``stacks``.
 StackOrder = Sequence[int]
 
 _MAINTENANCE_REPEATS = 2
@@ -44,7 +44,7 @@ def _measure_stacks(
 ) -> list[float]:
     """Measure a case on all stacks several times, and return the shortest duration per stack.
 
-    The stacks alternate, so that other programs slow down all stacks equally.
+    Each repetition measures every stack once, so that other programs slow down all stacks equally.
 
     Args:
         measure: returns the duration on the stack with this index.
@@ -94,7 +94,7 @@ def _measure_request(
 
 
 def _list_more_values(sized: SizedStack, world: worlds.World) -> _Values:
-    """Return the placeholders of the benchmark cases that ``World.values`` doesn't contain."""
+    """Return the placeholder values that benchmark cases need, but ``World.values`` lacks."""
     stack, user_id, list_id = sized.stack, sized.owner.user_id, sized.list_id
 
     def query_value(statement: str, *parameters: object) -> object:
@@ -149,7 +149,7 @@ def _measure_maintenance(stacks: Sequence[SizedStack], order: StackOrder) -> Ite
 
 
 def _measure_task(kind: MaintenanceKind, stacks: Sequence[SizedStack], index: int) -> float:
-    """Create due work for a maintenance task, and return the duration of the task.
+    """Create rows for a maintenance task to process, and return the duration of the task.
 
     The task runs immediately, even if its next run is due later.
     """
@@ -163,5 +163,5 @@ def _measure_task(kind: MaintenanceKind, stacks: Sequence[SizedStack], index: in
 def _measure_polling(
     function: Callable[[Resources], object], stacks: Sequence[SizedStack], index: int
 ) -> float:
-    """Return the duration of a function that each worker runs regularly to find due work."""
+    """Return the duration of a function that each worker calls regularly to find due jobs."""
     return measure_seconds(lambda: function(stacks[index].worker.resources))

@@ -1,8 +1,9 @@
 """The API calls of the growth benchmark.
 
-On a larger database, each call still returns or changes the same number of rows. The owner with the
-most rows makes the calls. Each call is formatted with the values of ``World`` and
-``tests.growth.rounds``, and with ``{fresh}``, a new random text per call.
+A call returns or changes the same number of rows on a small and on a large database. The calls use
+the API key of the owner with the most rows in the database. The placeholders in a call are replaced
+by values of ``World`` and of ``tests.growth.rounds``. The placeholder ``{fresh}`` is replaced by a
+new random text in each call.
 """
 
 from dataclasses import dataclass, field
@@ -28,12 +29,12 @@ class RouteCase:
     Attributes:
         call: the parameters of the call, or ``None`` for the route's call in ``CALLS``.
         expected_status: the status of the response, or ``None`` for the status in ``call``.
-        times: the number of calls per round. The shortest duration counts. 1 if the call can't be
-            repeated.
+        times: the number of calls per round, or 1 if the call can't be repeated. The benchmark uses
+            only the fastest call of a round.
         name: distinguishes the cases of one route.
         url: the name of the value that contains the whole URL to request, such as a signed URL, or
             an empty string to request the route.
-        headers: more request headers.
+        headers: additional request headers.
     """
 
     group: Group
@@ -72,7 +73,7 @@ _WHOLE_FILE = b"Email,Tags,created_at,OPTIN_TIME\n" + b"".join(
     for number in range(200)
 )
 
-# Calls that delete a row follow the calls that need the row.
+# The API calls to measure. Calls that delete a row follow the calls that need the row.
 ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /users/me": (_read(),),
     "PATCH /users/me": (_write(times=3),),
@@ -144,7 +145,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _page("on a paid tier", premium="1"),
         _page("unsubscribed", status="unsubscribed"),
     ),
-    # A rare value belongs to twenty members of the largest list, whatever the size of the database.
+    # In a database of any size, the rare tag, the rare city and the rare sign-up origin belong to
+    # the same twenty members of the largest list.
     "POST /lists/{list_id}/members/search": (
         _search("by a rare tag", field="tag", **{"is": "rare"}),
         _search("by a common tag", field="tag", **{"is": "vip"}),
@@ -191,7 +193,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /lists/{list_id}/mailings": (_page(),),
     "GET /lists/{list_id}/mailings/{mailing_id}": (_read(),),
     "GET /lists/{list_id}/segments": (_page(),),
-    # The call counts the segment's members, of whom there are at most three.
+    # The segment in this call has at most three members, so the API counts only a few members.
     "GET /lists/{list_id}/segments/{segment_id}": (_read(),),
     "PATCH /lists/{list_id}/segments/{segment_id}": (
         _write(Call(200, json={"name": "{fresh}"}), times=3),
@@ -219,7 +221,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         # Measure several calls, because most of the time is spent on writing to the object storage,
         # and this time varies by a factor of two.
         _batch(times=5),
-        # The very first call adds the people in the file. All later calls find existing members.
+        # Only the first import of this file adds members. In all later imports of the file, every
+        # person is already on the list.
         _batch(
             Call(200, files={"file": ("whole.csv", _WHOLE_FILE)}),
             times=2,
@@ -247,7 +250,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "POST /oauth/revoke": (_write(),),
     "POST /oauth/token": (_write(),),
     "POST /webhooks/stripe": (_read(),),
-    # An account can have 20 webhook endpoints and 20 senders, and each round leaves one of each.
+    # Each round creates only one webhook endpoint and one sender, because an account can have at
+    # most 20 of each.
     "POST /webhook-endpoints": (_write(),),
     "GET /webhook-endpoints": (_page(),),
     "GET /webhook-endpoints/{endpoint_id}": (_read(),),

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.tier("check")
 
 RUNBOOK = markdown.ROOT / "docs" / "runbook.md"
 _CODES = re.compile(r'\bcode=~?"([^"]*)"')
-# The metrics are normal for some minutes, then faulty, and then normal again.
+# The lengths of the three phases in the test of an alert rule. The metrics have normal values in
+# the first phase, faulty values in the second phase, and normal values again in the third phase.
 _NORMAL_MINUTES_BEFORE = 30
 _FAULT_MINUTES = 120
 _NORMAL_MINUTES_AFTER = 120
@@ -35,11 +36,11 @@ _TOTAL_MINUTES = _NORMAL_MINUTES_BEFORE + _FAULT_MINUTES + _NORMAL_MINUTES_AFTER
 
 @dataclass(frozen=True)
 class Case:
-    """The metrics that make an alert fire.
+    """Metric values with which an alert fires, and values with which it doesn't.
 
     Attributes:
         faulty: maps each series to its value, or to its increase per minute, during the fault.
-        normal: the same before and after the fault.
+        normal: like ``faulty``, but before and after the fault.
         labels: the labels of the alert.
     """
 
@@ -53,13 +54,18 @@ def gauge(series_name: str, faulty: float, normal: float, **labels: str) -> Case
 
 
 def counters(faulty: dict[str, float], normal: dict[str, float], **labels: str) -> Case:
-    """Return a case of counters. The values are their increases per minute."""
+    """Return a ``Case`` in which all metrics are counters.
+
+    Args:
+        faulty: maps each series to its increase per minute during the fault.
+        normal: maps each series to its increase per minute before and after the fault.
+    """
     faulty_increases = {name: f"+{each}" for name, each in faulty.items()}
     normal_increases = {name: f"+{each}" for name, each in normal.items()}
     return Case(faulty_increases, normal_increases, labels)
 
 
-# The series that the cases use.
+# The metrics and labels to which the tests assign values, in the notation of Prometheus.
 REQUESTS = 'pressroom_requests_total{method="GET",route="/lists",status="200"}'
 SERVER_ERRORS = 'pressroom_requests_total{method="GET",route="/lists",status="500"}'
 SHED_REQUESTS = 'pressroom_errors_total{code="service.busy"}'
@@ -180,7 +186,7 @@ CASES = {
 
 
 def test_promtool_accepts_alert_rules_and_configuration(tmp_path: Path) -> None:
-    """The test replaces the path of the token's file in the container by an existing path."""
+    """Use a temporary token file, because the one in Prometheus's configuration doesn't exist."""
     promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULE_FILES))
     token = tmp_path / "metrics_token"
     token.write_text("word")
@@ -194,7 +200,10 @@ def test_promtool_accepts_alert_rules_and_configuration(tmp_path: Path) -> None:
 
 
 def test_every_alert_rule_fires_and_clears(tmp_path: Path) -> None:
-    """Each rule has its own file, because promtool evaluates all rules of a file every minute."""
+    """Write each alert rule to its own file, because the test would otherwise take much longer.
+
+    In each test, promtool evaluates all rules of the file for every simulated minute.
+    """
     assert CASES.keys() == alerts().keys()
     files = []
     for name, case in CASES.items():
@@ -244,7 +253,8 @@ def _build_rule_test(name: str, case: Case) -> dict[str, Any]:
 
 def _gauge_values(normal: str, faulty: str) -> str:
     """Return the values of a gauge in the notation of promtool."""
-    # In this notation, "5x3" means four values, but "_x3" means three missing values.
+    # In the notation of promtool, "5x3" stands for the four values "5 5 5 5", but "_x3" stands for
+    # only three missing values.
     is_missing = faulty == "_"
     return (
         f"{normal}x{_NORMAL_MINUTES_BEFORE} {faulty}x{_FAULT_MINUTES - 1 + is_missing}"
@@ -266,7 +276,7 @@ def _counter_values(normal: str, faulty: str) -> str:
 
 
 def _read_rule(name: str) -> dict[str, Any]:
-    """Return an alert rule from its file."""
+    """Return the alert rule with this name from the file with all alert rules."""
     groups = yaml.safe_load(ALERTS.read_text())["groups"]
     [rule] = [each for group in groups for each in group["rules"] if each["alert"] == name]
     return dict(rule)

@@ -26,7 +26,7 @@ def test_dashboard_panels_use_the_provisioned_datasource_and_existing_metrics() 
 
 
 def test_metric_labels_never_identify_people_lists_or_addresses() -> None:
-    # These labels have only a few different values.
+    # The names of all metric labels. Each label has only a few different values.
     labels_with_few_values = {
         *("method", "route", "status", "code", "bulkhead", "reserve", "outcome", "type"),
         *("queue", "kind", "cause", "provider", "server", "window", "model", "direction"),

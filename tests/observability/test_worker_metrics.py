@@ -73,7 +73,8 @@ def test_worker_metrics_sum_the_jobs_of_all_pool_processes(
     assert metrics.value("pressroom_redis_seconds_count") > 0
     assert metrics.value("pressroom_database_connections_limit") >= 2
     assert metrics.value("process_resident_memory_bytes") > 0
-    # No label names the process, because each process would then add its own series forever.
+    # No label contains the id of a process, because each new process would then add new metric
+    # series.
     assert "pid" not in metrics.label_names()
     promtool("check", "metrics", given=metrics.text)
     assert worker.stop() == 0
@@ -96,7 +97,8 @@ def test_metrics_of_killed_pool_processes_are_kept_without_leftover_files(
     upload(scraped_stack, key)
     eventually(lambda: count_conversions(scrape_worker()) == 2, what="the second conversion")
     assert scrape_worker().value("pressroom_s3_seconds_count") > calls_before
-    # All ended processes share one file. Each running process has its own file.
+    # The metrics of all ended processes are in one file. Each running process has a metrics file of
+    # its own.
     file_owners = {file.stem.rpartition("_")[2] for file in metrics_folder.rglob("*.db")}
     assert file_owners.isdisjoint(map(str, killed_pids))
     assert "ended" in file_owners

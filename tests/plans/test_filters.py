@@ -1,4 +1,4 @@
-"""Tests that Postgres searches the members of a large list with an index."""
+"""Tests that Postgres uses an index to search the members of a large list."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +18,7 @@ VOLUME = Volume(0.01)
 GROWTH_FACTOR = 1_000
 Json = dict[str, Any]
 Node = dict[str, Any]
-# Filters whose members an index finds in the largest list, with the name of this index.
+# Member filters, each with the name of the index with which Postgres finds the matching members.
 INDEXED_FILTERS: list[tuple[Json, str]] = [
     ({"field": "tag", "is": "rare"}, "ix_subscriptions_tag_ids"),
     ({"field": "tag", "in": ["rare", "unheard of"]}, "ix_subscriptions_tag_ids"),
@@ -36,7 +36,8 @@ INDEXED_FILTERS: list[tuple[Json, str]] = [
         for condition in ({"is": "utqiagvik"}, {"contains": "qiagv"}, {"begins": "utqi"})
     ),
     ({"field": "utm_campaign", "exists": True}, "ix_subscriptions_origin"),
-    # Postgres may use any index on `bounces` whose first column is the list's id.
+    # The test requires only an index of `subscriptions`, because Postgres may use any index of
+    # `bounces` whose first column is the list's id.
     ({"field": "bounced", "is": "hard"}, "uq_subscriptions_user_id_list_id"),
     ({"field": "bounced", "in": ["soft", "hard"]}, "uq_subscriptions_user_id_list_id"),
     (
@@ -54,7 +55,8 @@ INDEXED_FILTERS: list[tuple[Json, str]] = [
         "ix_subscriptions_tag_ids",
     ),
 ]
-# Filters without a suitable index. Pressroom reads a limited number of the newest members for them.
+# Member filters for which the database has no suitable index, so that Pressroom searches only a
+# limited number of the newest members.
 UNINDEXED_FILTERS: list[Json] = [
     {"field": "fields.city", "contains": "xyz"},
     {"field": "tag", "is_not": "vip"},
@@ -76,7 +78,7 @@ def stack_and_large_tables(make_stack: Callable[[str], Stack]) -> tuple[Stack, s
 
 
 def explain_search(stack: Stack, filter_json: Json) -> list[Node]:
-    """Return the plans of all statements that search one page of members of the largest list."""
+    """Search the members of the largest list, and return the query plans of all statements."""
     statements: list[str] = []
 
     def record_statement(_: Any, cursor: Any, text: str, values: Any, *__: Any) -> None:
@@ -98,7 +100,7 @@ def explain_search(stack: Stack, filter_json: Json) -> list[Node]:
 
 
 def iterate_nodes(plan: Node) -> Iterator[Node]:
-    """Yield a node of a plan and all its descendants."""
+    """Yield a node of a query plan and all descendants of the node."""
     yield plan
     for each in plan.get("Plans", []):
         yield from iterate_nodes(each)
@@ -119,7 +121,8 @@ def test_selective_member_filter_uses_its_index_on_large_list(
     used = {node.get("Index Name"): node for plan in plans for node in iterate_nodes(plan)}
     assert index in used
     if index in {"ix_subscriptions_words", "ix_subscriptions_origin"}:
-        # Postgres doesn't read the members of other lists.
+        # The index condition contains the list's id, so that Postgres reads only members of
+        # the searched list.
         assert "list_id" in used[index]["Index Cond"]
     assert [scan for plan in plans for scan in whole_scans("", plan, large)] == []
 
@@ -128,7 +131,7 @@ def test_selective_member_filter_uses_its_index_on_large_list(
 def test_planner_expects_few_members_with_rare_field_value(
     stack_and_large_tables: tuple[Stack, set[str]],
 ) -> None:
-    """If the planner expected many members, it would also read a second and longer index."""
+    """If Postgres expected many matching members, it would also read a second, larger index."""
     stack, _ = stack_and_large_tables
     plans = explain_search(stack, {"field": "fields.city", "is": "UTQIAGVIK"})
     [expected_members] = [
@@ -156,6 +159,7 @@ def test_unindexed_member_filter_reads_large_list_in_index_order_without_sorting
         reads_members = any(
             node.get("Relation Name") == "subscriptions" for node in iterate_nodes(plan)
         )
-        # The rows come in the order of an index, because a sort would have to read all rows first.
+        # Postgres must read the members in the order of an index, because Postgres can sort members
+        # only after reading all of them, even for a query with a LIMIT.
         if reads_members and "Limit" in kinds:
             assert {"Sort", "Incremental Sort"}.isdisjoint(kinds), filter_json

@@ -1,6 +1,6 @@
-"""Tests that no statement of an API call or of a maintenance task reads a whole large table.
+"""Tests that no SQL statement of an API call or maintenance task reads a whole large table.
 
-The tests call each route once, and run each maintenance task once. The database is small, but its
+The tests call each API route and run each maintenance task. The database is small, but its
 statistics pretend that it has ten times the rows of a platform with 1,000 owners. Postgres logs the
 plan of each statement that it executes.
 """
@@ -37,11 +37,14 @@ from tests.support.stack.plan_log import (
 pytestmark = pytest.mark.tier("properties")
 
 VOLUME = Volume(0.01)
-# Multiplied by the rows of VOLUME: ten times the rows of a platform with 1,000 owners.
+# The test database has a hundredth of the rows of a platform with 1,000 owners. GROWTH_FACTOR makes
+# the database's statistics claim 1,000 times as many rows as the test database really has. The
+# statistics thus claim ten times as many rows as a platform with 1,000 owners has.
 GROWTH_FACTOR = 1_000
-# These rows fill three chunks of an import.
+# An import splits a file with MANY_ROWS rows into three chunks.
 MANY_ROWS = 25_000
-# Maps a part of each statement that may read a whole large table or index to the reason.
+# Maps a part of the text of an SQL statement to the reason why the statement may read a whole large
+# table or index.
 MAY_READ_ALL = {
     "SELECT users.id FROM users WHERE users.id >": "one batch has a third of the few test users",
     "FROM users JOIN lists ON lists.user_id = users.id WHERE users.id IN": "the test has few users",
@@ -56,7 +59,8 @@ MAY_READ_ALL = {
 def filled_stack(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("plans")
     fill(stack.owner_url, VOLUME, stack.settings().keyring)
-    # The first verification reads the whole ledger. Later ones read only new entries.
+    # Verify the credit ledger once, because only the first verification reads the whole ledger. All
+    # verifications after the first read only new entries of the ledger.
     assert verify.verify_ledger(stack.resources, full=False).faults == []
     return stack
 
@@ -98,7 +102,7 @@ def sized_stack(filled_stack: Stack) -> Iterator[SizedStack]:
 
 
 def collect_all_plans(sized_stack: SizedStack, home: Path) -> list[Plan]:
-    """Call each route and run each maintenance task once, and return all statements' plans."""
+    """Call all API routes, run all maintenance tasks, and return the plans of all statements."""
     with record_plans(home) as plans:
         calls = [name for _, name, _ in measure_round([sized_stack], [0])]
     assert len(plans) > len(calls) > 60
@@ -107,7 +111,7 @@ def collect_all_plans(sized_stack: SizedStack, home: Path) -> list[Plan]:
 
 @contextmanager
 def record_plans(home: Path) -> Iterator[list[Plan]]:
-    """Yield a list that contains the plans of all statements of the block after its end."""
+    """Yield a list, which gets the plans of the block's SQL statements when the block ends."""
     log = Home(home.resolve()).log("postgres")
     start = log.stat().st_size
     plans: list[Plan] = []
@@ -116,7 +120,7 @@ def record_plans(home: Path) -> Iterator[list[Plan]]:
 
 
 def import_chunks(sized_stack: SizedStack) -> None:
-    """Import a file with several chunks, which several jobs apply."""
+    """Import a file with several chunks, so that more than one job imports the file."""
     rows = "".join(f"chunks{number}@example.org\n" for number in range(MANY_ROWS))
     with sized_stack.stack.client(sized_stack.owner.key) as client:
         path = f"/lists/{sized_stack.list_id}/imports"
@@ -130,11 +134,12 @@ def import_chunks(sized_stack: SizedStack) -> None:
 def test_no_page_query_filters_through_rows_of_other_owners(
     sized_stack: SizedStack, home: Path
 ) -> None:
-    """One owner has the older half of the rows in most tables, and no table was vacuumed yet.
+    """In most tables, the older half of the rows belongs to the test's owner.
 
-    Postgres assumes that the rows of each owner are spread evenly over a table. So it expects to
-    find them soon if it filters the table's rows from the newest row on. In fact, it would read all
-    newer rows of the other owners.
+    Postgres assumes that the rows of each owner are spread evenly over a table. Postgres may
+    therefore plan to read a table backwards from the newest row, and to skip the rows of other
+    owners. Reading backwards, Postgres would first read the newer half of the table, although this
+    half contains no rows of the test's owner. The test pretends that no table was vacuumed yet.
     """
     forget_vacuum(sized_stack.stack)
     plans = collect_all_plans(sized_stack, home)
@@ -143,7 +148,7 @@ def test_no_page_query_filters_through_rows_of_other_owners(
 
 @pytest.fixture(scope="module")
 def large_tables(sized_stack: SizedStack) -> set[str]:
-    """The tables and indexes that the planner believes to be large."""
+    """The names of the tables and indexes that the Postgres planner believes to be large."""
     return pretend_growth(sized_stack.stack, GROWTH_FACTOR)
 
 
@@ -196,5 +201,5 @@ def _is_allowed(scan: WholeScan) -> bool:
 
 
 def _mask_values(statement: str) -> str:
-    """Replace the values in a statement by question marks."""
+    """Replace the values in an SQL statement with question marks."""
     return re.sub(r"'[^']*'|\d+", "?", " ".join(statement.split()))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tier("check")
 
 ISSUE_CONFIG = ".github/ISSUE_TEMPLATE/config.yml"
 DEPENDABOT = ".github/dependabot.yml"
-# Maps dependabot's name of each ecosystem to the files with its pinned versions.
+# Maps each package ecosystem, as Dependabot names it, to the files that pin package versions.
 PINNED_FILES = {
     "pip": ["requirements*.txt"],
     "npm": ["**/package-lock.json"],

@@ -64,7 +64,8 @@ def processor_seconds() -> float:
     ticks = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # The second field is a name, which may contain blanks and brackets (proc(5)).
+            # The second field of ``/proc/PID/stat`` is the name of the program, which may contain
+            # blanks and brackets (see proc(5)).
             fields = path.read_bytes().rpartition(b")")[2].split()
             pid = int(path.parent.name)
             parents[pid] = int(fields[1])

@@ -1,9 +1,10 @@
-"""Forks Pressroom's programs from a process that has already imported them.
+"""Forks Pressroom's programs from the zygote, a process that has already imported their modules.
 
-An API then starts ten times as fast. The process is named after the process from which Android
-forks its applications. The zygote has no threads, no connections and no settings. A forked program
-gets its own arguments, environment and log. It is a child of the test process, which waits for it
-and ends it like any other program.
+A forked API starts ten times as fast as an API that must import its modules. The zygote process is
+named after the process from which Android forks its applications. The zygote process has no
+threads, no connections and no settings. A forked program gets its own arguments, environment and
+log. The test process becomes the parent of each forked program, so that the test process can wait
+for the program and end it.
 """
 
 import atexit
@@ -26,15 +27,18 @@ from devstack.supervisor.environment import clean_environment
 # Options of prctl(2).
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-# The prefixes of environment variables that programs read only after all imports. The zygote has
-# already imported everything, so a forked program can have other values only for these variables.
+# The prefixes of environment variables that programs read only after they have imported all
+# modules. A program can be forked from the zygote process only if all variables without these
+# prefixes have the same values in both, because the imported modules may have read these values.
 _VARIABLES_READ_AFTER_IMPORT = ("PRESSROOM_", "PROBE_", "OTEL_", "PYTEST_CURRENT_TEST")
-# The metrics library reads this variable when it is imported.
+# If the variable ``PRESSROOM_WORKER_METRICS_ADDRESS`` is set, a worker must choose a metrics folder
+# before it imports the metrics library. The worker therefore can't be forked from the zygote
+# process, which has already imported the metrics library.
 _VARIABLE_READ_AT_IMPORT = "PRESSROOM_WORKER_METRICS_ADDRESS"
 
 
 class Forked(subprocess.Popen[bytes]):
-    """A child of this process that the zygote forked."""
+    """A program that the zygote process has forked, and that is a child of the test process."""
 
     def __init__(self, pid: int, argv: tuple[str, ...]) -> None:
         self.pid = pid
@@ -62,18 +66,22 @@ class Forked(subprocess.Popen[bytes]):
 
 
 class Zygote:
-    """The process to fork from, which starts with the first program that it forks."""
+    """Controls the zygote process, which starts when a test first forks a program."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._environment = clean_environment()
 
     def fork(self, program: Program, module: str, words: tuple[str, ...]) -> Forked | None:
-        """Fork the program, or return None if it must be started without the zygote."""
+        """Fork the program, or return None if the zygote process can't fork the program."""
         return self.spawn(program, module, words) if self.can_fork(program) else None
 
     def can_fork(self, program: Program) -> bool:
-        """Return whether the program reads all its own settings after its imports."""
+        """Return whether the zygote process can fork the program.
+
+        The program's environment may differ from the zygote process's environment only in variables
+        that programs read after their imports.
+        """
         environment = program.environment
         known = self._environment
         differs = {
@@ -101,14 +109,17 @@ class Zygote:
             "log": str(program.log),
             "directory": str(Path.cwd()),
         }
-        # The zygote's child exits immediately, so that this process adopts the program.
+        # The zygote process forks a child, which forks the program and exits. When the child exits,
+        # this test process becomes the parent of the program, because the test process is a
+        # subreaper.
         _control(_PR_SET_CHILD_SUBREAPER, 1)
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
             return Forked(int(process.stdout.readline()), program.argv)
         finally:
-            # This process must not adopt the orphans of other programs.
+            # Stop being a subreaper, so that this process doesn't become the parent of other
+            # orphaned processes.
             _control(_PR_SET_CHILD_SUBREAPER, 0)
 
     def pytest_unconfigure(self) -> None:
@@ -132,9 +143,9 @@ class Zygote:
 
 
 class _FastExit:
-    """Ends the process immediately, after all other exit handlers.
+    """Ends the process after all other exit handlers, without Python's cleanup of the modules.
 
-    The usual cleanup of the imported modules would take longer than the start of the program.
+    Python's cleanup of the imported modules would take longer than the start of the program.
     """
 
     code = 0
@@ -155,7 +166,9 @@ def _await_program() -> dict[str, Any]:
         intermediate_pid = os.fork()
         if intermediate_pid:
             os.waitpid(intermediate_pid, 0)
-            # Now the test process is the parent of the program. End the line with the program's id.
+            # The child process has exited, so the test process is now the parent of the program.
+            # The child has written the program's pid without a line break. After the line break,
+            # the ``readline`` of the test process returns the pid.
             os.write(1, b"\n")
             continue
         program_pid = os.fork()
@@ -175,7 +188,7 @@ def _await_program() -> dict[str, Any]:
 
 
 def _run_program(request: dict[str, Any], fast_exit: _FastExit) -> None:
-    """Run the requested program in this process."""
+    """Turn this process into the requested program, and run it to its end."""
     os.setsid()
     for path, mode, descriptors in (
         (os.devnull, os.O_RDONLY, (0,)),
@@ -206,7 +219,7 @@ def _import_all() -> None:
         "celery.bin.worker",
         "celery.concurrency.prefork",
         "celery.concurrency.thread",
-        # Without cli.main, because programs run it as the module __main__.
+        # Don't import cli.main here, because forked processes run that module as __main__.
         "cli.connection",
         "cli.processes",
         "devstack.sandbox.app",

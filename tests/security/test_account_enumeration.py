@@ -19,11 +19,14 @@ from tests.support.security.stopwatch import share_of_slower_first, time_request
 from tests.support.stack.cheap_passwords import thorough_hashes
 
 PAIR_COUNT = 60
-# Fewer, because hashing the password of each login uses a CPU core for a while.
+# The tests send fewer pairs of login requests than of other requests, because each login hashes a
+# password, which uses a CPU core for a while.
 LOGIN_PAIR_COUNT = 12
 CONCURRENT_REQUESTS = 4
-# The maximum deviation from one half of the share of pairs in which the known address is slower.
-# It is 5.6 standard deviations of that share for PAIR_COUNT tosses of a fair coin.
+# In each pair of requests, one request is for a known address and one for an unknown address. If
+# both requests take equally long on average, the request for the known address is slower in about
+# half of the pairs, as in tosses of a fair coin. The share of pairs in which the request for the
+# known address is slower may deviate from one half by at most 5.6 standard deviations.
 MAX_SHARE_DEVIATION = 5.6 * 0.5 / PAIR_COUNT**0.5
 FORMS = {"/register": {}, "/password/forgotten": {}, "/login": {"password": "not the password"}}
 
@@ -50,7 +53,8 @@ def comparable_reply(
     with new_visitor(stack) as visitor:
         reply = visitor.fill_in(path, email=email, **fields)
         names = sorted({name for name in reply.headers if name != "content-length"})
-        # Remove the browser's token and the submitted values, which the forms contain.
+        # Remove the values of the form fields, because each response has a new CSRF token and
+        # repeats the address from its request.
         text = re.sub(r'(value|data-options)="[^"]*"', "", reply.text)
         return reply.status_code, text, names
 
@@ -98,7 +102,8 @@ def test_login_takes_equally_long_for_known_and_unknown_addresses(
 def test_password_check_costs_the_same_for_account_without_password(password_hash: str) -> None:
     cpu_seconds = {}
     with thorough_hashes():
-        # The first call computes a dummy hash. Keep that out of the measurement.
+        # Compute the dummy password hash before the measurement, because ``verify_password``
+        # computes it only in the first call without a stored hash.
         passwords.verify_password(None, "as it is once the first has come")
         for stored_hash in (password_hash, None):
             began_at = time.process_time()
@@ -111,7 +116,11 @@ def test_password_check_costs_the_same_for_account_without_password(password_has
 def time_pairs(
     stack: Stack, path: str, password_hash: str, count: int
 ) -> list[tuple[float, float]]:
-    """Return the seconds for an address with an account and for one without, per pair."""
+    """Return how many seconds the two requests of each pair took.
+
+    The first request of a pair is for an address with an account, the second one for an address
+    without an account.
+    """
     known = [new_address() for _ in range(count)]
     with stack.resources.unit_of_work() as uow:
         uow.session.add_all(User(email=email, password_hash=password_hash) for email in known)

@@ -27,7 +27,7 @@ class ListWithOnlookers:
     member: Owner
     # The member's address, and a name that only this member has.
     secrets: tuple[str, ...]
-    # Maps each kind of caller to its API key. A stranger has none.
+    # Maps each kind of caller to its API key, or to None for a stranger.
     onlookers: dict[str, str | None]
     other_list_id: int
 
@@ -72,7 +72,7 @@ def _new_list(stack: Stack, owner: Owner) -> tuple[int, str]:
 
 
 def operations() -> list[tuple[str, str]]:
-    """Return the methods and paths of the OpenAPI document. Those that delete things come last."""
+    """Return the method and path of each documented operation, with all DELETE operations last."""
     methods_and_paths = [
         (method.upper(), path)
         for path, methods in openapi_document()["paths"].items()
@@ -85,7 +85,10 @@ _ORDER = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def paths(list_with_onlookers: ListWithOnlookers, template: str) -> set[str]:
-    """Return the path with the member's id and with each list that may lead to the member."""
+    """Insert each list's id or slug into a path template, and return the paths.
+
+    Path parameters other than the list's id or slug are replaced by the member's id.
+    """
     names = re.findall(r"{(\w+)}", template)
     values = dict.fromkeys(names, str(list_with_onlookers.member.user_id))
     return {
@@ -99,7 +102,7 @@ def paths(list_with_onlookers: ListWithOnlookers, template: str) -> set[str]:
 
 
 def queries(list_with_onlookers: ListWithOnlookers) -> list[dict[str, str]]:
-    """Return queries with all parameters that name or search a list or a person."""
+    """Return sets of query parameters that refer to the lists or to the member."""
     email = list_with_onlookers.member.email
     list_id = str(list_with_onlookers.list_id)
     return [
@@ -114,7 +117,8 @@ def queries(list_with_onlookers: ListWithOnlookers) -> list[dict[str, str]]:
     ]
 
 
-# These bodies change nothing, so that the member stays on the list for the calls that follow.
+# Maps HTTP methods to request bodies. No request body removes the member from the list, because
+# later requests need the member.
 _BODIES: dict[str, dict[str, Any] | None] = {"PUT": {"enabled": True}, "PATCH": {"name": "X"}}
 
 
@@ -144,7 +148,7 @@ def test_no_route_shows_a_members_address_or_name_to_anyone_else(
 
 
 def response_text(reply: httpx2.Response) -> str:
-    """Return the body and the headers of a response. A JSON body has no escaped characters."""
+    """Return the body and the headers of a response, without backslash escapes in a JSON body."""
     try:
         body = json.dumps(reply.json(), ensure_ascii=False)
     except ValueError:

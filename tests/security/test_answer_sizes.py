@@ -41,7 +41,8 @@ MAX_MEMORY_GROWTH_BYTES = 100 * MB
 MAX_LISTS = 5
 MAX_MEMBERS = 1000
 LARGEST_FILTER = json.dumps(filter_of_bytes(MAX_FILTER_BYTES))
-# All GET operations, except those for photos, whose responses come from a stock photo provider.
+# All GET operations except those for stock photos, because the stock photo provider determines the
+# size of a response with photos.
 READ_CALLS = {
     name: call
     for name, call in {**CALLS, **CONSOLE_CALLS}.items()
@@ -74,7 +75,7 @@ def test_responses_stay_small_and_memory_is_released_for_account_at_all_limits(
         sizes = read_all(world, api_client, browser)
         too_large = {name: size for name, size in sizes.items() if size > MAX_ANSWER_BYTES}
         assert too_large == {}
-        # Check that the account really has reached its limits.
+        # Check that the account has about as many members as its limits permit.
         assert sizes["GET /lists/{list_id}/subscriptions"] > MAX_ANSWER_BYTES * 0.9
         with ThreadPoolExecutor(4) as threads:
             largest = [name for name, size in sizes.items() if size > MAX_ANSWER_BYTES / 2]
@@ -87,7 +88,10 @@ def test_responses_stay_small_and_memory_is_released_for_account_at_all_limits(
 
 
 def read_all(world: World, api_client: httpx2.Client, browser: httpx2.Client) -> dict[str, int]:
-    """Return the size of each response that the owner can read, with the largest page size."""
+    """Call each operation that only reads, with the largest page size.
+
+    Return the size of each response.
+    """
     return {
         name: read(world, browser if " /console" in name else api_client, name)
         for name in READ_CALLS
@@ -109,7 +113,10 @@ def with_largest_limit(name: str, call: Call) -> Call:
 
 
 def fill(world: World) -> None:
-    """Fill the account to its limits. Use SQL where API calls would take long."""
+    """Create as many rows in the account as its limits permit.
+
+    Use SQL statements where API calls would take too long.
+    """
     stack = world.stack
     client = world.client
     owner_id = world.owner.user_id
@@ -143,7 +150,8 @@ def fill(world: World) -> None:
         " FROM generate_series(1, 1000) AS n",
         *(list_id, owner_id, LARGEST_FILTER, world.mark),
     )
-    # Each of these bytes takes six bytes in JSON.
+    # The responses of the webhook receiver consist of bytes 0x01, each of which takes six bytes in
+    # JSON.
     stack.query(
         "INSERT INTO webhook_deliveries (endpoint_id, event_type, status, answer)"
         " SELECT %s, 'webhook.test', 'delivered', decode(repeat('01', 4096), 'hex')"
@@ -174,7 +182,8 @@ def fill(world: World) -> None:
         world.values["import_id"],
         100,
         object_prefix="object_prefix || n",
-        # The key belongs to the file of the original import, so the copies have no key.
+        # The copies contain no encryption key, because the key of the original import can decrypt
+        # only the file of the original import.
         wrapped_key="NULL::bytea",
         wrapped_by="NULL::text",
         columns=literal(import_columns),
@@ -235,9 +244,10 @@ def insert_copies(
     count: int = 1000,
     **changed_columns: str,
 ) -> None:
-    """Add copies of a row with new ids.
+    """Add copies of a table's row, each with a new id.
 
-    ``changed_columns``: maps names of columns to SQL expressions for their values in the copies.
+    ``changed_columns``: maps the name of each column that differs in the copied rows to a SQL
+    expression for the column's new value.
     """
     rows = stack.query(
         "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"

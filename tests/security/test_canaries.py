@@ -169,7 +169,7 @@ def test_address_in_a_sign_up_form_is_in_no_url_log_job_or_metric(
 def _make_calls(
     client: httpx2.Client, stranger: httpx2.Client, canaries: dict[str, str]
 ) -> list[str]:
-    """Make calls with secrets, and return the texts of the responses. Some of the calls fail."""
+    """Send the canary values in valid and invalid requests, and return the texts of all replies."""
     mailing_list = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
     challenge = {
         "email": "reader@example.com",

@@ -1,4 +1,8 @@
-"""Tests that the API closes idle and stalled connections, and keeps slow and waiting ones open."""
+"""Tests which connections the API closes, and which stay open.
+
+The API closes a connection if the client doesn't finish its request, or doesn't read the response.
+Connections of slow readers and of silent event streams stay open.
+"""
 
 import socket
 import time
@@ -11,12 +15,14 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.lists.subscribers import new_list
 from tests.support.security.attackers import trickling
 
-# The timeouts of the impatient API are shorter, but a busy machine needs more time.
+# How long a test waits for the API to close a connection. A test waits longer than the timeouts of
+# the API, because a busy machine may close a connection late.
 CLOSED_WITHIN_SECONDS = 20.0
-# Longer than the impatient API waits for a request head, or for a client to read a response.
+# A number of seconds that exceeds two timeouts of the fixture `impatient_api`: for receiving a
+# request head, and for sending a response.
 LONG_SECONDS = 4.0
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
-# The responses to these requests exceed the socket buffers of the operating system.
+# The number of responses that together don't fit into the operating system's socket buffers.
 LARGE_RESPONSE_COUNT = 40
 REQUESTS_FOR_LARGE_RESPONSES = (
     b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * LARGE_RESPONSE_COUNT
@@ -93,7 +99,8 @@ def test_connections_from_one_address_do_not_keep_other_addresses_out(
     other_connection = open_connection("127.0.0.78")
     other_connection.sendall(HEAD + b"\r\n")
     assert other_connection.recv(65536).startswith(b"HTTP/1.1 200")
-    # Connections beyond the limit per address are closed at once, and the first ones stay open.
+    # The API immediately closes each connection that exceeds the limit per IP address. Earlier
+    # connections from the same IP address stay open.
     assert connections[-1].recv(1) == b""
     connections[0].sendall(HEAD + b"\r\n")
     assert connections[0].recv(65536).startswith(b"HTTP/1.1 200")
@@ -148,7 +155,8 @@ def test_event_stream_stays_open_without_events(
     stack = impatient_api[0]
     with stack.client(impatient_owner.key) as client:
         list_id = new_list(client)["id"]
-        # This stack has no worker for imports, so the job sends no events.
+        # The event stream of the import job stays silent, because this stack has no worker that
+        # could start the job.
         reply = client.post(f"/lists/{list_id}/imports", content=b"email\na@example.com\n")
         job_id = reply.json()["data"]["id"]
         connection = open_connection()

@@ -1,4 +1,4 @@
-"""Tests that code injected into the image converter by an image reaches nothing outside it."""
+"""Tests that hostile code in the image converter reaches nothing outside the converter process."""
 
 import json
 import os
@@ -25,7 +25,8 @@ pytestmark = pytest.mark.stack
 ROOT = Path(__file__).parents[2]
 PROGRAM = "/bin/true"
 ESCAPE_ATTEMPTS = sorted(CODE.keys() - {"print", "crash"})
-# Some containers and kernels forbid these to all processes.
+# The attacks that some containers and kernels prevent even without the restrictions of the
+# converter.
 NOT_POSSIBLE_EVERYWHERE = {"read the parent's memory", "trace a process", "hand over system calls"}
 
 
@@ -90,7 +91,10 @@ def target_of(tmp_path: Path) -> Iterator[Callable[[str], str]]:
 
 
 def run_hostile_code(converter: ConverterProcess, code: str, target: str) -> str:
-    """Run one of the hostile codes in the converter, and return the code of the error."""
+    """Run hostile code in the image converter, and return the error code of the conversion.
+
+    ``code``: the name of the hostile code, a key of ``CODE``.
+    """
     with pytest.raises(UnreadableImage) as error:
         converter.convert(json.dumps([code, target]).encode())
     return error.value.code
@@ -130,7 +134,7 @@ def test_converter_without_syscall_filter_still_cannot_open_files_or_sockets(
 def test_converter_process_inherits_only_its_pipes_and_no_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The child is unconfined, because only root could inspect a confined child."""
+    """The child runs without restrictions, because only root could inspect a restricted child."""
     monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
     monkeypatch.setenv("PYTHONWARNINGS", "default")
     with (tmp_path / "secret").open("w") as secret:
@@ -165,7 +169,8 @@ def test_crash_log_contains_what_the_converter_printed() -> None:
     assert "ZeroDivisionError" in record["printed"]
 
 
-# A program that tries to read the environments of its own fork and of the given processes.
+# A program that tries to read the environment variables of its own fork, and of the processes whose
+# pids are its arguments.
 READ_ENVIRONMENTS = """
 import os, pathlib, signal, sys
 from tests.support.security.deprived import drop_capabilities

@@ -33,10 +33,14 @@ from tests.support.security.stopwatch import (
 )
 
 PAIR_COUNT = 200
-# The maximum deviation from one half of the share of pairs whose known address is slower. If both
-# addresses take equally long, each pair is the toss of a fair coin, even on a busy machine. That is
-# because the two requests of a pair follow each other directly, and take turns in coming first.
-# The limit is 5.6 standard deviations of 200 tosses. Chance exceeds it once in 50 million runs.
+# The test sends pairs of requests: one request for a known address, and one for an unknown address.
+# The test passes if the request for the known address is slower in about half of the pairs. The
+# share of these pairs may differ from one half by at most MAX_SHARE_DEVIATION.
+#
+# If requests for known and unknown addresses take equally long, each pair is like the toss of a
+# fair coin. A busy machine doesn't change the odds, because the two requests of a pair are sent one
+# right after the other, and the order changes from pair to pair. For 200 pairs, a deviation of 0.2
+# is 5.6 standard deviations, which chance exceeds once in 50 million test runs.
 MAX_SHARE_DEVIATION = 0.2
 
 
@@ -116,7 +120,7 @@ def test_forged_trace_id_gets_the_same_error_for_every_kind_of_person(
             for forged_list_id in (list_id, other_list_id)
         ]
         if "opponent" not in path:
-            # These trace ids are genuine, but belong to another list.
+            # Also try trace ids that are valid, but only for another list.
             tokens += [trace_for(stack, other_list_id, user_id) for user_id in people.values()]
         answers = [
             comparable_reply(stranger.request(method, path, params={"trace_id": token}, json=body))
@@ -199,7 +203,8 @@ def test_requests_of_strangers_take_equally_long_for_member_and_new_address(
 ) -> None:
     list_id = new_list(stack, list_owner)
     address = path.format(list_id=list_id)
-    # These two kinds of addresses differ most in the work that Pressroom does for them.
+    # Compare an active member with a new address, because these two differ most in the work that
+    # Pressroom does for them.
     known = addresses_of(stack, list_id, "active", count=PAIR_COUNT)
     unknown = addresses_of(stack, list_id, "new", count=PAIR_COUNT)
     requests = [

@@ -1,4 +1,4 @@
-"""Tests that random valid and invalid requests get only responses of the OpenAPI document."""
+"""Tests that the OpenAPI document describes all responses to random valid and invalid requests."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -23,11 +23,12 @@ OPERATIONS: dict[str, Any] = {
     result.ok().label: result.ok()  # type: ignore[union-attr]
     for result in SCHEMA.get_all_operations()
 }
-# An operation without parameters is called only once.
+# The number of random calls to each API operation that has parameters.
 CALLS_PER_OPERATION = sized(3, 600)
 MIN_TOTAL_CALLS = sized(200, 20_000)
 CALL_COUNTS: Counter[str] = Counter()
-# The responses of these operations wait for a worker that other calls keep busy.
+# The API operations that respond only after a worker has run a job. The worker may be busy with the
+# jobs of other calls.
 SLOW_OPERATIONS = {
     "POST /attachments",
     "POST /lists/{list_id}/imports",
@@ -60,9 +61,10 @@ def owner_session(stack: Stack, sample_account: World) -> Iterator[requests.Sess
 
 
 def cases(operation: Any, existing_ids: dict[str, Any]) -> st.SearchStrategy[Case[Any]]:
-    """Return a strategy for valid and invalid requests.
+    """Return a Hypothesis strategy that generates valid and invalid requests of an operation.
 
-    Some of the requests name things that exist, so that they aren't rejected with 404.
+    Some of the generated requests contain existing ids, because requests with unknown ids test only
+    the response 404.
     """
     strategies = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
     if existing_ids:

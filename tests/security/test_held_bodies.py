@@ -52,7 +52,7 @@ def proxied_port(stack: Stack) -> Iterator[int]:
     with stack.run_second_api(
         PRESSROOM_TRUSTED_PROXIES=LOOPBACK,
         PRESSROOM_RATE_LIMIT_DEFAULT="30000/minute",
-        # These limits are per day, so that no window ends during a test.
+        # The rate limits are per day, so that no rate limit window ends during a test.
         PRESSROOM_RATE_LIMIT_ANONYMOUS=f"{MAX_ANONYMOUS_CALLS_PER_DAY}/day",
         PRESSROOM_RATE_LIMIT_LOGIN=f"{MAX_LOGINS_PER_DAY}/day",
     ) as api:
@@ -68,7 +68,7 @@ def body_attacker(proxied_port: int) -> Iterator[Attacker]:
 
 @dataclass
 class Neighbour:
-    """Another customer with another IP address, who makes ordinary calls."""
+    """A customer who makes ordinary calls, and whose IP address differs from the attacker's."""
 
     stack: Stack
     port: int
@@ -129,7 +129,8 @@ def test_account_at_its_body_limits_does_not_block_other_accounts(
         try:
             assert read_answer(connection) == (429, "body.too_many_unfinished")
         except TimeoutError:
-            # The API waits for this body, so the limit isn't reached yet.
+            # A timeout means that the API is waiting for the rest of the body. The account hasn't
+            # reached its limit of incomplete request bodies yet.
             continue
         break
     assert neighbour.is_served()
@@ -176,7 +177,8 @@ def operations(is_included: Callable[[Access], bool]) -> Iterator[str]:
 def test_routes_that_require_credentials_reject_before_reading_the_body(
     body_attacker: Attacker,
 ) -> None:
-    # The API reads the first kilobytes of a body, because they may contain a trace id.
+    # Announce a body above MAX_UNCHECKED_BODY_BYTES. Some routes read a smaller body before they
+    # check the caller, because the body may contain a trace id.
     declares = MAX_UNCHECKED_BODY_BYTES + 1
     statuses = {
         operation: read_answer(body_attacker.begin_request(operation, declares=declares))[0]
@@ -206,7 +208,7 @@ def test_routes_for_strangers_are_rate_limited_before_reading_the_body(proxied_p
             assert (
                 read_answer(attacker_at_limit.begin_request(operation, declares=1024))[0] == 429
             ), operation
-        # The login page itself still opens.
+        # The rate limit for login attempts doesn't apply to opening the login page.
         assert read_answer(attacker_at_limit.begin_request("GET /login", declares=0))[0] == 200
     with running_attacker(proxied_port, address) as attacker_at_limit:
         for _ in range(MAX_ANONYMOUS_CALLS_PER_DAY):

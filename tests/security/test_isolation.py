@@ -1,7 +1,8 @@
 """Tests that no caller can read or change another owner's data.
 
-The tests call every operation with each kind of wrong credential. They also open every page and
-form of the console without a login and in another owner's browser.
+The tests call every API operation with each kind of invalid credential. The tests also open every
+page and send every form of the console in two browsers: in one browser, nobody is logged in, and in
+the other browser, another owner is logged in.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,22 +37,27 @@ from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, await_jobs, digest_owned_rows, obtain_tokens
 from tests.support.stack.maintenance import resting_maintenance
 
-# The pages of the console, except the stylesheets and scripts, which everybody may read.
+# Maps each page and form of the console to the request with which the tests call it. The console's
+# stylesheets and scripts are left out, because everybody may read them.
 PAGES = {name: call for name, call in CONSOLE_CALLS.items() if name != "GET /console/assets/{name}"}
-# Tables whose rows belong to the installation, an address or a reader, and not to an owner.
+# Tables whose rows belong to no owner, but to the whole installation, to an e-mail address or to a
+# reader.
 TABLES_WITHOUT_OWNER = {
     *("alembic_version", "departures", "feed_offsets", "login_attempts", "mail_counts"),
     *("maintenance", "object_removals", "payment_order_checkpoints", "payment_order_transitions"),
     *("mailed_links", "opt_outs", "consent_entries", "erasures", "former_addresses"),
     "spent_proofs",
 }
-# Tables in which the owner of ``World`` has no rows. Tests of these tables create other owners.
+# The tests of this module create an owner with data in most tables. ``TABLES_WITHOUT_ROWS`` names
+# the other tables, for which the tests can't check who reads or changes the owner's data.
 TABLES_WITHOUT_ROWS = TABLES_WITHOUT_OWNER | {
-    # The API or maintenance writes these rows with a delay.
+    # Pressroom adds rows to ``api_requests`` and the next three tables some time after an API call.
     *("api_requests", "subscriber_counts", "member_days", "origin_day_deltas"),
-    # Maintenance adds these rows to others, and deletes them.
+    # Maintenance tasks add up the numbers in ``subscriber_deltas`` and ``member_day_deltas``, store
+    # the sums in other tables, and delete the rows.
     *("subscriber_deltas", "member_day_deltas"),
-    # These rows are about a person, or about a job in progress.
+    # The test data of the owner has no rows in ``idempotency_records`` and the tables named below,
+    # or a job has deleted the rows.
     *("idempotency_records", "named_members", "waiting_chunks", "open_charges"),
     *("passkeys", "recovery_codes", "totp_secrets", "credit_checkpoints", "composer_uses"),
     *("bulk_changes", "import_changes", "consent_claims", "consent_wordings", "deleted_tags"),
@@ -66,7 +72,7 @@ def parametrize_operation(operations: Iterable[object]) -> pytest.MarkDecorator:
 
 @cache
 def operations() -> dict[str, dict[str, Any]]:
-    """Return the operations of the OpenAPI document, and the aliases that it leaves out."""
+    """Return the operations in the OpenAPI document, and the undocumented aliases of operations."""
     documented = {
         f"{method.upper()} {path}": operation
         for path, methods in openapi_document()["paths"].items()
@@ -120,7 +126,10 @@ def _revoked_token(world: World) -> dict[str, str]:
 
 
 def _ended_token(world: World, change: str) -> dict[str, str]:
-    """Return the headers with an OAuth token whose row in the database was changed."""
+    """Return request headers with an OAuth token that is no longer valid.
+
+    ``change``: the SQL assignment that invalidates the token in the table ``oauth_tokens``.
+    """
     tokens = obtain_tokens(world, register(world.stack, name=f"{world.mark} ended"))
     world.stack.query(
         f"UPDATE oauth_tokens SET {change} WHERE grant_id = "
@@ -136,7 +145,7 @@ def _session(world: World) -> dict[str, str]:
         return {"Cookie": f"{SESSION_COOKIE}={person.browser.cookies[SESSION_COOKIE]}"}
 
 
-# To test a new kind of credential, add a line here.
+# To test a new kind of invalid credential, add a line to this dictionary.
 INVALID_CREDENTIALS: dict[str, InvalidCredential] = {
     "nobody": InvalidCredential(lambda _: {}, code="auth.credentials_missing"),
     "a revoked key of the owner's": InvalidCredential(_revoked_key),
@@ -155,9 +164,10 @@ INVALID_CREDENTIALS: dict[str, InvalidCredential] = {
 
 @dataclass
 class Side:
-    """The API or the console: an owner's data, the owner's client, and another owner's client.
+    """One owner's data, and HTTP clients of this owner and of another owner.
 
-    The API and the console have separate data, because the last test of each side deletes them.
+    The tests of the API share one ``Side``, and the tests of the console share another. Each
+    ``Side`` has an owner of its own, because the last test that uses a ``Side`` deletes its data.
     """
 
     world: World
@@ -224,7 +234,8 @@ def test_isolation_tests_cover_every_operation() -> None:
 
 
 def test_isolation_tests_look_at_rows_of_every_table_of_an_owner(api_side: Side) -> None:
-    # If this test fails for a new table, add a row in tests/support/security/world.py.
+    # If this test fails because of a new table, extend support/security/world.py, so that it
+    # inserts a row into the new table.
     rows = digest_owned_rows(api_side.world)
     assert {table for table in rows if rows[table] == (0, None)} <= TABLES_WITHOUT_ROWS
 
@@ -300,7 +311,9 @@ def test_other_owner_reads_and_changes_nothing(side: Side, operation: str) -> No
     reply = side.send(side.other_client, operation, "b")
     assert reply.status_code == call.others, reply.text
     if operation in PAGES:
-        # A page without an id in its path shows the other owner's own data.
+        # The second owner gets a 404 for each page whose path contains an id of the first owner's
+        # data, and for the pages for operators. Each of the other pages shows only data of the
+        # owner who opens the page.
         is_hidden = "{" in operation or is_for_operators(operation)
         assert (reply.status_code == 404) == is_hidden
     if operation not in CALLS_FOR_EVERYBODY:
@@ -308,13 +321,14 @@ def test_other_owner_reads_and_changes_nothing(side: Side, operation: str) -> No
     if call.others >= 400 or operation not in CALLS_WITH_PUBLIC_LIST:
         _require_no_leak(world, operation, reply)
     else:
-        # The response may show only the list and the other owner's own subscription.
+        # The response may contain the public list and the caller's own subscription to the list,
+        # but no other member of the list.
         assert f"member0.{world.mark}" not in reply.text
         assert f"first.{world.mark}" not in reply.text
 
 
 def is_for_operators(operation: str) -> bool:
-    """Return whether an operation is a page for operators, which owners can't open."""
+    """Return whether an operation belongs to the pages for operators, which owners can't open."""
     return "/console/operators" in operation
 
 
@@ -349,7 +363,8 @@ def test_collections_contain_only_the_callers_own_items(
 def test_combining_own_list_with_ids_of_another_owner_reveals_nothing(
     api_side: Side,
 ) -> None:
-    # The caller combines a list of their own with a member or a list of the other owner.
+    # Each call contains two ids: the id of the caller's own list, and the id of another owner's
+    # member or list.
     world = api_side.world
     caller = api_side.other_client
     list_body = {"title": "Mine", "slug": f"mine-{world.mark}"}
@@ -379,7 +394,7 @@ def test_combining_own_list_with_ids_of_another_owner_reveals_nothing(
 
 
 def _insufficient_scopes(operation: str) -> list[Scope] | None:
-    """Return all scopes that don't permit an operation, or None if it needs no scope."""
+    """Return all scopes that don't permit an operation, or None for an operation without scope."""
     security = [each for each in operations()[operation]["security"] if each]
     if not security:
         return None
@@ -391,13 +406,13 @@ def _insufficient_scopes(operation: str) -> list[Scope] | None:
 
 
 def _find_undocumented_scope(operation: str) -> str | None:
-    """Return the required scope of an operation whose document entry names no scope.
+    """Return the required scope of an operation for which the OpenAPI document names no scope.
 
-    The scope depends on the kind of job, file or credential that the path names.
+    The required scope depends on the kind of the job, file or credential in the path.
     """
     path = operation.split(" ")[1]
     if path.startswith(("/apikeys", "/grants")):
-        # Not even a restricted key with all scopes may call these operations.
+        # Not even a restricted API key with all scopes may call the operations for keys and grants.
         return "nothing that exists"
     if path.startswith(("/jobs/", "/lists/")):
         return Scope.SUBSCRIPTION_READ
@@ -460,6 +475,7 @@ def test_console_form_with_forged_csrf_token_changes_nothing(
 
 @parametrize_operation(EVERY_CALL)
 def test_owner_can_call_every_operation(side: Side, operation: str) -> None:
-    # If these calls succeed, the errors in the tests above are due to the caller.
+    # Each call must succeed for the owner of the data. If a call failed even for the owner, the
+    # tests with unauthorized callers would pass without checking anything.
     reply = side.send(side.own_client, operation, "a")
     assert reply.status_code == EVERY_CALL[operation].own, reply.text

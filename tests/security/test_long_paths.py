@@ -33,7 +33,7 @@ def test_log_truncates_long_path(stack: Stack, stranger: httpx2.Client) -> None:
         logs = "".join(running.log.read_text() for running in stack.processes)
         return next((each for each in logs.splitlines() if request_id in each), None)
 
-    # The API writes the line after the response.
+    # Wait for the log line, because the API writes it only after it has sent the response.
     entry = json.loads(eventually(find_line, what="the line in the log"))
     assert len(entry["path"]) == MAX_LOGGED_PATH_CHARACTERS
 

@@ -1,4 +1,7 @@
-"""Tests that strangers can make Pressroom send only a few mails to others, without own text."""
+"""Tests that strangers can make Pressroom send only a few mails.
+
+A confirmation mail also hides links and phone numbers in the list's title.
+"""
 
 import re
 import secrets
@@ -21,7 +24,8 @@ from tests.support.commands.running import pressroom
 from tests.support.http.replies import data
 from tests.support.people.visiting import Visitor, new_account
 
-# The numbers of mails per day. No window ends during a test, because the limits are per day.
+# The maximum numbers of mails per day. The mail limits apply per day, so that no mail count
+# is reset while a test runs.
 MAX_MAILS_PER_MAILBOX = 3
 MAX_MAILS_PER_DOMAIN = 5
 MAX_MAILS_PER_LIST = 7
@@ -35,7 +39,7 @@ PHISHING_TITLE = (
     "Your PayPal account is locked. Verify at https://evil.example/login or evil.example, "
     "write to help@evil.example or call +1 800 555 0199 \u202enow"
 )
-# The phishing title in the form in which mails show it.
+# The text that mails show instead of PHISHING_TITLE.
 MASKED_TITLE = "“Your PayPal account is locked. Verify at … or … write to…”"
 
 
@@ -52,7 +56,7 @@ class Mailing:
         return plain_client(base_url=url, headers=headers)
 
     def new_list(self) -> int:
-        """Create a list of a new owner, whose subscribers must confirm by mail."""
+        """Create a list with a new owner. Subscribers must confirm their subscription by mail."""
         with self.stack.client(self.stack.create_owner().key) as client:
             body = {"title": "A list", "slug": random_hash_id(), "confirm_required": True}
             return int(data(client.post("/lists", json=body))["id"])
@@ -60,7 +64,12 @@ class Mailing:
     def subscribe(
         self, subscriptions: Sequence[tuple[int, str]], network: str | None = None
     ) -> None:
-        """Subscribe addresses to lists as strangers, through both processes at the same time."""
+        """Subscribe addresses to lists without a login, by concurrent calls to both API processes.
+
+        Args:
+            subscriptions: pairs of a list's id and an address.
+            network: the network of all callers, or ``None`` for a new network per call.
+        """
 
         def subscribe_one(number: int) -> tuple[int, Any]:
             list_id, email = subscriptions[number]
@@ -99,7 +108,7 @@ def new_domain() -> str:
 
 @pytest.fixture(scope="module")
 def limited_mailing(make_stack: Callable[[str], Stack]) -> Iterator[Mailing]:
-    """A test stack with two API processes, a mail worker, and low limits of mails per day."""
+    """A test stack with two API processes, a mail worker, and low daily mail limits."""
     stack = make_stack("unasked")
     stack.environment |= {
         "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
@@ -133,7 +142,8 @@ def test_confirmation_mail_hides_links_and_phone_numbers_in_list_titles(
     for text in (subject, mail["text"], unescape(mail["html"])):
         assert MASKED_TITLE in text
         assert text == subject or "o…@example.com" in text.replace("\u200c", "")
-        # Ignore Pressroom's links and the address, whose random parts may contain "555".
+        # Ignore Pressroom's links and the recipient's address, because their random characters may
+        # also contain "555".
         foreign_text = re.sub("|".join(map(re.escape, (*links, email))), "", text)
         for forbidden in ("evil", "555", "\u202e"):
             assert forbidden not in foreign_text
@@ -149,7 +159,8 @@ def test_aliases_of_one_mailbox_share_one_mail_limit(limited_mailing: Mailing) -
     list_id = limited_mailing.new_list()
     limited_mailing.subscribe([(list_id, each) for each in aliases])
     assert limited_mailing.subjects(*aliases) == [CONFIRM_SUBJECT] * MAX_MAILS_PER_MAILBOX
-    # All subscriptions wait for confirmation. A later request sends the mail that was not sent.
+    # Even the aliases that got no confirmation mail have a pending subscription. If an alias that
+    # got no confirmation mail is signed up again on the next day, Pressroom sends the mail.
     assert limited_mailing.statuses(*aliases) == {"pending"}
     [alias_without_mail, *_] = [each for each in aliases if not limited_mailing.stack.mails(each)]
     limited_mailing.stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
@@ -250,7 +261,7 @@ def test_registration_and_reset_mails_are_limited_per_mailbox(
     domain = new_domain()
     aliases = [f"victim+{number}@{domain}" for number in range(8)]
     if path != "/register":
-        # Reset mails go only to known people, for example to members of a list.
+        # Add users, because Pressroom sends mails for a new password only to known addresses.
         limited_mailing.stack.query(
             "INSERT INTO users (id, email) SELECT (random() * 1e15)::bigint, unnest(%s)", aliases
         )
@@ -274,7 +285,8 @@ def test_confirmation_mails_by_strangers_do_not_block_password_reset(
 
 
 def test_mail_retried_after_451_is_delivered_only_once(limited_mailing: Mailing) -> None:
-    # The sandbox responds with 451 to the first two attempts to deliver to such an address.
+    # The sandbox responds with 451 to the first two attempts to deliver a mail to an address that
+    # starts with "later".
     email = f"later+{secrets.token_hex(4)}@{new_domain()}"
     with limited_mailing.stranger(0) as client:
         Visitor(limited_mailing.stack, client).fill_in("/register", email=email)
@@ -291,7 +303,7 @@ def test_report_link_unsubscribes_reader_although_mail_limits_are_reached(
     email = f"reader@{new_domain()}"
     limited_mailing.subscribe([(list_id, email)])
     limited_mailing.settle()
-    # Pretend that every limit is reached.
+    # Pretend that all mail limits are reached.
     limited_mailing.stack.query("UPDATE mail_counts SET mails = 1000000")
     [mail] = limited_mailing.stack.mails(email)
     [link] = [word for word in mail["text"].split() if "/report?" in word]
@@ -319,7 +331,10 @@ def test_reminders_count_towards_the_same_limits_as_confirmation_mails(
     assert limited_mailing.subjects(*addresses) == [CONFIRM_SUBJECT] * MAX_MAILS_PER_LIST
     due = "UPDATE subscriptions SET remind_at = now() WHERE list_id = %s"
     limited_mailing.stack.query(due, list_id)
-    # First, the list has reached its limit. Later, only two mails of the network's limit are left.
+    # At first, Pressroom sends no reminders, because the list has reached its mail limit. After the
+    # first maintenance run, the test lets all mail counts expire. The test then signs up addresses
+    # from the same network for other lists, until the network's mail limit permits only two more
+    # mails. The second maintenance run therefore sends two reminders.
     assert pressroom(limited_mailing.stack, "maintenance", "maintenance.remind").returncode == 0
     assert limited_mailing.subjects(*addresses) == [CONFIRM_SUBJECT] * MAX_MAILS_PER_LIST
     limited_mailing.stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")

@@ -1,4 +1,4 @@
-"""Tests that a login redirects only to local paths, for any spelling of the parameter `next`."""
+"""Tests that a login redirects only to local paths, whatever the parameter `next` contains."""
 
 import re
 from urllib.parse import urlsplit

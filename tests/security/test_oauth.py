@@ -69,7 +69,7 @@ def test_reused_authorization_code_revokes_its_tokens(
     for tokens in (first, second):
         assert not stack.is_accepted(tokens["access_token"])
         assert is_error(program.refresh(tokens["refresh_token"]), 400, "invalid_grant")
-    # Another login of the same person is not affected.
+    # The tokens of another login of the same person stay valid.
     assert stack.is_accepted(tokens_of_other_login["access_token"])
 
 
@@ -119,7 +119,7 @@ def test_client_cannot_use_or_revoke_tokens_and_codes_of_another_client(
         for kind in ("access_token", "refresh_token"):
             assert other_program.post("/oauth/revoke", {"token": tokens[kind]}).status_code == 200
         assert count_credentials(stack, logged_in_owner.owner) == before
-    # The code and the tokens still work for the client that they were issued to.
+    # The authorization code and the tokens still work for the client to which they were issued.
     assert stack.is_accepted(tokens["access_token"])
     assert program.refresh(tokens["refresh_token"]).status_code == 200
     assert program.exchange(code).status_code == 200
@@ -139,7 +139,7 @@ def test_code_exchange_requires_the_clients_own_credentials(
     }
     own_id = {"client_id": program.client_id}
     other_program = register(stack)
-    # Fields of the form, and credentials for HTTP basic authentication.
+    # The form fields and the HTTP basic credentials of token requests that must fail.
     attempts: list[tuple[dict[str, str], Any]] = [
         ({}, None),
         (own_id, None),
@@ -179,7 +179,7 @@ def test_authorization_code_is_bound_to_its_redirect_uri(
         code = public_program.code(logged_in_owner)
         reply = public_program.exchange(code, redirect_uri=redirect_uri)
         assert is_error(reply, 400, "invalid_grant")
-        # A code is valid for one attempt, even if the attempt fails.
+        # An authorization code is valid for only one request, even if the request fails.
         assert is_error(public_program.exchange(code), 400, "invalid_grant")
 
 
@@ -237,7 +237,7 @@ def test_code_exchange_requires_the_matching_pkce_verifier(
             reply = client_program.exchange(code, code_verifier=wrong_verifier)
             assert reply.status_code == 400, wrong_verifier
             assert reply.json()["error"] in {"invalid_grant", "invalid_request"}
-            # After a wrong guess, the same code is invalid.
+            # After a request with a wrong verifier, the authorization code is invalid.
             assert is_error(client_program.exchange(code), 400, "invalid_grant")
     finally:
         client_program.verifier = own_verifier
@@ -253,7 +253,8 @@ def test_authorization_never_redirects_to_unregistered_uri(
     stack: Stack, public_program: Program, logged_in_owner: Person
 ) -> None:
     assert len(set(HOSTILE_URIS)) >= 100
-    # The result must not depend on other mistakes in the request, or on a login.
+    # Pressroom must reject the redirect URI whether or not the person is logged in, and even if the
+    # request contains another mistake.
     mistakes: list[dict[str, str | None]] = [
         {},
         {"scope": "nonsense"},
@@ -296,7 +297,7 @@ def test_tampered_consent_form_never_redirects_to_unregistered_uri(
             reply = logged_in_owner.browser.post(path, data={**form, "decision": decision})
             assert reply.status_code == 400, uri
             assert "location" not in reply.headers
-    # Pressroom ignores these fields of the form, and uses the checked values of the URL.
+    # Pressroom reads `redirect_uri` and `client_id` only from the URL, and not from the form.
     tampered_form = {**form, "redirect_uri": "https://evil.example/", "client_id": "x"}
     reply = logged_in_owner.browser.post(public_program.request(), data=tampered_form)
     assert reply.headers["location"].startswith(REGISTERED + "?")
@@ -414,7 +415,7 @@ def test_access_token_cannot_manage_keys_or_grants(
         ):
             body = {"name": "stronger"} if method == "POST" else None
             problem(token.request(method, path, json=body), 403, "auth.restricted_credential")
-        # The token isn't a login to the console or to the consent page.
+        # An OAuth token doesn't log its holder in to the console or to the consent page.
         assert token.get("/console/developers/access").status_code == 303
         assert token.get(everything.request()).headers["location"].startswith(stack.api_url)
 

@@ -14,10 +14,11 @@ from tests.support.security.patterns import SCANS, Pattern, product_patterns, re
 
 pytestmark = pytest.mark.tier("check")
 
-# If the time grows in proportion to the length, 12,000 characters take 4 times as long as 3,000. If
-# it grows with the square of the length, they take 16 times as long.
+# If the time of a search grows in proportion to the text's length, a text of 12,000 characters
+# takes 4 times as long as a text of 3,000 characters. If the time grows with the square of the
+# length, the longer text takes 16 times as long.
 MAX_RATIO = 10
-# Shorter times can't be measured exactly, so they are not compared.
+# Durations below this limit are not compared, because they can't be measured exactly.
 MIN_SECONDS = 0.002
 ROUNDS = 5
 # A call that exceeds this time is aborted, and counts as slow.
@@ -41,7 +42,8 @@ def test_no_regular_expression_of_the_product_is_slow_on_repeated_characters() -
         ("[^/]*@[^/]*", "sub"),
         (r"//|@|\d+(?:\.\d+){3}", "search"),
         (r"<[</!?]*(?=[\w!?])|&+(?=#?\w+;)|!+(?=\[)", "sub"),
-        # The slow part follows a literal, precedes the end of the text, or is inside a repetition.
+        # Regular expressions in which the slow part follows a literal, stands before the end of the
+        # text, or is repeated.
         ("<!--.*?-->", "search"),
         (r"\s+\Z", "sub"),
         (r"(?:[a-z]+,?)*\Z", "match"),
@@ -65,7 +67,7 @@ def test_slow_pattern_search_accepts_fast_patterns(pattern: str, method: str) ->
 
 
 def slow_texts(pattern: Pattern, methods: Iterable[str]) -> Iterator[str]:
-    """Yield the texts on which a method of the pattern takes time with the square of the length."""
+    """Yield texts for which a method's duration grows with the square of the text's length."""
     # `finditer` is at least as slow as the other methods that search the whole text.
     for name in sorted({"finditer" if method in SCANS else method for method in methods}):
         for label, write in repeated_texts(pattern):
@@ -73,7 +75,8 @@ def slow_texts(pattern: Pattern, methods: Iterable[str]) -> Iterator[str]:
             def measure(size: int, rounds: int, name: str = name, write: Any = write) -> float:
                 return _best_seconds(partial(_call, pattern, name, write(size)), rounds)
 
-            # Skip texts that are fast to search, after a few calls.
+            # After a few calls, skip the text if the search is fast, or if a longer text takes
+            # little more time.
             first_seconds = measure(3_000, 1)
             if first_seconds * 16 < MIN_SECONDS or first_seconds < 5 * measure(750, 3):
                 continue
@@ -89,7 +92,10 @@ def _call(pattern: Pattern, method: str, text: Any) -> None:
 
 
 def _best_seconds(call: Callable[[], None], rounds: int) -> float:
-    """Return the processor time of the fastest round, because other programs take time too."""
+    """Call ``call`` at most ``rounds`` times, and return the shortest processor time.
+
+    Other programs can slow down a call.
+    """
     best_seconds = float("inf")
     total_seconds = 0.0
     for _ in range(rounds):

@@ -84,7 +84,8 @@ def test_import_and_export_leave_no_plain_bytes_in_storage_or_temp_files(
     traces = [each[start : start + 24] for each in sheets for start in (20, len(each) // 2)]
     traces += [each.encode() for each in (*people, *added, rejected)]
     _require_no_traces(stack, traces, temporary)
-    # The rejected rows in the database aren't readable either.
+    # Decompressing the stored rejected rows fails, because the database contains these rows only in
+    # encrypted form.
     [(rejected_rows,)] = stack.query(
         "SELECT not_added FROM import_chunks WHERE import_id = %s", result["import_id"]
     )
@@ -93,7 +94,10 @@ def test_import_and_export_leave_no_plain_bytes_in_storage_or_temp_files(
 
 
 def _require_no_traces(stack: Stack, traces: list[bytes], temporary: Path) -> None:
-    """Require that no object, Redis key, temporary file or disk of the storage has these bytes."""
+    """Require that no object, Redis value, temporary file or storage volume contains plain data.
+
+    ``traces``: byte sequences from the unencrypted data, which the function searches for.
+    """
     objects = [
         stack.resources.objects.get(item.key) for item in stack.resources.objects.list_objects()
     ]
@@ -103,7 +107,8 @@ def _require_no_traces(stack: Stack, traces: list[bytes], temporary: Path) -> No
     assert objects
     for content in (*objects, *values, *files):
         assert not any(trace in content for trace in traces)
-    # Read the storage's own files, too, because they contain deleted objects for a while.
+    # Read the files of the object storage, too, because these files contain deleted objects for a
+    # while.
     collection = f"{stack.settings().s3_bucket}_"
     storage_files = files_below(stack.home / "s3")
     volumes = [file for file in storage_files if file.name.startswith(collection)]

@@ -1,4 +1,4 @@
-"""Tests that the credentials of the application open only its own rows, keys and objects."""
+"""Tests that Pressroom's credentials for Postgres, Redis and MinIO have few privileges."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -30,8 +30,9 @@ UNDELETABLE_TABLES = (
     *("credit_accounts", "credit_entries", "payment_order_transitions"),
 )
 APPEND_ONLY_TABLES = ("credit_entries", "payment_events", "payment_order_changes")
-# Maps tables with data of orders to their column with the order's id. Maintenance deletes the data
-# of orders that nobody paid or claimed. Triggers prevent the deletion of all other data.
+# Maps each table with data about orders to its column with the order's id. Maintenance deletes the
+# data of orders that nobody paid or claimed. Triggers prevent the deletion of the data of paid or
+# claimed orders.
 ORDER_ID_COLUMNS = {
     "payment_events": "order_id",
     "payment_order_changes": "order_id",
@@ -134,7 +135,8 @@ def test_application_role_cannot_delete_orders_with_payment_history(
         application_cursor.execute(f"SELECT count(*) FROM {table} WHERE {column} = {order_id}")
         [(row_count,)] = application_cursor.fetchall()
         assert row_count
-    # Delete the orders without the triggers, because real orders never look like these.
+    # Disable the triggers and delete the test's order, because the order's state can't occur in
+    # production.
     for table, column in ORDER_ID_COLUMNS.items():
         stack.query(
             f"SET session_replication_role = replica; DELETE FROM {table} WHERE {column} = %s",
@@ -157,14 +159,16 @@ def test_application_role_owns_nothing_and_is_no_member_of_other_roles(
 def test_application_role_has_no_write_privilege_on_append_only_tables(
     application_cursor: Cursor,
 ) -> None:
-    """If a trigger forbids changes of a table, the role has no privilege to change the table.
+    """The application's role has no privilege for changes that a trigger forbids.
 
-    The privileges protect the table even if somebody disables or drops the trigger.
+    Without the privilege, the application's role can't change the table even if somebody disables
+    or drops the trigger.
     """
     application_cursor.execute(
         "SELECT DISTINCT tgrelid::regclass::text, privilege FROM pg_trigger"
         " CROSS JOIN (VALUES ('UPDATE', 16), ('DELETE', 8)) AS privileges (privilege, bit)"
-        # Only triggers that run BEFORE each statement, and reject it.
+        # Select the BEFORE triggers that run once per statement, because these triggers reject the
+        # whole statement.
         " WHERE tgname LIKE '%\\_stay' AND tgtype & 2 > 0 AND tgtype & 1 = 0 AND tgtype & bit > 0"
         " AND has_table_privilege(tgrelid, privilege)"
     )
@@ -182,7 +186,8 @@ def test_security_definer_functions_have_safe_search_path_and_are_not_public(
     for name, options, is_open in application_cursor.fetchall():
         paths = [each.partition("=")[2] for each in options or () if "search_path=" in each]
         assert paths, f"{name} has no search path of its own"
-        # Otherwise the caller's temporary tables would come before Pressroom's tables.
+        # If pg_temp weren't the last schema in the search path, Postgres would prefer the caller's
+        # temporary tables to Pressroom's tables.
         assert paths[0].replace(" ", "").endswith("pg_temp"), name
         assert not is_open, f"{name} is open to every role"
 
@@ -253,7 +258,7 @@ def test_migration_creates_separate_application_role_when_configured(
     with pytest.raises(InsufficientPrivilege):
         execute(application, "TRUNCATE jobs")
     assert execute(application, "SHOW statement_timeout") == [("10s",)]
-    # Processes with the first role may still run. Both roles can use the tables that it creates.
+    # The application's role must be able to use tables that the database's owner creates later.
     execute(before.database_url, "CREATE TABLE of_the_next_release (id bigserial)")
     execute(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
 
@@ -290,7 +295,9 @@ def test_migration_names_missing_role_that_the_owner_cannot_create(
     with pytest.raises(InsufficientPrivilege):
         execute(application, "DROP TABLE users CASCADE")
     assert execute(application, "SELECT count(*) FROM users") == [(0,)]
-    # The role has set this itself, because the owner of the database may not change the role.
+    # The owner of the database isn't allowed to change the settings of the application's role.
+    # The migration has therefore logged in as the application's role to set this role's lock
+    # timeout.
     assert execute(application, "SHOW lock_timeout") == [("3s",)]
 
 

@@ -1,4 +1,4 @@
-"""Tests the protection of an API with production settings, which the other test stacks change.
+"""Tests the protection of an API with production settings instead of test settings.
 
 The other security tests cover the attacks that don't depend on settings.
 """
@@ -20,7 +20,8 @@ from tests.support.security.attackers import new_address
 
 HOST = "news.example"
 CONTACT = "mailto:security@news.example"
-# Other tests set these settings of their servers, so that the servers don't reject many calls.
+# Test stacks have these settings, which raise limits and allow redirects. The stack of this module
+# runs without these settings, like a stack in production.
 _TEST_SETTINGS = (*RATE_LIMIT_SETTINGS, "PRESSROOM_QUOTA_PAID", "PRESSROOM_REDIRECT_ORIGINS")
 _SETTINGS = {
     "PRESSROOM_PUBLIC_URL": f"https://{HOST}",
@@ -40,8 +41,9 @@ class TlsProxy(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         assert (request.url.scheme, request.url.host) == ("https", HOST)
-        # Forward a new request, because the browser's cookies belong to the original URL. The
-        # header Host still contains the public host name.
+        # Copy the browser's request instead of changing its URL. If the URL of the browser's
+        # request changed, httpx would store the response's cookies for the wrong URL. The copied
+        # request keeps the header ``Host``, which contains the public host name.
         forwarded_request = httpx2.Request(
             request.method,
             request.url.copy_with(scheme="http", host=LOOPBACK, port=self._port),
@@ -60,7 +62,8 @@ class TlsProxy(httpx2.BaseTransport):
 @dataclass(frozen=True)
 class Production:
     stack: Stack
-    # A connection on which the first half of a request head was sent when the stack was ready.
+    # A connection that was opened when the stack was ready, and over which the client has sent only
+    # half of a request head.
     stalled_connection: socket.socket
 
     @contextlib.contextmanager
@@ -128,7 +131,8 @@ def test_production_api_shows_security_contact_and_hides_documentation_and_metri
         problem(stranger.get("/metrics"), 401, "auth.metrics_token")
 
 
-# This is the last test of the file, so that most of the timeout is already over.
+# This test comes last in the module, so that most of the stalled connection's timeout passes while
+# the module's other tests run.
 def test_production_api_closes_connection_with_unfinished_request_head(
     production: Production,
 ) -> None:

@@ -38,7 +38,7 @@ def test_api_with_https_url_does_not_start_without_trusted_proxies(
 def api_without_proxies(stack: Stack, api_port: int) -> Iterator[Running]:
     """An API process whose settings name no trusted proxies."""
     running = stack.start(
-        # The process gets a separate log by its name, without the lines of other API processes.
+        # A unique name gives the process a log file that no other API process writes to.
         "api-of-no-proxy",
         *("serve", "--port", str(api_port)),
         ready=lambda: is_responding(api_port, "/healthz"),

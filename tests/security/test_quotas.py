@@ -29,7 +29,7 @@ PICTURE = encoded("PNG", size=(32, 32))
 
 @dataclass(frozen=True)
 class QuotaCall:
-    """A call that uses up one unit of a quota.
+    """An API call that counts as one unit towards a quota of the plan.
 
     Attributes:
         quota: the name of the quota.
@@ -50,7 +50,7 @@ def _fill_lists(_: Stack, client: httpx2.Client, __: Owner, used: int) -> None:
 
 
 def _fill_keys(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
-    # A new owner already has one key.
+    # Create only ``used - 1`` API keys, because a new owner already has an API key.
     for _number in range(used - 1):
         stack.create_key(owner.user_id)
 
@@ -154,11 +154,13 @@ def test_concurrent_calls_never_exceed_the_plan_quota(
     accepted = callers - len(rejections)
     assert {reply.status_code for reply in replies} <= {200, 202, 403}
     if quota_call.quota == "unfinished_jobs":
-        # Workers finish some jobs during the calls, so that more calls can succeed.
+        # More calls can succeed than the quota has room for, because workers finish some jobs
+        # during the calls.
         assert accepted >= min(room, callers)
         assert room or not accepted
     elif quota_call.quota == "storage_mb":
-        # Pictures become smaller by their conversion, so that more calls can succeed.
+        # More calls can succeed than the quota has room for, because the conversion makes the
+        # uploaded pictures smaller.
         assert stored_bytes(stack, owner.user_id) <= 500 * MB
         assert room or not accepted
     else:
@@ -192,5 +194,6 @@ def test_equal_concurrent_uploads_at_the_quota_return_the_same_attachment(stack:
         data(client.delete(f"/attachments/{picture['hash_id']}"))
         set_stored_bytes(stack, owner.user_id, 500 * MB - max(len(PICTURE), picture_bytes))
         replies = call_at_once(4, lambda: send(client, PICTURE, key=key))
-    # The first upload uses up the quota. The others get the same response.
+    # The first upload uses up the quota. The concurrent uploads get the response of the first
+    # upload, because all of them have the same idempotency key.
     assert {data(reply)["hash_id"] for reply in replies} == {data(replies[0])["hash_id"]}

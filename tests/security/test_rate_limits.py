@@ -28,11 +28,13 @@ from tests.support.security.people import new_list
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import body_of, signed
 
-# The maximum numbers of calls per day. Shorter windows could end during a test.
+# Maps each rate limit to the maximum number of calls per day. The limits are per day, because a
+# shorter rate limit window could end during a test.
 MAX_CALLS = {RateLimitName.DEFAULT: 8, RateLimitName.ANONYMOUS: 6, RateLimitName.LOGIN: 4}
 ORDER = {"amount": 5, "channel": "stripe", "redirect_url": "https://elsewhere.example"}
 
-# These routes have no rate limit. Calls of all others count per credential or IP address.
+# The routes without a rate limit. Calls of routes that are not in UNLIMITED_ROUTES count towards a
+# rate limit per credential or IP address.
 UNLIMITED_ROUTES = {
     "GET /health",
     "GET /healthz",
@@ -44,12 +46,12 @@ UNLIMITED_ROUTES = {
     "GET /exports/{export_id}/file.csv.gz",
     "GET /exports/{export_id}/file.jsonl.gz",
     "POST /webhooks/stripe",
-    # The route itself counts the requests that it rejects.
+    # A request of a sender counts towards a rate limit only if Pressroom rejects the request.
     "POST /senders/{sender_id}/events",
 }
-# Routes with which callers can guess passwords and codes, or send mails to other people. The route
-# /oauth/token is not one of them: its secrets are too long to guess, and a program may refresh the
-# tokens of many people from one IP address.
+# Routes with which callers can guess passwords and codes, or send mails to other people.
+# ``PASSWORD_ROUTES`` doesn't contain /oauth/token, because its secrets are too long to guess, and
+# because a program may refresh the tokens of many people from one IP address.
 PASSWORD_ROUTES = {
     f"POST {path}"
     for path in (
@@ -66,7 +68,7 @@ PASSWORD_ROUTES = {
         "/account/factors/passkey",
     )
 }
-# All routes with the rate limit of logins.
+# All routes to which the rate limit for logins applies.
 LOGIN_LIMITED_ROUTES = PASSWORD_ROUTES | {
     "POST /account/email/undo",
     "POST /auxilia/credits/topup",
@@ -221,7 +223,8 @@ def test_rate_limit_is_shared_by_all_credentials_of_a_user_and_by_no_other_user(
         owner.key,
         *(stack.create_key(owner.user_id) for _ in range(MAX_CALLS[RateLimitName.DEFAULT])),
     ]
-    # Each call has a new key. All keys of the owner share one rate limit.
+    # Each call uses a different API key of the owner, but all keys of the owner share one rate
+    # limit.
     status_codes = [
         make_limited_client(key, new_address()).get("/users/me").status_code for key in keys
     ]
@@ -235,8 +238,9 @@ def test_rate_limit_is_shared_by_all_credentials_of_a_user_and_by_no_other_user(
 def test_call_counts_towards_the_rate_limit_wherever_its_credential_is_checked(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
-    # These routes check the credential in a separate thread, in the handler, or instead of a trace
-    # id.
+    # The routes in this test check the API key in different ways. For example, one route checks the
+    # key in a separate thread, and another route also accepts the trace id of a mailed link instead
+    # of a key.
     client = make_limited_client(stack.create_owner().key)
     for _ in range(2):
         assert client.get("/jobs").status_code == 200
@@ -278,7 +282,8 @@ def test_address_without_credentials_is_rejected_beyond_its_rate_limit(
     client = make_limited_client()
     expected = [422] * MAX_CALLS[RateLimitName.ANONYMOUS] + [429, 429]
     assert statuses(lambda: client.post("/subscriptions/1", json={}), len(expected)) == expected
-    # Calls with missing credentials count, too. Pages are rejected with a page.
+    # Calls that lack the required credentials also count towards the rate limit of the IP address.
+    # If a page is rate limited, the response is an HTML page.
     assert client.get("/users/me").status_code == 429
     page = client.get("/confirm", params={"token": "x"})
     assert page.status_code == 429
@@ -312,7 +317,8 @@ def test_one_click_unsubscribes_behind_one_provider_address_are_rate_limited_per
         for _ in range(MAX_CALLS[RateLimitName.ANONYMOUS] + 2):
             trace = {"trace_id": trace_for(stack, list_id, stack.create_owner().user_id)}
             assert provider.post(path, params=trace, data=form).status_code == 200
-        # Many clicks with one reader's link or with a forged link are still rate limited.
+        # Pressroom limits how often the unsubscribe link of a reader can be used. Pressroom also
+        # limits how often forged links can be used from an IP address.
         clicks = statuses(
             lambda: provider.post(path, params=trace, data=form),  # noqa: B023
             MAX_CALLS[RateLimitName.DEFAULT],
@@ -418,8 +424,9 @@ def test_charges_with_a_cached_api_key_count_towards_a_high_rate_limit(stack: St
     key = stack.create_owner().key
     with stack.run_second_api(None, **environment) as api, api.client(key) as client:
         replies = [client.post("/auxilia/credits/consume", json=charge) for _ in range(limit)]
-        # For the first rejected charge, the process asks Redis. For the second rejected charge, the
-        # process already knows from memory that the limit is reached.
+        # Before the API process rejects the first charge, it asks Redis how many calls were made.
+        # The API process then remembers that the rate limit is reached, so it rejects the second
+        # charge without asking Redis.
         rejected = [client.post("/auxilia/credits/consume", json=charge) for _ in range(2)]
     remaining = [re.findall(r'^"default";r=(\d+);', each.headers["ratelimit"]) for each in replies]
     assert remaining == [[str(limit - number)] for number in range(1, limit + 1)]

@@ -39,13 +39,13 @@ VALUES (%s, now(), 1, 'GET', '/lists', 200, 'before the reset', 1)
 
 @dataclass
 class Intruder:
-    """Somebody who was logged in to another person's account, and created credentials there."""
+    """An intruder who has logged in to a person's account and created credentials for it."""
 
     session: Visitor
     program: Program
     tokens: dict[str, Any]
     key: dict[str, Any]
-    # The intruder created this key with the first key.
+    # The intruder's second API key, which the intruder created with the first API key, ``key``.
     second_key: dict[str, Any]
 
     def is_accepted(self, secret: str) -> bool:
@@ -93,7 +93,10 @@ def recovering_owner(stack: Stack) -> Iterator[Visitor]:
 
 
 def reset_password(recovering_owner: Visitor, email: str, *unticked: str) -> httpx2.Response:
-    """Reset the password with the mailed link, and untick these checkboxes in the form."""
+    """Reset the password with the mailed link.
+
+    ``unticked``: the names of the form's checkboxes that the person unticks.
+    """
     recovering_owner.fill_in(FORGOTTEN, email=email)
     link = recovering_owner.mailed_path(email, "Choose a new password")
     page = recovering_owner.get(link)
@@ -102,7 +105,10 @@ def reset_password(recovering_owner: Visitor, email: str, *unticked: str) -> htt
 
 
 def find_checkboxes(page: httpx2.Response, state: str = "") -> set[str]:
-    """Return the names of a page's checkboxes that are ticked ("checked"), or that aren't ("")."""
+    """Return the names of all ticked checkboxes of a page, or of all unticked ones.
+
+    ``state``: ``checked`` for the ticked checkboxes, or an empty string for the unticked ones.
+    """
     return set(re.findall(f'type="checkbox" name="([^"]+)" ?{state}>', page.text))
 
 
@@ -245,7 +251,8 @@ def test_intruders_browser_triggers_new_browser_mail_after_password_reset(
     intruder.session.client.cookies.delete(SESSION_COOKIE)
     assert intruder.session.log_in(email, OTHER_PASSWORD).status_code == 303
     assert stack.query(count_mails, email) == [(before + 1,)]
-    # The browser in which the person reset the password is known, so it triggers no mail.
+    # Pressroom knows the browser in which the person reset the password, so a login with this
+    # browser triggers no mail.
     recovering_owner.client.cookies.delete(SESSION_COOKIE)
     assert recovering_owner.log_in(email, OTHER_PASSWORD).status_code == 303
     assert stack.query(count_mails, email) == [(before + 1,)]
@@ -263,14 +270,17 @@ def test_undo_link_at_the_old_address_recovers_the_account(
     user_id = user_id_of(stack, email)
     change_address(intruder.session, new_address())
     undo = recovering_owner.mailed_path(email, "The address of your account was changed")
-    # Somebody subscribes the old address to a list meanwhile. That doesn't block the undo.
+    # Before the person undoes the address change, a sign-up to a list creates another user with the
+    # old address. The existence of this other user must not prevent the person from undoing the
+    # address change.
     with stack.resources.unit_of_work() as uow:
         accounts.find_or_create_person(uow, email)
     reply = recovering_owner.fill_in(undo)
     assert intruder.valid_credentials() == set()
     assert not intruder.can_refresh()
     assert user_id_of(stack, email) == user_id
-    # The intruder knows the old password, so it is invalid and the person chooses a new one.
+    # Undoing the address change makes the old password invalid, because the intruder knows this
+    # password. The person must then choose a new password.
     with new_visitor(stack) as visitor:
         assert visitor.log_in(email).status_code == 403
     password_path = reply.headers["location"].removeprefix(stack.api_url)
@@ -300,7 +310,11 @@ def test_undo_link_for_address_change_expires_after_three_days(
 def test_intruder_cannot_undo_the_undo_of_an_address_change(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, intruder_is_first: bool
 ) -> None:
-    """The intruder changes the address twice, and so gets an undo link for the second change."""
+    """The intruder changes the account's address twice.
+
+    Pressroom mails the undo link for the second change to the first new address, which belongs to
+    the intruder.
+    """
     first_new_email = new_address()
     second_new_email = new_address()
     subject = "The address of your account was changed"
@@ -309,7 +323,8 @@ def test_intruder_cannot_undo_the_undo_of_an_address_change(
     change_address(intruder.session, second_new_email)
     second_undo = recovering_owner.mailed_path(first_new_email, subject)
     second_undo_form = read_hidden_fields(recovering_owner.get(second_undo))
-    # The intruder may undo the second change before the owner undoes the first one.
+    # The intruder may undo the second address change before the owner undoes the first address
+    # change.
     if intruder_is_first:
         assert intruder.session.fill_in(second_undo).status_code == 303
     assert recovering_owner.fill_in(first_undo).status_code == 303
@@ -322,7 +337,11 @@ def test_intruder_cannot_undo_the_undo_of_an_address_change(
 def test_key_creation_fails_if_its_session_is_revoked_concurrently(
     stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
-    """A recovery and a key creation lock the person, so no key is created after the recovery."""
+    """Creating an API key waits while an account recovery locks the person's row.
+
+    When the recovery releases the lock, creating the API key fails, because the recovery has
+    revoked the session that sent the request.
+    """
     recovering_owner.log_in(email)
     user_id = user_id_of(stack, email)
     origin = {"Origin": stack.api_url}

@@ -1,4 +1,4 @@
-"""Tests that payers are redirected only to URLs with an allowed origin, for any spelling."""
+"""Tests that payers are redirected only to allowed origins, however the URL is spelled."""
 
 import json
 

@@ -17,7 +17,7 @@ from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, await_jobs, digest_all_rows
 from tests.support.stack.maintenance import resting_maintenance
 
-# Pages for people. The OpenAPI document doesn't contain them.
+# Pages, redirects and files for browsers, which aren't part of the OpenAPI document.
 PAGES = {
     "GET /unsubscribe": Call(200, query={"trace_id": "{trace_id}"}),
     "GET /report": Call(200, query={"trace_id": "{trace_id}"}),
@@ -32,8 +32,9 @@ PAGES = {
     "GET /preferences/data": Call(403),
     "GET /preferences/data.json": Call(403),
     "GET /preferences/erase": Call(403),
-    # With a valid signature, this page asks the payment provider for the state of a waiting order.
-    # It may then change the order, which would otherwise happen a little later.
+    # If the URL has a valid signature, this page asks the payment provider for the state of an
+    # order, and may store this state. The GET request still counts as safe, because Pressroom would
+    # soon store the state of the order even if nobody opened the page.
     "GET /topups/return": Call(403, query={"order": "{order_id}"}),
     **{
         f"GET {path}": Call(200)
@@ -71,8 +72,8 @@ PAGES = {
         },
     ),
 }
-# Maps operations to the tables that they may change. Calls of these operations count towards a
-# quota of the plan, because the stock photo provider limits them, too.
+# Maps GET operations to the tables that they may change. Each search for stock photos counts
+# towards a quota of the plan, because the photo provider also limits the number of searches.
 CHANGED_TABLES = {
     "GET /composer/{provider}/photos/search": {"composer_uses"},
     "GET /auxilia/composer/{provider}/photos/search": {"composer_uses"},

@@ -101,17 +101,19 @@ def test_only_one_of_concurrent_logins_with_the_same_code_succeeds(
 
 
 def guess_until_paused(stack: Stack, guess: Callable[[int], httpx2.Response]) -> None:
-    """Guess codes until Pressroom pauses the guesser, and make the pause last for an hour."""
+    """Guess codes until Pressroom pauses the guesser's logins, and extend the pause to an hour."""
     statuses: list[int] = []
     while 429 not in statuses:
         reply = guess(len(statuses))
         statuses.append(reply.status_code)
-        # On a slow machine, the first pauses end before the next guess.
+        # Allow more guesses on a slow machine, where the first short pauses end before the next
+        # guess.
         assert len(statuses) < 15
     assert statuses[:5] == [403] * 5
     assert set(statuses[5:]) <= {403, 429}
     assert "retry-after" in reply.headers
-    # Select the rows by their attempts, because on a slow machine a short pause may be over.
+    # Find the guesser's row by the number of login attempts. A search for ``paused_until`` in the
+    # future could find nothing, because on a slow machine a short pause may already be over.
     stack.query(
         "UPDATE login_attempts SET paused_until = now() + interval '1 hour' WHERE attempts >= 5"
     )
@@ -120,13 +122,14 @@ def guess_until_paused(stack: Stack, guess: Callable[[int], httpx2.Response]) ->
 def test_code_guessing_pauses_logins_except_in_the_persons_known_browser(
     stack: Stack, make_visitor: Callable[[], Visitor], visitor: Visitor, email: str
 ) -> None:
-    # After this login, Pressroom knows the browser as the person's browser.
+    # Log in once with the browser, so that Pressroom knows it as the person's browser.
     visitor.log_in(email)
     app = add_app(visitor)
     make_code_valid_again(visitor, email)
 
     def guess(number: int) -> httpx2.Response:
-        # Each guess has a new browser and the right password, which resets the password counter.
+        # For each guessed code, open a new browser and log in with the right password. The right
+        # password resets the counter of password attempts.
         guesser = make_visitor()
         return send_code(guesser, begin_login(guesser, email), f"{number:06}")
 
@@ -136,7 +139,8 @@ def test_code_guessing_pauses_logins_except_in_the_persons_known_browser(
     assert reply.status_code == 429
     assert send_code(attacker, reply, app.recovery_codes[0]).status_code == 429
     assert not attacker.is_logged_in()
-    # The person's own browser has a separate counter.
+    # Pressroom counts code attempts in the person's known browser separately from the attacker's
+    # code attempts.
     visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
     assert send_code(visitor, begin_login(visitor, email), app.code()).status_code == 303
 
@@ -285,7 +289,7 @@ def test_login_does_not_adopt_session_cookie_planted_beforehand(
 
 
 def can_log_in(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
-    """Send an answer of a passkey, and return whether the visitor is then logged in."""
+    """Send a passkey's signed answer to the login, and return whether the visitor is logged in."""
     reply = send_passkey(visitor, page, answer)
     assert reply.status_code in {303, 403}, reply.text
     return reply.status_code == 303 and visitor.is_logged_in()
@@ -303,7 +307,7 @@ def test_passkey_of_another_person_is_rejected_as_second_factor(
     page = begin_login(attacker_browser, email)
     answer = attackers_device.sign(options_of(page))
     assert not can_log_in(attacker_browser, page, answer)
-    # The answer is also rejected with the id of the person's own passkey.
+    # Replace the passkey's id in the attacker's answer by the id of the person's passkey.
     renamed_answer = {**answer, "id": options_of(page)["allowCredentials"][0]["id"]}
     renamed_answer["rawId"] = renamed_answer["id"]
     assert not can_log_in(attacker_browser, page, renamed_answer)
@@ -355,7 +359,7 @@ def test_passkey_signature_is_valid_only_once_and_in_one_browser(
         assert victim.client.post("/login/passkey", data=form).status_code == 303
         assert victim.client.post("/login/passkey", data=form).status_code == 403
     with new_visitor(stack) as visitor:
-        # The signature is for a challenge that an attacker chose.
+        # Sign a challenge that an attacker chose, instead of the challenge of the login page.
         options = {**options_of(visitor.get("/login")), "challenge": "AAAA"}
         form = {
             **read_hidden_fields(visitor.get("/login"), 1),
@@ -402,7 +406,7 @@ JUNK = st.recursive(
 def test_malformed_passkey_answer_never_causes_an_unexpected_error(
     stack: Stack, owner_id: int, field: str, junk: object
 ) -> None:
-    """Only a documented error is raised, whatever errors the libraries raise for the answer."""
+    """For each malformed passkey answer, Pressroom raises a DomainError, not a library's error."""
     settings = stack.settings()
     device = Device(stack.api_url)
     uow = stack.resources.unit_of_work()

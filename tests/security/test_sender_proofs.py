@@ -1,4 +1,4 @@
-"""The duration of rejected calls doesn't reveal whether a sender exists."""
+"""Tests that the duration of rejected calls doesn't reveal whether a sender exists."""
 
 import time
 from collections.abc import Mapping

@@ -99,7 +99,7 @@ def test_slow_uploads_hold_no_threads_and_other_uploads_are_served(
         with stack.client(impatient_owner.key) as client:
             reply = client.post("/attachments", files={"file": ("a.jpg", photo())})
         assert reply.status_code == 200, reply.text
-        # The new threads are those of the pool for short database work.
+        # The API may add threads for short database work, but no thread for a slow upload.
         assert read_process_status(api.pid, "Threads") <= threads + 30
         assert set(map(read_status, uploads)) == {408}
 
@@ -176,7 +176,8 @@ def test_upload_shorter_than_its_content_length_stores_nothing(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
     stack, _ = impatient_api
-    # A worker may still process uploads of other tests, and delete their originals.
+    # Some original files may disappear from the object storage during this test, because a worker
+    # may delete the original files of other tests.
     before = find_originals(stack)
     with slow_upload(stack, impatient_owner, declared=100_000, first_bytes=b"x") as upload:
         upload.shutdown(socket.SHUT_WR)

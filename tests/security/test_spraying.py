@@ -1,4 +1,4 @@
-"""Tests that password spraying from one network is paused, and logins of other people aren't."""
+"""Tests that password spraying pauses logins from the sprayer's network, but no other logins."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +44,7 @@ def _reset_failed_logins(stack: Stack) -> Iterator[None]:
 
 
 def spray(stack: Stack, addresses: Callable[[int], str], account_count: int) -> int:
-    """Try one login to each of many accounts, and return how many attempts were not paused."""
+    """Attempt one login to each of many accounts, and return the number of permitted attempts."""
     accepted_attempts = 0
     for number in range(account_count):
         client = addresses(number)
@@ -59,7 +59,7 @@ def spray(stack: Stack, addresses: Callable[[int], str], account_count: int) -> 
 
 
 def prolong_pauses(stack: Stack) -> None:
-    """Prolong the current pauses to one hour, so that no pause ends during the test."""
+    """Prolong all current pauses of logins to one hour, so that none ends during the test."""
     update = (
         "UPDATE login_attempts SET paused_until = now() + interval '1 hour' WHERE attempts >= %s"
     )
@@ -74,7 +74,7 @@ def prolong_pauses(stack: Stack) -> None:
 def test_password_spraying_from_one_network_is_paused(
     stack: Stack, addresses: Callable[[int], str]
 ) -> None:
-    # Each attempt beyond the free ones doubles the pause.
+    # After FREE_ATTEMPTS attempts, each further attempt doubles the pause.
     assert FREE_ATTEMPTS <= spray(stack, addresses, 100) < FREE_ATTEMPTS + 10
 
 
@@ -92,7 +92,8 @@ def test_spraying_pause_spares_known_browsers_other_networks_and_password_resets
     reply = visitor_at("198.51.100.8").log_in(colleague)
     assert reply.status_code == 429
     assert int(reply.headers["retry-after"]) >= 1
-    # The person can log in with a known browser, and the colleague from another network.
+    # The pause of logins applies neither to a browser in which the person has logged in before, nor
+    # to logins from another network.
     assert at_home.log_in(person).status_code == 303
     assert visitor_at("198.51.101.8").log_in(colleague).status_code == 303
     resetting_colleague = visitor_at("198.51.100.8")
@@ -116,7 +117,7 @@ def test_one_person_mistyping_passwords_does_not_block_colleagues_logins(
     )
     assert stack.query(counts) == [(1,)]
     assert visitor_at("198.51.100.9").log_in(colleague).status_code == 303
-    # The colleague's login succeeded, so only the failed attempts count.
+    # The successful login of the colleague doesn't increase the network's count of failed logins.
     assert stack.query(counts) == [(1,)]
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - the tests contain letters that look like other letters
-"""Tests that hostile photo endpoints cause no outgoing request of the worker."""
+"""Tests that the worker sends no request if a photo URL in an API call is hostile."""
 
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
@@ -169,14 +169,15 @@ def test_hostile_photo_endpoint_causes_no_outgoing_request(
 ) -> None:
     base = f"{stack.sandbox_url}{UNSPLASH_PREFIX}"
     httpx2.delete(f"{base}/calls")
-    # No request may reach this server.
+    # Some hostile URLs contain the port of the server ``trap``, so that a connection to ``trap``
+    # shows that the worker has requested a hostile URL.
     with Listener().listening() as trap:
         endpoints = build_hostile_endpoints(base, trap.port)
         assert len(endpoints) >= 200
         assert [form for form in endpoints if not _is_error(client, form)] == []
     assert httpx2.get(f"{base}/calls").json() == []
     assert trap.connections == 0
-    # The correct endpoint causes exactly one request.
+    # If the photo URL is valid, the worker sends exactly one request to the photo provider.
     assert client.get(DOWNLOAD, params={"endpoint": base + PHOTO}).status_code == 200
     assert len(httpx2.get(f"{base}/calls").json()) == 1
 

@@ -1,4 +1,8 @@
-"""Tests that a leaked trace id reveals little about its reader, and can be revoked."""
+"""Tests of leaked trace ids, the tokens in the links of mails.
+
+A leaked trace id must reveal little about the recipient of the mail. The list's owner can revoke
+the trace ids in mails.
+"""
 
 import re
 from collections.abc import Iterator

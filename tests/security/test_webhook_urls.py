@@ -36,7 +36,7 @@ PRIVATE_V6 = [
     "ff02::1", "ff05::1:3", "ff0e::1", "4000::1", "8000::1", "e000::1",
     "2600:1f00::5efe:7f00:1", "2600:1f00::5efe:a9fe:a9fe", "2600:1f00::200:5efe:127.0.0.1",
 ]  # fmt: skip
-# Some parsers of URLs or addresses take these hosts for this machine.
+# Spellings of hosts that some parsers of URLs or IP addresses resolve to this machine.
 LOCAL_HOST_SPELLINGS = [
     "127.1", "127.0.1", "127.00.0.1", "0127.0.0.1", "0177.0.0.1", "0177.0.0.01", "0177.1",
     "017700000001", "2130706433", "02130706433", "0x7f.0.0.1", "0x7f.1", "0x7f000001", "0X7F000001",
@@ -53,7 +53,8 @@ LOCAL_HOST_SPELLINGS = [
     " 127.0.0.1", "127.0.0.1 ", "\t127.0.0.1", "127.0.0.1\n", "127.0.0.1\r\nX: y", "127.0.0.1\x00",
     "*", "a" * 64 + ".example", ".".join(["a" * 60] * 5), "ex ample.com", "exa\\mple.com",
 ]  # fmt: skip
-# URLs for which different parsers find different hosts. `{port}` is the port of the listener.
+# URLs for which different parsers find different hosts. The placeholder `{port}` is replaced by the
+# port of a server on this machine.
 AMBIGUOUS_URLS = [
     "https://user@127.0.0.1:{port}/", "https://user:secret@127.0.0.1:{port}/",
     "https://example.com@127.0.0.1:{port}/", "https://example.com:443@127.0.0.1:{port}/",
@@ -112,7 +113,7 @@ def build_hostile_urls(port: int) -> list[str]:
 
 
 def resolve_to(*addresses: str) -> destinations.Resolver:
-    """Return a resolver that resolves every host to these addresses."""
+    """Return a DNS resolver that resolves every host to ``addresses``."""
     return lambda host, port: addresses
 
 
@@ -121,7 +122,7 @@ def test_webhook_client_reaches_nothing_on_this_machine_by_any_hostile_url(
 ) -> None:
     urls = build_hostile_urls(local_listener.port)
     assert len(set(urls)) >= MIN_HOSTILE_URLS
-    # All names resolve to this machine. The client must call none of them.
+    # Every host name resolves to this machine, but the client must send no request to it.
     client = build_client(resolve=resolve_to("127.0.0.1"))
     for url in urls:
         assert post(client, url).status is None

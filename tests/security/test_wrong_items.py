@@ -47,7 +47,11 @@ class Place:
         return self.schema.get("maxItems" if self.is_list else "maxProperties")
 
     def bodies(self) -> Iterator[bytes]:
-        """Yield a body with as many wrong items as fit, and one with the documented maximum."""
+        """Yield a request body with as many invalid items as the maximum body size permits.
+
+        If the API documents a maximum number of items for the list or dictionary, yield a second
+        request body with exactly this number of items.
+        """
         max_bytes = min(MAX_BODY_BYTES, find_body_limit(self.operation.split()[1]).max_bytes)
         yield self._body((max_bytes - 100) // (2 if self.is_list else 12))
         if self.max_items:
@@ -90,8 +94,9 @@ def _containers(
         yield from _containers(document, part, (*names, name), seen)
 
 
-# Lists and dictionaries without a maximum number of items. Providers choose the form of webhooks
-# and reports, and ``meta`` may contain any JSON. Other limits apply to them.
+# The API documents no maximum number of items for these lists and dictionaries in request bodies.
+# Pressroom can't limit webhooks and reports, because external providers define their formats. The
+# dictionary ``meta`` may contain any JSON.
 PLACES_WITHOUT_LIMIT = {
     ("POST /webhooks/stripe", ()),
     ("POST /senders/{sender_id}/events", ()),
@@ -183,14 +188,18 @@ def test_many_invalid_items_get_a_short_error_while_the_api_stays_responsive(
 
 
 class Values(dict[str, object]):
-    """Values of path parameters. Parameters without a value get an unknown id."""
+    """Maps names of path parameters to values. The default value of a path parameter is 1."""
 
     def __missing__(self, _: str) -> int:
         return 1
 
 
 def chosen_places() -> list[Place]:
-    """Return the places of all operations. In `make test`, return only one place per name."""
+    """Return every list and dictionary in the request bodies of all operations.
+
+    In `make test`, the function saves time: if several operations have a list or dictionary with
+    the same field name, the function returns the list or dictionary of only one operation.
+    """
     places_by_key: dict[object, Place] = {}
     for place in places():
         is_per_operation = sized(1, 1, few=0)

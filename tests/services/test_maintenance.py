@@ -10,7 +10,8 @@ def test_folding_of_subscriber_count_deltas_keeps_the_count_and_leaves_no_deltas
     stack: Stack, acting: ListActions, owner: Owner
 ) -> None:
     list_id = acting.new_list(owner, confirm_required=False, challenge=False)
-    # The deltas fill more than two batches, and their sum is one.
+    # Insert more rows into ``subscriber_deltas`` than fit into two batches. The rows together
+    # increase the list's number of members by 1.
     stack.query(
         "INSERT INTO subscriber_deltas (list_id, active)"
         " SELECT %s, CASE WHEN n %% 2 = 0 THEN -1 ELSE 1 END FROM generate_series(1, 20001) AS n",
@@ -35,7 +36,7 @@ def test_ip_addresses_of_member_events_are_shortened_after_90_days(
         "::ffff:192.0.2.7": "::/64",
         "not an address": None,
     }
-    # Skip the earlier events, which come from other tests.
+    # Make the maintenance task skip the subscription events that other tests have stored.
     stack.query(
         "UPDATE maintenance SET bookmark = (SELECT max(id) FROM subscription_events)"
         " WHERE name = 'maintenance.shorten_ips'"
@@ -80,7 +81,7 @@ def test_ip_addresses_of_consent_are_shortened_after_90_days(
                 f" occurred_at) VALUES (%s, %s, 'form', 'file', %s, {moment})",
                 *(owner.user_id, number - 100 * age, ip, age),
             )
-    # The rows need several batches.
+    # Process two rows per batch, so that the IP addresses need several batches.
     monkeypatch.setattr(ip_addresses, "_MAX_BATCH_ROWS", 2)
     old_and_young = [(ip,) for ip in (*shortened_by_ip.values(), *shortened_by_ip)]
     for _ in range(2):

@@ -143,7 +143,7 @@ def test_undeletable_object_does_not_block_the_removal_of_others(
 
 @contextmanager
 def locked_objects(empty_stack: Stack, services: Services) -> Iterator[None]:
-    """Let a rule of the bucket forbid the deletion of objects below ``locked/`` meanwhile."""
+    """Make a bucket policy deny the deletion of objects below ``locked/`` until the block ends."""
     settings = empty_stack.settings()
     secrets = services.secrets
     client = Minio(

@@ -140,9 +140,9 @@ def test_consent_entries_are_deleted_with_their_purged_person_and_kept_for_other
 
 
 def create_request(stack: Stack, list_id: int, person: int, *, days: int = 31) -> int:
-    """Insert a stranger's unconfirmed request, and return the record's id.
+    """Insert a stranger's unconfirmed sign-up, and return the id of the row in ``subscriptions``.
 
-    ``days``: the age of the request.
+    ``days``: the age of the sign-up.
     """
     [(record,)] = stack.query(
         "INSERT INTO subscriptions (list_id, user_id, status, email, source, created_at,"
@@ -158,7 +158,7 @@ def create_request(stack: Stack, list_id: int, person: int, *, days: int = 31) -
 
 
 def record_event(stack: Stack, list_id: int, person: int, *change: str | None) -> None:
-    """Record an event. ``change``: the action, the status before, and the status after."""
+    """Record an event. ``change``: the action, and the member's status before and after it."""
     stack.query(
         "INSERT INTO subscription_events (list_id, user_id, action, actor, via, status_before,"
         " status_after) VALUES (%s, %s, %s, 'stranger', 'challenge', %s, %s)",

@@ -9,12 +9,17 @@ from devstack.harness.stack import Stack
 from storage.task_messages import build_message, queue_name
 
 KWARGS = {"request_id": "quoted ' and \" ünïcödé"}
-# Each message has a unique tag, and each producer has an unused address for replies.
+# Message properties that are random: each message has its own ``delivery_tag``, and each producer
+# has its own ``reply_to``.
 UNIQUE_PROPERTIES = ("delivery_tag", "reply_to")
 
 
 def _read(text: bytes) -> dict[str, Any]:
-    """Parse a message, and remove the properties that differ between equal messages."""
+    """Parse a message, and remove the properties ``delivery_tag`` and ``reply_to``.
+
+    Even two messages about the same task have different values of ``delivery_tag`` and
+    ``reply_to``.
+    """
     message: dict[str, Any] = json.loads(text)
     message["body"] = json.loads(base64.b64decode(message["body"]))
     unique_values = [message["properties"].pop(name) for name in UNIQUE_PROPERTIES]

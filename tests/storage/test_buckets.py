@@ -24,7 +24,7 @@ ADMIN_SECRET = "administrators-secret"
 class AdminServer(ThreadingHTTPServer):
     """A fake MinIO server that records requests.
 
-    Like MinIO, the server rejects a policy that is already attached.
+    Like the real MinIO, this fake rejects a policy that is already attached.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,10 @@ _SELECT_PID_SLOWLY = Statement("SELECT pg_backend_pid() FROM pg_sleep(:seconds)"
 
 @pytest.fixture
 def database(stack: Stack) -> Iterator[Database]:
-    """A database client with connections for single statements, as in an API process."""
+    """A database client with separate connections for statements outside of transactions.
+
+    The database client of an API process has such connections too.
+    """
     opened = open_database(
         stack.settings(), pool_size=1, application_name="pressroom-alone", single_statements=4
     )
@@ -37,7 +40,7 @@ def read_backend_pid(database: Database) -> object:
 
 
 def test_database_connections_disable_jit_compilation(database: Database) -> None:
-    """For a chunk of an import, the compilation would take longer than the statement itself."""
+    """For the SQL statements of an import, JIT compilation would take longer than execution."""
     assert database.rows(Statement("SHOW jit")) == [("off",)]
     with database.engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW jit").scalar() == "off"
@@ -54,13 +57,13 @@ def format_error(error: BaseException) -> str:
 
 
 def test_database_error_message_contains_no_row_values(stack: Stack, database: Database) -> None:
-    """Both Postgres' description of the row and the quoted part of the statement are omitted."""
+    """The error message omits parts of Postgres' message: the row's values and the statement."""
     email = stack.create_owner().email
     insert_duplicate = "INSERT INTO users (id, email) VALUES (1, :email)"
     with pytest.raises(psycopg2.errors.UniqueViolation, match="uq_users_email") as single_error:
         database.rows(Statement(insert_duplicate), email=email)
     assert email not in format_error(single_error.value)
-    # The values are still available in the diagnostics of the error.
+    # Only the attribute ``diag`` of a Postgres error contains the values of the rejected row.
     assert email in str(single_error.value.diag.message_detail)
     for statement in (insert_duplicate, "SELECT :email + nonsense"):
         with (
@@ -87,7 +90,7 @@ def test_database_error_message_contains_no_row_values(stack: Stack, database: D
 
 
 def terminate_connection(stack: Stack, database: Database) -> object:
-    """Make the server close the connection that was used last, and return its process id."""
+    """Make Postgres close the last used connection, and return the process id of its backend."""
     pid = read_backend_pid(database)
     stack.query("SELECT pg_terminate_backend(%s)", pid)
     has_ended = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"

@@ -17,7 +17,7 @@ from tests.support.stack.scratch_databases import ScratchDatabase, scratch_datab
 
 pytestmark = pytest.mark.tier("check")
 
-# A migration waits for a lock for a shorter time than this.
+# A number of seconds that is greater than the lock timeout of a migration.
 LONGER_THAN_THE_LOCK_TIMEOUT = 1.5
 IS_INDEX_VALID = (
     "SELECT bool_and(indisvalid) FROM pg_index WHERE indexrelid::regclass::text LIKE 'ix_things%'"

@@ -13,7 +13,8 @@ from tests.support.stack.definitions import definitions
 from tests.support.stack.make_release import ROOT, compute_checksums, read_checksums
 from tests.support.stack.scratch_databases import ScratchDatabase, scratch_database
 
-# Triggers check these foreign keys instead of Postgres.
+# Migrations disable three foreign keys of the table ``subscriptions``, because triggers check the
+# references instead.
 DISABLE_FOREIGN_KEY = "ALTER TABLE subscriptions ALTER CONSTRAINT fk_subscriptions_{} NOT ENFORCED"
 
 
@@ -31,7 +32,7 @@ def test_migrated_database_matches_the_models_and_the_schema_files(
     with idle_stack.resources.database.engine.connect() as connection:
         migrated = definitions(connection)
     functions = {path.stem: path.read_text() for path in sorted(ROOT.glob("storage/schema/*.sql"))}
-    # These functions come first, because a column's default and an index use them.
+    # Create two functions before the tables, because a column's default and an index use them.
     first_functions = [functions.pop("feed_place"), functions.pop("network_of_ip")]
     with empty_database.engine.begin() as connection:
         connection.exec_driver_sql("CREATE EXTENSION pg_trgm; CREATE EXTENSION btree_gin")
@@ -51,7 +52,11 @@ def test_migrated_database_matches_the_models_and_the_schema_files(
 
 @pytest.mark.tier("check")
 def test_released_migrations_and_schema_files_never_change() -> None:
-    """Later changes are new migrations. Each release adds the checksums of its files."""
+    """After a release, each change of the schema needs a new migration.
+
+    Each release adds the checksums of its migrations, of its database dump and of its API
+    responses to ``SHA256SUMS``.
+    """
     released = read_checksums()
     assert compute_checksums(map(ROOT.joinpath, released)) == released
     assert f"tests/storage/releases/{version('pressroom')}.json" in released

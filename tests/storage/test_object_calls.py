@@ -8,7 +8,8 @@ from storage import objects
 from storage.objects import ObjectStore
 from tests.support.http.servers import trickling_server
 
-# Much longer than the call budget of the test, and much shorter than the trickling response.
+# The maximum duration of a call to a storage server whose response never ends. MAX_SECONDS is much
+# longer than the call budget of 0.5 seconds, because a slow machine may abort the call late.
 MAX_SECONDS = 8.0
 
 

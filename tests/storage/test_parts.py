@@ -91,7 +91,7 @@ def test_any_change_to_stored_encrypted_parts_is_detected() -> None:
         bucket.objects = {**original, **change}
         with pytest.raises(DecryptionFailed):
             list(file.stream())
-    # Replace the first part by the first part of another file.
+    # Replace the first part of the file with the first part of another file.
     bucket.objects = dict(original)
     other_file = write_file(bytes(65), bucket, prefix="q")
     bucket.objects[first_key] = bucket.objects[part_key("q", 0)]

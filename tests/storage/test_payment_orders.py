@@ -9,7 +9,7 @@ import pytest
 
 from devstack.harness.stack import Stack
 
-# Maps each status to the statuses that may follow it.
+# Maps each status of an order to the statuses that may follow it.
 NEXT_STATUSES = {
     "created": {"pending", "failed"},
     "pending": {"paid", "paid_unclaimed", "failed", "expired", "review"},
@@ -20,10 +20,10 @@ NEXT_STATUSES = {
     "review": {"paid", "paid_unclaimed", "refunded"},
     # A payment may arrive although the order failed.
     "failed": {"review"},
-    # A refund may fail later.
+    # A refund may fail after the order was marked as refunded.
     "refunded": {"paid", "paid_unclaimed"},
 }
-# Maps each status to the changes that lead a new order to this status.
+# Maps each status of an order to the changes that lead a new order to this status.
 STATUS_PATHS = {
     "created": [],
     "pending": ["pending"],
@@ -60,7 +60,7 @@ def rolled_back(cursor: Cursor) -> Iterator[None]:
 
 
 def is_accepted(cursor: Cursor, statement: str, *values: object) -> bool:
-    """Return whether the database accepts a statement. Roll its changes back."""
+    """Return whether the database accepts a statement. Roll the statement's changes back."""
     with rolled_back(cursor):
         try:
             cursor.execute(statement, values)
@@ -70,7 +70,11 @@ def is_accepted(cursor: Cursor, statement: str, *values: object) -> bool:
 
 
 def assign_disputes(total: int, ended: int, lost: int) -> str:
-    """Return assignments of the sums of disputes, and of the values that follow from them."""
+    """Return SQL assignments that store the total amounts of an order's disputes.
+
+    The assignments also set ``dispute`` and ``disputed_minor``, because the database requires that
+    these two columns match the amounts.
+    """
     state = "open" if total > ended else "lost" if lost else "won"
     return (
         f"disputes_minor = {total}, disputes_ended_minor = {ended}, disputes_lost_minor = {lost},"

@@ -1,4 +1,4 @@
-"""Tests the triggers that check the references of subscriptions."""
+"""Tests the database triggers that act like foreign keys of the table ``subscriptions``."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -110,7 +110,8 @@ def test_list_person_or_import_of_a_subscription_cannot_be_deleted(
     referenced_id = {"list_id": rows.list_id, "user_id": user_id, "import_id": rows.import_id}[
         column
     ]
-    # Imports may refer to the row, too. The test ignores which reference is checked first.
+    # The error names the table ``subscriptions`` or ``imports``, because both tables may refer to
+    # the row that is deleted or changed.
     with (
         connect_as_application(rows.stack) as application_connection,
         application_connection.cursor() as cursor,
@@ -123,7 +124,7 @@ def test_list_person_or_import_of_a_subscription_cannot_be_deleted(
                 cursor.execute(statement, (referenced_id,))
             assert caught.value.diag.table_name in {"subscriptions", "imports"}
             application_connection.rollback()
-    # Without the subscription, the person or the import can be deleted.
+    # After the subscription is deleted, the person and the import can be deleted too.
     rows.stack.query("DELETE FROM subscriptions WHERE user_id = %s", user_id)
     if table != "lists":
         rows.stack.query(f"DELETE FROM {table} WHERE id = %s", referenced_id)

@@ -1,4 +1,4 @@
-"""Tests that long queries read from the replica, and fall back to the primary."""
+"""Tests that long queries use the replica, or the primary if the replica lags or is down."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -62,25 +62,29 @@ def replica_resources(primary_stack: Stack, replica_url: SecretStr) -> Iterator[
 
 
 def secret_url(url: str) -> SecretStr:
-    """Return a URL in the form of the setting."""
+    """Return a URL with the scheme ``postgresql+psycopg2``, which the database settings require."""
     return SecretStr(url.replace("postgresql://", "postgresql+psycopg2://"))
 
 
 def reads_with_replica(replica_resources: Resources, url: str) -> ReplicaReads:
-    """Return reads that use the database at this URL as their replica."""
+    """Return a ``ReplicaReads`` object that uses the database at ``url`` as its replica."""
     other_replica = open_replica(secret_url(url), application_name="other")
     return replace(replica_resources.replica_reads, replica=other_replica)
 
 
 class UncheckedReads(ReplicaReads):
-    """Reads that take every replica for up to date."""
+    """A variant of ``ReplicaReads`` that doesn't check whether the replica is up to date."""
 
     def _has_caught_up(self, replica: Engine) -> bool:
         return True
 
 
 def with_broken_replica(replica_resources: Resources) -> Resources:
-    """Return resources whose replica seems to be up to date, but fails when it is read."""
+    """Return a copy of ``replica_resources`` with an unreachable replica of the database.
+
+    The copy sends queries to the unreachable replica, because ``UncheckedReads`` doesn't check
+    whether the replica is up to date.
+    """
     broken_replica = reads_with_replica(replica_resources, f"postgresql://x@{LOOPBACK}:1/x").replica
     return replace(
         replica_resources,
@@ -90,7 +94,7 @@ def with_broken_replica(replica_resources: Resources) -> Resources:
 
 @contextmanager
 def view_of_new_row(stack: Stack, reads: ReplicaReads) -> Iterator[Connection]:
-    """Commit a row, open a view, and check that the view contains the row."""
+    """Commit a row on the primary, check that a read finds it, and yield the read's connection."""
     stack.query("INSERT INTO seen SELECT count(*) FROM seen")
     with reads.view(ONE_MINUTE, failures=0) as connection:
         assert connection.scalar(COUNT_ROWS) == stack.query("SELECT count(*) FROM seen")[0][0]
@@ -122,7 +126,7 @@ def test_replica_read_waits_for_a_briefly_lagging_replica(
     "disturb",
     [
         RunningReplica.paused,
-        # This test takes as long as the timeout of the connection.
+        # With a stopped replica, the test waits until a connection to the replica times out.
         pytest.param(RunningReplica.stopped, marks=pytest.mark.tier("processes")),
     ],
 )
@@ -140,7 +144,7 @@ def test_read_falls_back_to_the_primary_when_the_replica_lags_or_is_down(
 def test_read_replica_that_is_no_longer_a_replica_is_not_used(
     primary_stack: Stack, replica_resources: Resources
 ) -> None:
-    """A replica that became a primary lacks the rows that are committed on the other primary."""
+    """A replica that was promoted to a primary gets no further rows from the old primary."""
     database_url = primary_stack.settings().database_url.get_secret_value()
     reads = reads_with_replica(replica_resources, database_url)
     with view_of_new_row(primary_stack, reads) as connection:

@@ -86,9 +86,10 @@ def _count_rows(stack: Stack) -> dict[str, int]:
 
 
 def _restored_definitions(stack: Stack, database: SecretStr) -> dict[str, set[str]]:
-    """Return the definitions in a restored copy of a database.
+    """Copy a database with a dump, and return the schema definitions of the copy.
 
-    Postgres rewrites some definitions when they are restored, so that only two copies are equal.
+    Postgres rewrites some definitions when it restores a dump. Therefore, compare the definitions
+    of a restored database only with the definitions of another restored database.
     """
     with scratch_database(stack) as copy:
         postgres_tools.restore(copy.settings.database_url, postgres_tools.dump(database))
@@ -97,7 +98,7 @@ def _restored_definitions(stack: Stack, database: SecretStr) -> dict[str, set[st
 
 
 def _contains(recorded: Any, actual: Any) -> bool:
-    """Return whether a response contains all recorded fields. Newer fields are ignored."""
+    """Return whether a response contains all fields that an older release's response contained."""
     if isinstance(recorded, dict):
         return recorded.keys() <= actual.keys() and all(
             _contains(recorded[key], actual[key]) for key in recorded

@@ -9,7 +9,8 @@ import pytest
 def skip_or_fail(missing: str) -> NoReturn:
     """Skip the test, or fail it in CI, where every prerequisite must be installed.
 
-    ``missing``: says which prerequisite is missing. The test run prints it at the end.
+    ``missing``: says which program to install. pytest shows this text as the reason why the test
+    was skipped.
     """
     if os.environ.get("CI"):
         pytest.fail(missing)

@@ -1,7 +1,8 @@
-"""Chooses how many rows, kills or examples a test uses.
+"""Chooses how large a test is, for example how many rows or Hypothesis examples it uses.
 
-The variable ``PRESSROOM_SIZE`` selects one of three sizes. `make test` uses `few`, `make test-full`
-uses `short`, and `make test-full SIZE=full` uses `full`, which runs before a release.
+The environment variable ``PRESSROOM_SIZE`` selects the size `few`, `short` or `full`. `make test`
+selects `few`, and `make test-full` selects `short`. Before a release, run
+`make test-full SIZE=full`.
 """
 
 import os
@@ -11,9 +12,9 @@ FULL = SIZE == "full"
 
 
 def sized(short: int, full: int, *, few: int | None = None) -> int:
-    """Return the number for the size of this run.
+    """Return ``few``, ``short`` or ``full``, depending on the selected size of tests.
 
-    ``few``: the number in `make test`. By default, it is the same as ``short``.
+    If ``few`` is None, return ``short`` even if the size `few` is selected.
     """
     if FULL:
         return full

@@ -12,10 +12,11 @@ from devstack.harness.stack import Stack, plain_client
 from tests.support.images.pictures import photo
 from tests.support.observability.otlp_collector import Collector, running_collector
 
-# The import log may also name another part of the SDK, because the Redis client tries to import it.
-# So the test looks for this module.
+# A module that Python imports only if Pressroom uses the OpenTelemetry SDK. Other modules of the
+# OpenTelemetry SDK may appear in the log even if Pressroom doesn't use the SDK, because the Redis
+# client tries to import them.
 SDK_MODULE = "opentelemetry.sdk.trace"
-# With this variable, Python writes the names of all imported modules into the log.
+# An environment variable that makes Python log the name of each module that it imports.
 LOG_IMPORTS = {"PYTHONPROFILEIMPORTTIME": "1"}
 
 
@@ -61,7 +62,8 @@ def test_hanging_telemetry_collector_delays_neither_callers_nor_shutdown(
     empty_stack: Stack, hanging_collector: Collector
 ) -> None:
     port = free_port()
-    # The calls create more spans than fit into the queue, and the export may take ten minutes.
+    # The API calls in this test create more spans than OpenTelemetry's SDK can queue. The SDK waits
+    # up to ten minutes for a response of the collector.
     queue_settings = {"OTEL_BSP_MAX_QUEUE_SIZE": "32", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "8"}
     environment = {
         **hanging_collector.environment,
@@ -77,7 +79,8 @@ def test_hanging_telemetry_collector_delays_neither_callers_nor_shutdown(
         for _ in range(200):
             assert client.get("/lists", headers=headers).status_code == 200
     _upload(empty_stack, api, port)
-    # By default, the SDK would wait for the collector's response.
+    # The processes stop although the telemetry collector never responds. By default,
+    # OpenTelemetry's SDK would delay the stop until the telemetry collector responds.
     assert (api.stop(), worker.stop()) == (0, 0)
     assert hanging_collector.bodies == []
 

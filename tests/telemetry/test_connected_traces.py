@@ -24,7 +24,7 @@ from tests.support.observability.traced_calls import (
     upload,
 )
 
-# The traceparent of another program, from an example of the W3C.
+# The `traceparent` header of another program, copied from an example in the W3C's specification.
 CALLERS_TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
@@ -38,7 +38,7 @@ def find_span(trace: list[ExportedSpan], name: str) -> ExportedSpan:
 
 
 def contains_spans(*names: str) -> Any:
-    """Return a predicate: whether a trace is connected, and contains spans with these names."""
+    """Return a function that checks whether a trace is connected and contains the named spans."""
     return lambda trace: set(names) <= span_names(trace) and is_connected(trace)
 
 
@@ -119,7 +119,8 @@ def test_failed_provider_call_is_marked_in_the_trace(
         COMPOSE, lambda spans: is_complete(spans) and any(each.failed for each in spans)
     )
     assert find_span(trace, "POST 127.0.0.1").attributes["error.type"]
-    # The composer call itself succeeded.
+    # The API call succeeded although the call of the language model failed, because Pressroom can
+    # write the texts without a language model.
     assert not find_span(trace, COMPOSE).failed
 
 

@@ -30,12 +30,13 @@ def test_trace_spans_contain_no_personal_data(traced_stack: Stack, collector: Co
         what="the spans of all calls",
     )
     _assert_private(collector, owner)
-    # The library could record errors as events, and their texts could contain personal data.
+    # The OpenTelemetry SDK can add exceptions to spans, as events or as a status message. The text
+    # of an exception could contain personal data.
     assert not any(each.span.events or each.span.status.message for each in collector.spans())
 
 
 def _use_personal_data(client: httpx2.Client) -> None:
-    """Make calls with personal data: an upload, an import, a composer call and failing calls."""
+    """Make API calls with personal data: an upload, an import, a composer call and errors."""
     upload(client, f"{ADDRESS}.jpg", params={"note": QUERY})
     assert send(client, photo()[:-2000], f"{ADDRESS}.jpg").status_code == 422
     list_id = new_list(client, title=f"Letters of {NAME}")["id"]
@@ -46,7 +47,8 @@ def _use_personal_data(client: httpx2.Client) -> None:
         "/composer/metadata", json=build_unique_post(f"Write to {ADDRESS}, {NAME}.")
     )
     assert reply.status_code == 200
-    # The address is in a path, in a query, and in bodies that the database or the schema rejects.
+    # The API calls below contain the e-mail address in a path, in a query, and in request bodies.
+    # Some of the calls fail, because the database or the API's schema rejects the request body.
     assert client.get(f"/lists/{list_id}/members/{ADDRESS}").status_code == 200
     client.get(f"/lists/{list_id}/members", params={"q": QUERY, "email": ADDRESS})
     client.post(f"/subscriptions/{list_id}", json={"email": ADDRESS, "name": NAME})

@@ -1,4 +1,4 @@
-"""Tests which tasks Flower shows after it received the workers' events."""
+"""Tests which tasks Flower shows after it has received events from workers."""
 
 import time
 from typing import Any
@@ -27,7 +27,7 @@ def test_flower_hides_tasks_without_a_name_and_periodic_tasks() -> None:
     state = ReadableEvents()
     # A worker received this task before Flower started, so the task has no name.
     send_event(state, "started", "a")
-    # Flower omits periodic tasks.
+    # By default, Flower hides periodic tasks such as ``objects.remove``.
     send_event(state, "received", "b", name="objects.remove", kwargs="{}")
     send_event(state, "succeeded", "b", result="", runtime=0.1)
     assert list_tasks(state) == []

@@ -1,4 +1,4 @@
-"""Tests that workers know all tasks that the sweep, the API and the outbox send."""
+"""Tests that workers have a Celery task for each kind of job, maintenance task and request."""
 
 import json
 import pkgutil
@@ -17,7 +17,8 @@ from workers import task_table
 from workers.context import ProcessContext
 from workers.serving import plan_serving
 
-# A program that prints the names of all kinds that the given modules register.
+# A program that imports the modules in its arguments. The program prints the names of all kinds of
+# jobs, maintenance tasks and requests that the imported modules register.
 PRINT_NAMES = """
 import importlib, json, sys
 from services.jobs import maintenance
@@ -36,7 +37,8 @@ def _registered_by(*modules: str) -> list[str]:
 
 @pytest.mark.slow
 def test_task_table_loads_every_registered_kind_under_a_unique_name() -> None:
-    # Import all modules, to find kinds in modules that the task table doesn't import.
+    # Import all modules of `services`, to detect modules that register kinds of work, but that
+    # ``workers.task_table`` doesn't import.
     all_modules = [module.name for module in pkgutil.walk_packages(services.__path__, "services.")]
     names = _registered_by("workers.task_table")
     assert names == _registered_by(*all_modules)

@@ -115,7 +115,7 @@ class SnsServer:
         version: str = "2",
         outages: int = 0,
     ) -> dict[str, str]:
-        """Return the fields of a signed message that asks for a confirmation.
+        """Return the fields of a signed message about a new or ended subscription to a topic.
 
         Args:
             message_type: ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``.
@@ -126,14 +126,15 @@ class SnsServer:
         self._outages[token] = outages
         fields = _build_fields(message_type, topic_arn) | {
             "Message": "Visit the SubscribeURL.",
-            # Pressroom must never request this URL, because a fake message could contain any URL.
+            # Pressroom must never request the ``SubscribeURL``, because a fake message could
+            # contain any URL.
             "SubscribeURL": f"https://elsewhere.example/?Token={token}",
             "Token": token,
         }
         return self.sign(fields, version=version)
 
     def sign(self, fields: dict[str, str], *, version: str = "2") -> dict[str, str]:
-        """Return the fields of a message with a signature."""
+        """Sign a message, and return the fields of the message together with the signature."""
         is_notification = fields["Type"] == "Notification"
         names = _NOTIFICATION_FIELDS if is_notification else _CONFIRMATION_FIELDS
         text = "".join(f"{name}\n{fields[name]}\n" for name in names if name in fields)
@@ -192,7 +193,8 @@ def build_router(server: SnsServer) -> APIRouter:
         if server.fails(token):
             return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE)
         if protection == "true":
-            # Amazon SNS rejects this parameter in requests that no AWS account has signed.
+            # Amazon SNS rejects ``AuthenticateOnUnsubscribe=true`` in requests that no AWS account
+            # has signed.
             return Response(status_code=HTTPStatus.FORBIDDEN)
         is_confirmed = server.confirm(topic_arn, token)
         return Response(status_code=HTTPStatus.OK if is_confirmed else HTTPStatus.BAD_REQUEST)

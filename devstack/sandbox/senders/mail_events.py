@@ -1,6 +1,6 @@
 """Builds the events that mail providers report, such as bounces, in the format of each provider.
 
-The fields follow the documentation of the providers. Each event concerns a mail to one recipient.
+Each event has the fields that its provider documents, and concerns a mail to one recipient.
 """
 
 import base64
@@ -13,7 +13,8 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 Fields = dict[str, Any]
 
-# Values in the events that Pressroom must not store.
+# Personal data in the events: the mail's subject, a link, an IP address and user agents. Pressroom
+# must not store these data.
 _SUBJECT = "Your letter"
 _LINK = "https://example.com/article"
 _IP_ADDRESS = "192.0.2.7"
@@ -22,7 +23,7 @@ _PROXY_AGENT = "Mozilla/5.0"
 
 
 class EventKind(StrEnum):
-    """An event in the life of a mail.
+    """The kind of an event that concerns a mail, such as a bounce or an opened mail.
 
     ``accepted`` means that the provider has accepted the mail for sending. Pressroom ignores events
     of the kind ``accepted``.
@@ -85,7 +86,7 @@ def build_generic_event(event: MailEvent) -> Fields:
         EventKind.HARD_BOUNCE: "bounced",
         EventKind.SOFT_BOUNCE: "bounced",
         EventKind.BLOCKED: "bounced",
-        # Pressroom's own format has no kind for accepted mails.
+        # Pressroom's own report format has no kind ``accepted``, so report the mail as delivered.
         EventKind.ACCEPTED: "delivered",
     }
     kind = kinds.get(event.kind, str(event.kind))
@@ -195,7 +196,7 @@ def build_postmark_event(event: MailEvent) -> Fields:
 
 
 def build_mailgun_event(event: MailEvent) -> Fields:
-    """Return the event without its signature. ``signed_requests`` adds the signature."""
+    """Return an event without Mailgun's signature, which ``ProviderKeys`` adds."""
     status, text = event.bounce_status_and_reply
     outcome = {"delivery-status": {"enhanced-code": status, "message": text}}
     bot = "apple" if event.kind is EventKind.OPENED_BY_MACHINE else ""
@@ -275,7 +276,7 @@ def build_brevo_event(event: MailEvent) -> Fields:
         "email": event.email,
         "id": 1,
         # Brevo writes ``date``, ``ts`` and ``ts_event`` in the unknown time zone of the owner's
-        # account, so Pressroom must ignore the three times.
+        # account, so Pressroom must ignore these three fields.
         "date": event.occurred_at.strftime("%Y-%m-%d %H:%M:%S"),
         "ts": seconds + 3600,
         "ts_event": seconds + 3600,

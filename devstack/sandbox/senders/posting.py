@@ -1,6 +1,6 @@
 """Posts reports to Pressroom in the format of each mail provider.
 
-Scripts and the sandbox's page ``/senders`` start the posting.
+A script, or a person on the sandbox's page ``/senders``, chooses the reports to post.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,9 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Posting(BaseModel):
-    """The options for posting reports to a sender, which is a registered source of reports.
+    """The options for posting reports to the URL of a sender.
+
+    A sender is a source of reports, such as a mail provider. An owner registers senders.
 
     Attributes:
         url: the URL in Pressroom that receives the sender's reports.
@@ -80,7 +82,7 @@ class TopicPosting(Posting):
 
 
 class PostedForm(Posting):
-    """The fields of the form on the sandbox's page, which posts one event."""
+    """The fields of the sandbox's form at ``/senders``, which posts one event to Pressroom."""
 
     provider: ProviderName
     kind: EventKind
@@ -170,7 +172,7 @@ async def _send(client: "httpx2.AsyncClient", url: str, request: ProviderRequest
 
 
 def _list_keys(keys: ProviderKeys) -> dict[str, str]:
-    """Map each provider to the sandbox's key or topic, except providers without key and topic."""
+    """Return the sandbox's key or topic for each provider that needs a key or a topic."""
     return {
         "ses": TOPIC_ARN,
         "mailgun": signed_requests.MAILGUN_SIGNING_KEY,

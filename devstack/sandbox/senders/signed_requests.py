@@ -1,8 +1,8 @@
-"""Builds the requests of mail providers, with valid and invalid proofs.
+"""Builds the requests of mail providers, with valid and invalid signatures and secrets.
 
 A proof is a signature or a secret that shows that a request is genuine. Mailgun, Resend and
-SendGrid create the keys for their signatures, so the sandbox has a key for each of the three. For
-Postmark, Brevo and Pressroom's own format, Pressroom creates the secret.
+SendGrid create the keys for their signatures themselves, so the sandbox has its own Mailgun, Resend
+and SendGrid keys. For Postmark, Brevo and Pressroom's own format, Pressroom creates the secret.
 """
 
 import base64
@@ -29,7 +29,8 @@ MAILGUN_SIGNING_KEY = "sandbox-mailgun-signing-key"
 RESEND_SIGNING_SECRET = "whsec_c2FuZGJveC1yZXNlbmQtc2lnbmluZy1zZWNyZXQ="  # noqa: S105
 USERNAME = "pressroom"
 
-# The age of an old signature, which is above the time limits of all providers.
+# The age of the signature in a request with ``ProofVariant.OLD``. Pressroom rejects signatures of
+# this age, except signatures of SendGrid and Amazon SNS.
 _OLD_SIGNATURE_AGE = timedelta(days=2)
 _FOREIGN_SECRET = "whsec_" + base64.b64encode(b"other" * 6).decode()
 # The prefixes of the headers that contain the message id, the time and the signature.
@@ -37,12 +38,12 @@ _HEADER_PREFIXES = {ProviderName.GENERIC: "webhook", ProviderName.RESEND: "svix"
 
 
 class ProofVariant(StrEnum):
-    """The kind of proof in a request: a valid proof, or one of several invalid ones.
+    """The kind of signature or secret in a request: a valid one, an invalid one, or none.
 
-    ``old`` means a valid signature from two days ago. Pressroom accepts old signatures of SendGrid
-    and Amazon SNS, because the signatures of both have no time limit. ``altered`` means that the
-    content differs from the signed content. With SNS, only the topic differs from the sender's
-    topic.
+    ``old`` means a valid signature from two days ago. Pressroom accepts signatures of SendGrid and
+    Amazon SNS regardless of their age. ``altered`` means that the content of the request differs
+    from the signed content. For Amazon SNS, ``altered`` means a valid signature of a message from a
+    topic that isn't the sender's topic.
 
     Postmark and Brevo send credentials instead of a signature, so ``old`` and ``altered`` mean
     wrong credentials.
@@ -63,7 +64,7 @@ class ProviderRequest:
 
 @dataclass(frozen=True)
 class RequestPlan:
-    """The options for building a provider's requests.
+    """The provider, the secret and other options with which ``ProviderKeys`` builds requests.
 
     Attributes:
         secret: the sender's secret, or ``None`` for the sandbox's secret for the provider.
@@ -206,14 +207,15 @@ def _sign_mailgun(plan: RequestPlan, content: dict[str, Any]) -> ProviderRequest
     timestamp = str(int((datetime.now(UTC) - age).timestamp()))
     token = secrets.token_hex(25)
     digest = hmac.new(key.encode(), f"{timestamp}{token}".encode(), hashlib.sha256).hexdigest()
-    # To invalidate the signature, change the token, because the signature doesn't cover the event.
+    # Change the signed token to invalidate the signature. A changed event would stay valid, because
+    # Mailgun's signature doesn't cover the event.
     sent_token = f"{token}0" if plan.proof is ProofVariant.ALTERED else token
     signature = {"timestamp": timestamp, "token": sent_token, "signature": digest}
     return ProviderRequest(_serialise({"signature": signature, **content}))
 
 
 def _choose_topic(plan: RequestPlan) -> str:
-    """Return the topic of the request, or a different topic for the proof ``altered``."""
+    """Return the topic of the SNS message, or a different topic for ``ProofVariant.ALTERED``."""
     is_other = plan.proof is ProofVariant.ALTERED
     return f"{plan.topic_arn}-other" if is_other else plan.topic_arn
 

@@ -1,4 +1,4 @@
-"""Tests that responses are padded to full time steps."""
+"""Tests that every response is delayed to a multiple of ``STEP_SECONDS``."""
 
 import asyncio
 import time
@@ -33,5 +33,6 @@ async def test_failed_reply_is_padded_to_a_full_time_step() -> None:
 async def test_thousand_padded_replies_wait_concurrently() -> None:
     started_at = time.perf_counter()
     await asyncio.gather(*(measure_padded_work() for _ in range(1000)))
-    # In sequence, the replies would take 1000 time steps.
+    # If the replies waited one after another, all replies together would take 1000 times
+    # ``STEP_SECONDS``.
     assert time.perf_counter() - started_at < 1000 * STEP_SECONDS / 5

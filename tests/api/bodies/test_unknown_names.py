@@ -1,4 +1,4 @@
-"""Tests of the search for undocumented names in JSON bodies."""
+"""Tests of the search for undocumented property names in JSON request bodies."""
 
 import tracemalloc
 from itertools import islice
@@ -29,8 +29,9 @@ def test_search_for_unknown_json_keys_uses_bounded_memory(depth: int, count: int
     finally:
         tracemalloc.stop()
     assert peak_bytes < MAX_EXTRA_MEMORY_BYTES
-    # Of the schemas in ``anyOf``, the one with the fewest unknown names counts. A filter that is
-    # nested too deeply isn't searched for names, so none is found.
+    # If the schema allows several forms with ``anyOf``, the search reports unknown names only for
+    # the form with the fewest unknown names. The search ignores the names in JSON objects that are
+    # nested too deeply.
     assert len(places) == count
 
 

@@ -1,4 +1,4 @@
-"""Tests of bulkheads, of the budget for request bodies, and of concurrent password hashes."""
+"""Tests limits on concurrent calls, concurrent password hashes, and memory for request bodies."""
 
 import asyncio
 import threading
@@ -67,7 +67,7 @@ async def test_hanging_work_in_one_bulkhead_takes_no_thread_of_another(
 async def test_running_work_keeps_its_thread_after_its_caller_disconnects(
     release_work: threading.Event,
 ) -> None:
-    """Otherwise callers who disconnect early could start any number of threads."""
+    """Callers who disconnect early must not be able to start an unlimited number of threads."""
     bulkhead = Bulkhead("left", 1, wait_seconds=0.05)
     disconnected_call = asyncio.ensure_future(bulkhead.run(release_work.wait, 30))
     await asyncio.sleep(0.01)

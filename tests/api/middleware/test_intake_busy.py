@@ -1,4 +1,4 @@
-"""Tests of the statuses that make mail providers retry requests with reports."""
+"""Tests of the HTTP statuses that make mail providers retry requests with reports."""
 
 import asyncio
 

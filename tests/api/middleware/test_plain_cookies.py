@@ -1,4 +1,4 @@
-"""Tests that cookies with quotation marks are dropped."""
+"""Tests that the API ignores cookies that contain quotation marks."""
 
 import asyncio
 

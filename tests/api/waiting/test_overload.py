@@ -16,7 +16,8 @@ pytestmark = pytest.mark.tier("timing")
 MODULE = "tests.support.probe.asking"
 WORK_SECONDS = 0.5
 LOAD_SECONDS = 5
-# The number of calls that the worker can answer in LOAD_SECONDS, two at a time.
+# The number of API calls that can be answered in LOAD_SECONDS. The worker answers two calls at a
+# time, and each call takes WORK_SECONDS.
 CALLS_SERVED_IN_TIME = 20
 
 

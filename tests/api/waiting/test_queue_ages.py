@@ -34,7 +34,7 @@ def queue_client(idle_stack: Stack) -> Iterator[httpx2.Client]:
 
 
 def set_queue_age(stack: Stack, queue: str, seconds: float) -> None:
-    """Set the age of the queue's canary, so that the queue seems that slow."""
+    """Make the API believe that a message has waited in the queue for ``seconds``."""
     redis = stack.resources.redis
     now, _ = redis.time()
     redis.hset(CANARIES_KEY, f"{queue}:waiting", str(now - seconds))
@@ -68,7 +68,8 @@ def test_upload_that_would_wait_too_long_is_rejected_before_anything_is_stored(
         "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)"
     )
     assert counts_after == counts_before
-    # Calls that don't wait are still accepted, and so are calls for other queues.
+    # While the queue for uploads is slow, the API accepts uploads that don't wait for a result, and
+    # calls whose jobs run in another queue.
     assert upload(queue_client, "respond-async").status_code == 202
     list_id = new_list(queue_client)["id"]
     path = f"/auxilia/subscriptions/{list_id}/members/add"

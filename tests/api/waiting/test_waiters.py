@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Outcomes:
-    """Simulates the look-up of finished jobs, and records the topics of each look-up."""
+    """Replaces the look-up of finished jobs, and records which jobs each call looks up."""
 
     def __init__(self) -> None:
         self.done: set[str] = set()

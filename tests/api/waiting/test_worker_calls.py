@@ -1,4 +1,4 @@
-"""Tests of the request queue, by which an API process lets a worker answer its callers."""
+"""Tests of the request queue, through which a worker answers the callers of an API process."""
 
 import contextlib
 import os
@@ -23,7 +23,8 @@ from storage.redis import request_scripts
 from tests.support.probe.asking import STEPS_KEY, TAKEN_KEY
 
 MODULE = "tests.support.probe.asking"
-# A caller must wait longer than a worker takes to start on a busy machine.
+# How long a caller waits for a response. On a busy machine, the start of a worker may take most of
+# these 100 seconds.
 CALLER_WAIT_SECONDS = 100
 Params = dict[str, str | int | float | bool | None]
 
@@ -45,7 +46,7 @@ def probe_stack(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 class SharedWorker:
-    """The worker that tests share. A test starts the worker only if it isn't running."""
+    """A worker that several tests share. ``start`` starts the worker only if it isn't running."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
@@ -143,7 +144,8 @@ def test_worker_skips_request_whose_caller_disconnected(
     shared_worker.stop()
     with pytest.raises(httpx2.ReadTimeout):
         probe_client.post("/ask", params={"seconds": 600}, timeout=httpx2.Timeout(10, read=0.3))
-    # The request is withdrawn long before it would expire.
+    # The API removes the request from Redis soon after the caller has disconnected, long before the
+    # request would expire.
     assert eventually(lambda: not list_input_keys(probe_stack), what="the end")
     assert probe_client.post("/ask", params={"seconds": 0.5}).status_code == 504
     shared_worker.start()
@@ -165,17 +167,19 @@ def test_request_is_withdrawn_if_its_caller_disconnects_while_enqueueing(
                 timeout=httpx2.Timeout(10, read=read_timeout_seconds),
             )
 
-    # There are more callers than threads, so that some disconnect while they wait for a thread.
+    # There are more callers than threads, so that some callers disconnect while they wait for a
+    # thread.
     with ThreadPoolExecutor(80) as pool:
         list(pool.map(ask, range(240)))
     redis = probe_stack.resources.redis
-    # The requests are withdrawn long before they would expire.
+    # The API removes each request from Redis soon after the caller has disconnected, long before
+    # the request would expire.
     eventually(lambda: not list(redis.scan_iter("pressroom:*:*")), what="the end")
 
 
 def require_no_redis_keys(probe_stack: Stack) -> None:
-    # The API deletes the keys after its response, so wait for the deletion. Ignore the canaries,
-    # which workers add at any time.
+    # The API first responds to a request, and then deletes the request's Redis keys, so wait for
+    # the deletion. Ignore the key ``pressroom:canaries``, which workers may write at any time.
     redis = probe_stack.resources.redis
     permanent_keys = {b"pressroom:canaries"}
     eventually(lambda: set(redis.scan_iter("pressroom:*")) <= permanent_keys, what="no keys")
@@ -206,7 +210,8 @@ def running_request(
 ) -> Iterator[None]:
     """Send a request, wait until a worker runs it, and disconnect at the end of the block.
 
-    The connection has no timeout. Otherwise, it could close before the worker runs the request.
+    The connection has no timeout, because the connection could otherwise close before the worker
+    runs the request.
     """
     request = probe_client.build_request("POST", f"/ask?{urlencode({**SHARED_REQUEST, **params})}")
     head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
@@ -254,15 +259,16 @@ def test_shared_run_stops_at_its_next_step_after_last_caller_disconnects(
     probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
     redis = probe_stack.resources.redis
-    # The run has far more steps, and a far longer time limit, than this test takes.
+    # The request has so many steps, and such a long time limit, that it can't end by itself during
+    # the test.
     with running_request(probe_stack, probe_client, sleep=0.1, steps=10_000, seconds=600):
         assert redis.exists(RUN_KEY)
     eventually(lambda: not redis.exists(CALLERS_KEY), what="no caller")
     step_count = read_counter(probe_stack, STEPS_KEY)
     eventually(lambda: not redis.exists(RUN_KEY), what="the end of the run")
-    # At most the step that had started before the disconnect is finished.
+    # After the caller has disconnected, the worker finishes only the current step.
     assert read_counter(probe_stack, STEPS_KEY) <= step_count + 1
-    # The cancelled run doesn't delay the next caller.
+    # If another caller sends the cancelled request again, the worker answers immediately.
     assert probe_client.post("/ask", params=SHARED_REQUEST).status_code == 200
 
 
@@ -271,7 +277,8 @@ def test_lease_of_killed_worker_expires_so_that_the_next_worker_answers(
     probe_stack: Stack, shared_worker: SharedWorker, worker: Running, probe_client: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
-        # The next worker may run either request first, so both are short.
+        # Use requests that take only a few seconds, because the second worker may run the first
+        # caller's request before the second caller's request.
         params: Params = {**SHARED_REQUEST, "sleep": 1, "steps": 3, "seconds": CALLER_WAIT_SECONDS}
         first_reply = pool.submit(probe_client.post, "/ask", params=params)
         eventually(lambda: read_counter(probe_stack), what="the run")
@@ -281,7 +288,8 @@ def test_lease_of_killed_worker_expires_so_that_the_next_worker_answers(
         shared_worker.start()
         eventually(lambda: not redis.exists(RUN_KEY), what="the end of its lease")
         assert probe_client.post("/ask", params=SHARED_REQUEST).status_code == 200
-        # The first caller still waits, and gets an answer too.
+        # The first caller has waited since the worker was killed, and gets an answer from the
+        # second worker.
         assert first_reply.result().status_code == 200
 
 

@@ -1,4 +1,4 @@
-"""Tests that secrets of operators' tools must be long, because nothing slows down guesses."""
+"""Tests that secrets of operators' tools must be long, because guesses aren't rate limited."""
 
 import pytest
 

@@ -41,7 +41,7 @@ def test_every_secret_setting_can_be_read_from_a_file(
         "S3_ENDPOINT": "http://localhost",
         "S3_ACCESS_KEY": "a",
         "PUBLIC_URL": "http://localhost",
-        # These settings are required together with a secret.
+        # Some secrets are accepted only together with another setting of the same service.
         "S3_ADMIN_ACCESS_KEY": "a",
         "TURNSTILE_SITE_KEY": "site",
         "HCAPTCHA_SITE_KEY": "site",
@@ -100,7 +100,7 @@ def test_secret_set_both_directly_and_by_file_is_rejected(
     with pytest.raises(SettingsError, match="are both set; set only one of them") as raised:
         read_settings(DatabaseSettings)
     assert "u:p" not in str(raised.value)
-    # An empty variable counts as unset, like in all settings.
+    # An empty environment variable counts as unset, as for every setting.
     monkeypatch.setenv("PRESSROOM_DATABASE_URL", "")
     assert (
         read_settings(DatabaseSettings)

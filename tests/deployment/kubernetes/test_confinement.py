@@ -40,13 +40,15 @@ def test_kubernetes_pods_are_restricted_and_have_bounded_volumes() -> None:
     for name, workload in pods.workloads().items():
         pod = pods.pod_of(workload)
         assert pod["automountServiceAccountToken"] is False, name
-        # Kubernetes adds no variables of services to Pressroom's settings.
+        # With service links, Kubernetes would set variables such as PRESSROOM_API_SERVICE_HOST,
+        # which look like Pressroom's settings.
         assert pod["enableServiceLinks"] is False, name
         security = pod["securityContext"]
         user = next(each.text for each in files.dockerfile() if each.name == "USER")
         assert f"{security['runAsUser']}:{security['runAsGroup']}" == user
         assert security["runAsNonRoot"] is True
-        # The converter's own filter needs this: docs/decisions/0018-confined-decoding.md.
+        # The seccomp profile ``RuntimeDefault`` lets the image converter load its own, stricter
+        # filter: see docs/decisions/0018-confined-decoding.md.
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
         assert all(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"]), name
@@ -91,11 +93,13 @@ def test_network_policies_allow_internet_access_only_where_needed() -> None:
             if block.get("cidr") in {"0.0.0.0/0", "::/0"}:
                 workloads_with_internet |= workloads
             if block.get("cidr") == "0.0.0.0/0":
-                # The metadata service of the cloud, which hands out the node's credentials.
+                # 169.254.0.0/16 contains the metadata service of cloud providers, which hands out
+                # the credentials of the Kubernetes node.
                 assert "169.254.0.0/16" in block["except"], name
         for port in (each for rule in policy.get("ingress", []) for each in rule["ports"]):
             reachable_ports |= {(workload, port["port"]) for workload in workloads}
-    # The verification of backups reads a bucket, which should be at another provider.
+    # The job that verifies backups needs internet access, because the bucket of the backups should
+    # be at another provider.
     assert workloads_with_internet == {
         "pressroom-api",
         "pressroom-worker-waiting",

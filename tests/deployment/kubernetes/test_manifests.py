@@ -6,7 +6,8 @@ from tests.support.deployment.pods import FOLDER, Resource, render_example
 
 pytestmark = pytest.mark.tier("check")
 
-# The oldest version in docs/kubernetes.md, and the newest version with a published schema.
+# The oldest Kubernetes version that docs/kubernetes.md allows, and the newest one with a published
+# schema.
 VERSIONS = ("1.30", kubernetes_validate.latest_version())
 
 

@@ -47,7 +47,7 @@ def test_kubernetes_backup_verification_has_no_more_rights_than_the_migration() 
         assert not workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-# Maps each secret that only one workload gets to this workload.
+# Maps the name of a secret to the only workload that may read the secret.
 WORKLOADS_OF_OWNER_SECRETS = {
     "PRESSROOM_MIGRATION_DATABASE_URL": "pressroom-migrate",
     "PRESSROOM_S3_ADMIN_ACCESS_KEY": "pressroom-bucket",
@@ -112,7 +112,7 @@ def test_kubernetes_images_share_one_release_and_deployments_wait_for_migration(
     workers = {each.container["image"] for each in pods.processes() if "worker" in each.workload}
     [image] = {each.container["image"] for each in pods.processes()} - workers
     assert image.partition(":")[2] not in ("", "latest")
-    # The image of the workers also contains the dictionaries of languages.
+    # The workers use a larger container image, which also contains language dictionaries.
     assert workers == {f"{image}-worker"}
     migrations = {each.workload for each in pods.processes() if each.words[1:] == ["migrate"]}
     assert migrations == {"pressroom-migrate"}
@@ -159,7 +159,8 @@ def test_kubernetes_worker_probes_depend_on_the_age_of_the_alive_file(
         words = [*shell, script.replace(path_in_container, str(file))]
         completed = subprocess.run(words, check=False, capture_output=True)
         assert (completed.returncode == 0) == expected, probe
-    # /tmp outlives a container. Its old file must not cause the kill of the next container.
+    # When a container restarts, its pod keeps the files in /tmp. The new container must delete the
+    # old file that the liveness probe checks, because the probe would kill the container otherwise.
     start_command = process.container["lifecycle"]["postStart"]["exec"]["command"]
     assert start_command == ["rm", "-f", path_in_container]
     # A stalled worker doesn't handle SIGTERM, so SIGKILL follows after a second.
@@ -184,7 +185,7 @@ def test_kubernetes_media_worker_counts_its_own_cpu_limit_instead_of_node_cores(
     counted = environment["PYTHON_CPU_COUNT"]["valueFrom"]["resourceFieldRef"]
     assert counted == {"resource": "limits.cpu"}
     assert float(worker.container["resources"]["limits"]["cpu"]) >= 1
-    # Python reads the variable since version 3.13.
+    # Python reads the variable PYTHON_CPU_COUNT only since version 3.13.
     image = re.search(r"^ARG PYTHON_IMAGE=python:3\.(\d+)", files.DOCKERFILE.read_text(), re.M)
     assert image
     assert int(image[1]) >= 13

@@ -15,8 +15,8 @@ from tests.support.deployment import files, pods
 from workers.serving import plan_serving
 
 PASSWORD = "word-of-the-scaler"
-# Each queue has three due jobs: one is not sent yet, one is sent, and one is running. It also has
-# a job that isn't due yet, and a finished job.
+# Each queue has three due jobs: a job that was not yet sent to the queue, a job that was sent, and
+# a job that a worker is running. Each queue also has a job that isn't due yet, and a finished job.
 DUE_JOBS = 3
 JOBS = f"""
 INSERT INTO jobs (kind, queue, status, sends, send_after, lease_expires_at, finished_at)
@@ -114,14 +114,14 @@ def test_autoscaler_query_counts_due_jobs_with_index_scans(
     with scaler_connection.cursor() as cursor:
         cursor.execute(query)
         assert cursor.fetchall() == [(DUE_JOBS,)]
-        # Disable the plans that Postgres prefers for small tables.
+        # Disable sequential and bitmap scans, which Postgres prefers because the tables are small.
         cursor.execute("SET enable_seqscan = off")
         cursor.execute("SET enable_bitmapscan = off")
         cursor.execute(f"EXPLAIN {query}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
         assert "Seq Scan" not in plan, plan
-        # The index of running jobs is read completely. It is small, because there are no more
-        # running jobs than workers' threads.
+        # The query may read the whole index of running jobs, because only few jobs run at a time.
+        # Each running job occupies a thread or a process of a worker.
         assert plan.count(f"Index Cond: (queue = '{queue}'::text)") == 1, plan
         assert plan.count(f"Index Cond: ((queue = '{queue}'::text) AND (send_after <= ") == 1, plan
         assert "using ix_jobs_lease_expires_at" in plan, plan

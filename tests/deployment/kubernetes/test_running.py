@@ -140,7 +140,7 @@ def _mounts(process: pods.Process, root: Path) -> Iterator[dict[str, Any]]:
 
 
 def _seccomp() -> dict[str, Any]:
-    """Return the default profile for a container without capabilities on x86-64."""
+    """Return the default seccomp profile of a container without capabilities on x86-64."""
     profile = json.loads(DEFAULT_PROFILE.read_text())
     rules = [
         {key: each[key] for key in ("names", "action", "errnoRet") if each.get(key) is not None}
@@ -242,7 +242,7 @@ def test_kubernetes_containers_process_an_upload_and_a_composer_call(
         metadata = client.post("/composer/metadata", json=post, headers=wait)
     assert upload.json()["data"]["mime_type"] == "image/webp"
     assert metadata.status_code == 200
-    # The converter also confines itself with its own filter, in addition to the pod's restrictions.
+    # In addition to the pod's restrictions, the image converter installs its own seccomp filter.
     assert "converter.unfiltered" not in workers[1].log.read_text()
     for container in (api, *workers):
         container.terminate()

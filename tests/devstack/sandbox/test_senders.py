@@ -25,7 +25,8 @@ from tests.support.senders.adapters import ADDRESS, DELIVERY_ID, describe, parse
 
 SECRET = "s3cret"
 PROVIDERS = ("ses", "postmark", "mailgun", "sendgrid", "brevo", "resend")
-# Maps each kind of event in the sandbox to the effect that every provider's adapter reads from it.
+# Maps each kind of event in the sandbox to a description of the report that Pressroom must find in
+# the provider's request about this event.
 EFFECTS = {
     "accepted": "ignored",
     "delivered": "delivered",
@@ -53,7 +54,7 @@ def senders_app_url(senders_app: FastAPI) -> Iterator[str]:
 
 
 class Intake:
-    """A server that receives the sandbox's requests instead of Pressroom, and stores them."""
+    """A server that takes the place of Pressroom, and stores the requests of the sandbox."""
 
     def __init__(self) -> None:
         self.requests: list[SenderRequest] = []

@@ -19,7 +19,7 @@ TOKEN = "a-token-of-the-test"
 
 def test_sandbox_status_reads_dependencies_from_the_metrics() -> None:
     class MetricsHandler(QuietHandler):
-        """Serves metrics to clients with the token."""
+        """Serves metrics only to clients that send the token."""
 
         def do_GET(self) -> None:
             has_token = self.headers.get("Authorization") == f"Bearer {TOKEN}"
@@ -36,9 +36,9 @@ def test_sandbox_status_shows_no_duration_before_anything_was_measured() -> None
     counts = iter((b"3", b"3", b"5"))
 
     class MetricsHandler(QuietHandler):
-        """Serves metrics that describe requests with a duration of two seconds.
+        """Serves metrics about requests that took two seconds each.
 
-        The second sample contains no new request.
+        The second reading of the metrics counts no more requests than the first reading.
         """
 
         def do_GET(self) -> None:

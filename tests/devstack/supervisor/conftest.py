@@ -12,7 +12,8 @@ from tests.support.stack.ordinary_user import OrdinaryUser
 @pytest.fixture(scope="session")
 def checkout() -> Iterator[Checkout]:
     """A copy of Pressroom's modules and packages that users other than root can read."""
-    # The copy isn't below pytest's own directory, because other users can't enter that directory.
+    # Don't put the copy below pytest's own directory, because other users can't enter that
+    # directory.
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
         yield open_checkout(Path(directory))

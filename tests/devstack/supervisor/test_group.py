@@ -18,7 +18,7 @@ from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.supervision import Group
 from tests.support.stack.waiting import is_running
 
-# The tests start programs and wait for them.
+# The tests are slow, because they start programs, and wait for the programs' output or end.
 pytestmark = pytest.mark.slow
 
 
@@ -153,7 +153,7 @@ def test_supervisor_stops_programs_stage_by_stage(tmp_path: Path) -> None:
     order.touch()
 
     def build_recording_program(name: str, delay: float) -> Program:
-        """Build a program that appends its name to a file when it ends."""
+        """Build a program that writes its name to the file ``order`` when the program ends."""
         ready_file = tmp_path / f"{name}.mark"
         code = (
             "import signal, sys, time, pathlib\n"

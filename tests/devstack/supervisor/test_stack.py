@@ -36,7 +36,8 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture(scope="module")
 def deep_home() -> Iterator[Path]:
-    # The path is long, because the devstack must not exceed the limit for the names of sockets.
+    # Use a long path, to test that the devstack's sockets don't exceed the maximum length of a
+    # socket's path.
     with tempfile.TemporaryDirectory() as directory:
         yield Path(directory) / ("a-rather-long-name/" * 5) / "home"
 
@@ -45,7 +46,8 @@ def deep_home() -> Iterator[Path]:
 def own_services(deep_home: Path) -> Iterator[Services]:
     running = embedded_services(deep_home)
     with pytest.MonkeyPatch.context() as patch:
-        # A developer's shell may contain these variables, which must not reach the servers.
+        # A developer's shell may set variables such as ``PGHOST``. The devstack must not pass the
+        # shell's variables to its servers.
         patch.setenv("AWS_ACCESS_KEY_ID", "strangers-key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "strangers-secret")
         patch.setenv("PGSSLMODE", "require")

@@ -58,7 +58,7 @@ class Stack:
         )
 
     def is_ready_under(self, supervisor: int) -> bool:
-        # If a run is killed, its file stays until the next run begins.
+        # If the supervisor is killed, its run.json stays until the next supervisor starts.
         file = self.home / "run.json"
         return file.exists() and self.run["pids"]["supervisor"] == supervisor
 
@@ -209,7 +209,7 @@ def test_devstack_api_and_sandbox_share_payment_url_and_webhook_secret(
     url = environment["PRESSROOM_PAYMENTS_SANDBOX_URL"]
     assert url.startswith(running_stack.run["sandbox_url"])
     headers = {"Authorization": f"Bearer {environment['PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY']}"}
-    # With a wrong key, the status would be 401.
+    # If the sandbox had another key than the API, the status would be 401.
     assert httpx2.get(f"{url}/v1/payment_intents/pi_none", headers=headers).status_code == 404
     sandbox = psutil.Process(running_stack.run["pids"]["sandbox"])
     secret_name = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"
@@ -353,7 +353,8 @@ def test_killed_devstack_leaves_no_process_and_restarts_with_the_same_data(
 
     process = running_stack.start()
     eventually(lambda: running_stack.is_ready_under(process.pid), within=60)
-    # The demo data and keys are the same, and the demo credits were granted only once.
+    # The restarted devstack has the same demo data and keys, and has not granted the demo credits
+    # again.
     assert running_stack.run["demo"] == killed_run["demo"]
     with demo_client(running_stack) as client:
         entries = client.get("/auxilia/credits/ledger").json()["data"]["items"]

@@ -1,6 +1,6 @@
 """Tests that each fault fires its alert, and that the alert clears after the end of the fault.
 
-The short form tests two faults.
+With `PRESSROOM_SIZE=full`, all faults are tested, otherwise only two of them.
 """
 
 import pytest

@@ -1,8 +1,9 @@
 """The fault matrix: the outcome of each API call while one dependency is slow, hangs or is down.
 
-The short form tests one call per fault, and ignores the call's duration. The full form tests all
-calls. It compares their durations with the promised times and with undisturbed calls of the same
-run, and writes build/fault-matrix.md.
+By default, the test makes only one kind of API call during each fault, and ignores its duration.
+With `PRESSROOM_SIZE=full`, the test makes all API calls during each fault. The full test also
+checks that no call takes longer than promised, and compares the durations of calls with and without
+the fault. The full test writes its results into build/fault-matrix.md.
 """
 
 from collections.abc import Callable

@@ -19,7 +19,8 @@ def test_challenge_check_times_out_early_if_provider_does_not_accept_the_connect
     with socket.socket() as full_server, contextlib.ExitStack() as connections:
         full_server.bind(("127.0.0.1", 0))
         full_server.listen(0)
-        # When the queue is full, the system doesn't answer further connections.
+        # When the server's queue of unaccepted connections is full, the operating system doesn't
+        # answer further attempts to connect.
         for _ in range(4):
             connection = connections.enter_context(socket.socket())
             connection.setblocking(False)

@@ -18,7 +18,8 @@ from tests.support.challenges.setting import (
 
 for_each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
 SCORED_REPLY = {"success": True, "score": 0.9, "action": "subscribe", "hostname": "localhost"}
-# Every provider accepts this reply. Only version 3 of reCAPTCHA has a score.
+# The reply of a CAPTCHA provider to a valid token. The reply has no score, because only version 3
+# of reCAPTCHA sends a score.
 PASSING_REPLY = {"success": True, "action": "subscribe"}
 ALL_FAILED = ["challenge.failed"] * 3
 ALL_UNAVAILABLE = ["challenge.unavailable"] * 3
@@ -257,7 +258,8 @@ def test_challenge_client_does_not_follow_redirects(
     assert (
         check_everywhere(settings_for_server(challenge_server.url), valid_token) == ALL_UNAVAILABLE
     )
-    # The target of the redirect got no request, so the token is still unused there.
+    # The sandbox accepts each CAPTCHA token only once. If the client had followed the redirect to
+    # the sandbox, the sandbox would now reject the token.
     assert (
         check_token(settings_for_sandbox(sandbox), ChallengeProviderName.TURNSTILE, valid_token)
         == "passed"

@@ -75,7 +75,7 @@ def test_llm_errors_and_logs_contain_no_key_post_or_answer(
 ) -> None:
     error_text = ""
     with capture_logs() as log_entries, caplog.at_level(logging.DEBUG):
-        # Only the client's logs matter, although the sandbox runs in the same process.
+        # The sandbox runs in this process, so the test also captures the sandbox's logs.
         try:
             model_run.model(behaviour).ask(build_question(2.0))
         except DomainError as error:
@@ -120,7 +120,8 @@ def test_llm_falls_back_to_simpler_formats_and_remembers_the_supported_one(
 ) -> None:
     assert "Bees live" in ask_model(model_run, behaviour)
     assert model_run.forms == forms
-    # If the server accepts no schema, the prompt contains the schema.
+    # The language model's server doesn't accept a JSON schema as a parameter, so the prompt
+    # contains the schema.
     assert '"additionalProperties":false' in model_run.requests[1]["messages"][0]["content"]
     ask_model(model_run, behaviour)
     assert model_run.forms == [*forms, forms[-1]]
@@ -168,7 +169,8 @@ def test_llm_request_contains_the_post_only_in_the_user_message(
         assert "Bees" not in request["messages"][0]["content"]
 
 
-# A slow reply of the sandbox takes a minute. The limit allows for a busy machine.
+# A call must time out within this time, even on a busy machine. Without a timeout, the call would
+# take a minute, because the sandbox's slow reply takes a minute.
 HANG_SECONDS = 50.0
 
 

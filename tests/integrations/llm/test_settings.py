@@ -64,7 +64,7 @@ def test_invalid_llm_setting_is_rejected_by_name_without_its_value(
 
 
 def test_llm_worker_requires_api_key_for_openai() -> None:
-    # The API needs no key, because only workers call the model.
+    # The API process starts without an LLM key, because only workers call the language model.
     llm_settings = openai_settings(llm_api_key=None)
     with pytest.raises(SettingsError, match=r"^PRESSROOM_LLM_API_KEY: is required for api.openai"):
         llm_settings.require_model_key()

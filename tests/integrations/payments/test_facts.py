@@ -16,7 +16,7 @@ from tests.support.credits.payments import (
     connect_adapter,
 )
 
-# More objects than Stripe returns on one page.
+# Stripe returns at most 100 objects per page, so it needs two pages for 101 objects.
 OBJECT_COUNT = 101
 
 
@@ -80,13 +80,13 @@ def test_refunds_of_a_payment_are_counted_across_pages(
     payment_sandbox.pay(opened_checkout.session_id)
     for _ in range(OBJECT_COUNT):
         payment_sandbox.refund(opened_checkout.session_id, 2)
-    # The oldest objects are on the last page.
+    # Let one refund fail, because the adapter must add up the failed refunds separately.
     payment_sandbox.fail_refund(opened_checkout.session_id)
     payment_id = account.fetch_evidence(opened_checkout.session_id).payment_id
     assert payment_id
     evidence = account.fetch_refunds(payment_id)
     assert (evidence.refunded_minor, evidence.refunds_failed_minor) == (2 * OBJECT_COUNT, 2)
-    # Reading stops with an error if a list is too long.
+    # The adapter reads only a limited number of refunds, and raises an error if there are more.
     monkeypatch.setattr(stripe, "_MAX_LISTED_OBJECTS", OBJECT_COUNT - 1)
     with pytest.raises(DomainError, match="more than 100"):
         account.fetch_refunds(payment_id)
@@ -120,7 +120,8 @@ def test_disputes_of_a_payment_are_counted_across_pages(
     payment_sandbox.pay(opened_checkout.session_id)
     for _ in range(OBJECT_COUNT):
         payment_sandbox.dispute(opened_checkout.session_id, 2)
-    # The oldest objects are on the last page.
+    # Let the seller lose the oldest dispute. Stripe lists the oldest dispute on the last page, so
+    # the test fails if the adapter doesn't read the last page.
     payment_sandbox.lose(opened_checkout.session_id)
     payment_id = payment_sandbox.session(opened_checkout.session_id)["payment"]
     assert get_dispute_amounts(account.fetch_disputes(payment_id)) == (2 * OBJECT_COUNT, 2, 2)
@@ -200,5 +201,6 @@ def test_payment_provider_responses_are_never_logged(
     with caplog.at_level(logging.DEBUG):
         account.fetch_evidence(opened_checkout.session_id)
         assert "amount_total" not in caplog.text
-        # The log contains the HTTP client's records, so a logged response would be in the text.
+        # Check that the log contains messages of the HTTP client. If the HTTP client also logged
+        # the provider's responses, the log would contain `amount_total`.
         assert "httpx2" in {each.name for each in caplog.records}

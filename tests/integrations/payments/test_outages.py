@@ -13,12 +13,13 @@ from integrations.payments.stripe import StripeCheckout
 from tests.support.credits.payments import SandboxPayments, build_checkout, connect_adapter
 from tests.support.http.servers import Listener, trickling_server
 
-# These tests wait for timeouts.
+# The tests in this module wait for timeouts.
 pytestmark = pytest.mark.slow
 
-# A call has two attempts of this duration, with a pause between them.
+# The timeout of one attempt to call the payment provider. The adapter attempts each call twice, and
+# pauses between the attempts.
 ATTEMPT_SECONDS = 0.4
-# A slow response of the sandbox takes a minute.
+# The maximum duration of a call to a server that sends an endless response in small pieces.
 HANG_SECONDS = 50.0
 
 

@@ -26,10 +26,10 @@ CERTIFICATE_ERROR = "The connection failed: the server's certificate is not vali
 
 @dataclass
 class RawReceiver:
-    """A receiver that answers each read with the same bytes.
+    """A webhook receiver that records all received bytes.
 
     Attributes:
-        requests: the bytes of each read, one list per connection.
+        requests: for each connection, the list of received pieces.
     """
 
     url: str = ""
@@ -145,7 +145,8 @@ def test_malformed_webhook_response_is_a_failure(answer: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 1),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", 3),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 3),
-        # The second response must not count as the response to the next webhook.
+        # The receiver sends two responses to one webhook. The client must not treat the second
+        # response as the response to the next webhook.
         (OK_RESPONSE + OK_RESPONSE, 3),
     ],
     ids=["plain", "early hints", "chunked", "close", "HTTP/1.0", "two responses"],

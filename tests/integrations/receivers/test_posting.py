@@ -17,7 +17,7 @@ def receiver() -> Iterator[HookReceiver]:
 
 
 def post_all(receiver: HookReceiver, *, addresses: Sequence[str] = ("127.0.0.1",)) -> list[Outcome]:
-    """Send one post per id to a receiver whose name resolves to these addresses."""
+    """Post one webhook per id in ``EVENT_IDS``. The receiver's host resolves to ``addresses``."""
     client = ReceiverClient([LOCAL_NETWORK], lambda host, port: addresses)
     url = receiver.url.replace("127.0.0.1", "receiver.example")
     return client.post_each(url, (SignedPost(b"{}", {"webhook-id": each}) for each in EVENT_IDS))
@@ -45,7 +45,9 @@ def test_webhook_batch_stops_at_the_first_failed_post(receiver: HookReceiver) ->
 def test_webhook_post_on_closed_connection_has_no_outcome(receiver: HookReceiver) -> None:
     receiver.closes_silently = True
     outcomes = post_all(receiver)
-    # If the client notices the closed connection in time, it opens a new one for the next post.
+    # If the client notices in time that the receiver closed the connection, the client opens a new
+    # connection for the next post. If the client posts on the closed connection, the client gets no
+    # response, and posts no further webhooks.
     assert len(outcomes) >= 1
     assert all(each.is_success for each in outcomes)
     assert receiver.ids == EVENT_IDS[: len(outcomes)]
@@ -54,7 +56,7 @@ def test_webhook_post_on_closed_connection_has_no_outcome(receiver: HookReceiver
 def test_webhook_batch_continues_with_the_first_address_that_answers(
     receiver: HookReceiver,
 ) -> None:
-    # Nothing listens at the first two addresses.
+    # No server listens at the first two IP addresses of the receiver.
     assert (
         list_statuses(post_all(receiver, addresses=["127.0.0.3", "127.0.0.2", "127.0.0.1"]))
         == [200] * 4

@@ -13,6 +13,6 @@ def sns_server() -> Iterator[FaultySns]:
 
 @pytest.fixture
 def sns(sns_server: FaultySns) -> FaultySns:
-    """A simulation of Amazon SNS. A test can change its replies."""
+    """A simulation of Amazon SNS whose replies a test can change."""
     sns_server.reset()
     return sns_server

@@ -102,7 +102,8 @@ def test_brevo_report_takes_its_time_only_from_the_field_in_utc() -> None:
         bounce_class=BounceClass.HARD,
         status="5.1.1",
     )
-    # 1,795,947,072 is a time in seconds. Read as milliseconds, it would be a day in January 1970.
+    # Brevo sends ``ts_epoch`` in milliseconds. Pressroom ignores the value 1,795,947,072, because
+    # this number of milliseconds means a day in January 1970.
     for value in (None, "1795947072250", 1_795_947_072, -1, 0, 1e300, 2**64 - 1, True):
         assert parse_one(ADAPTER, {**BOUNCE, "ts_epoch": value}).occurred_at is None
 

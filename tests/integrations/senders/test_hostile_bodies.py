@@ -34,8 +34,8 @@ ADAPTERS: list[SenderAdapter] = [
     BrevoAdapter(),
     ResendAdapter(),
 ]
-# Adapters look for these field names and values. Random objects that consist of them reach most of
-# the adapters' code.
+# The field names and values that the adapters look for in request bodies. Random request bodies
+# that contain these field names and values run most of the adapters' code.
 FIELD_NAMES = (
     *("RecordType", "Type", "Metadata", "Tag", "Email", "Recipient", "Details", "BouncedAt"),
     *("MessageID", "SuppressSending", "SuppressionReason", "UserAgent", "event-data", "event"),
@@ -68,7 +68,8 @@ CONTENTS = st.recursive(
 
 TOPIC_ARN = notify("")["TopicArn"]
 SECRETS = ("whsec_" + "a2" * 16, "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE", "key", "\x00")
-# Values for headers and body fields that should contain a proof. No value is a valid proof.
+# Invalid values for the headers and body fields with which a provider authenticates its requests,
+# such as signatures and passwords.
 PROOF_VALUES = st.sampled_from(
     [
         *("", str(NOW_SECONDS), "-1", "9" * 11, "9" * 400, "\u0663", "nan", "1e9", " ", "\x00"),
@@ -105,7 +106,7 @@ PROOFS = st.recursive(
 
 
 def require_clean_events(adapter: SenderAdapter, body: bytes) -> None:
-    """Parse a body, and check that all texts in the parsed events are short and printable."""
+    """Parse a request body, and require that all texts in its events are short and printable."""
     for event in adapter.parse(body).events:
         if isinstance(event, UnusedEvent):
             assert event.event_type is None or len(event.event_type) <= 100

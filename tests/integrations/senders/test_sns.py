@@ -175,7 +175,7 @@ OTHER_TOPIC_ARN = f"{TOPIC_ARN}-other"
 
 
 def invent_certificate(fields: Mapping[str, str], number: int) -> dict[str, str]:
-    """Return an unsigned message of another topic, with the URL of a missing certificate."""
+    """Return a forged SNS message for another topic, with the URL of a nonexistent certificate."""
     path = f"/SimpleNotificationService-{number:x}.pem"
     url = f"https://sns.us-east-1.amazonaws.com{path}"
     return {**fields, "TopicArn": OTHER_TOPIC_ARN, "SigningCertURL": url}
@@ -184,7 +184,7 @@ def invent_certificate(fields: Mapping[str, str], number: int) -> dict[str, str]
 def verify_together(
     adapter: SesAdapter, messages: list[dict[str, str]], received_at: datetime | None = None
 ) -> list[str | None]:
-    """Verify all messages at the same time. Return an error code or ``None`` for each message."""
+    """Verify all messages at the same time. Return each message's error code, or ``None``."""
 
     async def verify_one(fields: dict[str, str]) -> str | None:
         request = SenderRequest({}, orjson.dumps(fields), received_at or datetime.now(UTC))
@@ -255,7 +255,7 @@ def test_cached_certificate_is_used_while_sns_is_unreachable(
     for hours, code in ((25, None), (27, BUSY)):
         later = now + timedelta(hours=hours)
         sns.paths.clear()
-        # SNS is asked only once for all five messages.
+        # For five simultaneous messages, Pressroom requests the certificate from SNS only once.
         assert verify_together(adapter, [fields] * 5, later) == [code] * 5
         assert sns.paths == [CERTIFICATE_PATH]
     sns.slow_paths.clear()
@@ -308,7 +308,7 @@ def test_certificate_without_a_chain_to_a_root_is_rejected(
 USELESS_ISSUER_REPLIES = [
     *(Response(status_code=status) for status in (302, 403, 404)),
     respond(FOREIGN_CERTIFICATES.issuer, Encoding.DER),
-    # The reply is not an issuer's certificate, but a foreign signing certificate.
+    # A certificate that may only sign messages, but can't issue other certificates.
     respond(FOREIGN_CERTIFICATES.signer, Encoding.DER),
     Response(b"<html>Sign in</html>"),
     Response(b"\n" * 16_385),
@@ -331,9 +331,9 @@ def test_message_is_busy_after_a_useless_reply_of_the_issuers_server(
 @pytest.mark.parametrize(
     ("old_bytes", "new_bytes"),
     [
-        # Changes the version of the certificate.
+        # Change the version number in the certificate.
         ("a003020102", "a003020103"),
-        # Changes the type of the public key.
+        # Change the type of the public key in the certificate.
         ("2a8648ce3d0201", "2a8648ce3d027f"),
     ],
 )
@@ -454,7 +454,7 @@ def test_root_certificates_are_those_of_the_system(
     (tmp_path / "roots.pem").write_bytes(root)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots.pem"))
     assert load_system_roots() == (FOREIGN_CERTIFICATES.root,)
-    # OpenSSL also reads a folder with one root certificate per file. Each name ends with a number.
+    # OpenSSL also reads a folder with one root certificate per file, such as `5ed36f99.0`.
     (tmp_path / "5ed36f99.0").write_bytes(root)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))

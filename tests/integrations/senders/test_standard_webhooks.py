@@ -121,8 +121,9 @@ def test_only_a_secret_in_standard_webhooks_format_is_a_signing_secret() -> None
     assert is_signing_secret(SECRET)
     for text in ("", "whsec_", "whsec_ü", "whsec_A", SECRET.removeprefix("whsec_")):
         assert not is_signing_secret(text)
-    # The secret must use the standard base64 alphabet, and contain no other characters.
+    # After the prefix, a secret may contain only characters of the standard base64 alphabet.
     for text in ("ab-_" * 10, f"{'YWJj' * 10} ", f"{'YWJj' * 5}!{'YWJj' * 5}", f"{'YWJj' * 10}A"):
         assert not is_signing_secret(f"whsec_{text}")
-    # A request is accepted if one of the secrets is invalid but another secret is valid.
+    # If a sender has an invalid and a valid secret, Pressroom accepts requests that are signed with
+    # the valid secret.
     assert is_accepted(sign(), secrets=("whsec_A", SECRET))

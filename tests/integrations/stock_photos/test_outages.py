@@ -13,7 +13,7 @@ from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.unsplash import Unsplash
 from tests.support.http.servers import QuietHandler, http_server, running_server
 
-# These tests wait for timeouts.
+# The tests in this module wait for timeouts.
 pytestmark = pytest.mark.slow
 
 
@@ -90,7 +90,8 @@ EXHAUSTED_QUOTA = {"X-Ratelimit-Limit": "50", "X-Ratelimit-Remaining": "0"}
 def test_exhausted_photo_quota_returns_bounded_retry_after(
     photo_provider: Provider, header: str | None, min_seconds: int, max_seconds: int
 ) -> None:
-    # Compute the date now, because all test processes must collect the same parameters.
+    # Compute the date here instead of in the test's parameters, because pytest-xdist requires that
+    # all its processes collect the same parameters.
     if header == "in a minute":
         header = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     headers = {} if header is None else {"Retry-After": header.encode().decode("latin-1")}

@@ -56,7 +56,11 @@ def key_id(stack: Stack, owner: Owner) -> int:
 
 
 def record_requests(log: RequestLog, key_id: int, numbers: range) -> None:
-    """Record a request for each number. The request with number n begins at second n."""
+    """Record one request for each number in ``numbers``.
+
+    The request for the number ``n`` takes ``n`` milliseconds, and starts one second after the
+    request for ``n - 1``.
+    """
     start = time.time() - 100_000
     for number in numbers:
         log.record(NewRequest(key_id, start + number, "GET", "/lists", 200, None, "x", number))
@@ -76,7 +80,8 @@ def test_busy_api_key_keeps_only_its_last_1000_requests_in_memory_and_in_the_dat
         log.write_requests(database)
         assert len(read_numbers(stack, key_id)) < 2 * limit
     assert read_numbers(stack, key_id) == list(range(3 * limit, 4 * limit))
-    # If a batch has more requests than are kept, only the latest requests are written.
+    # Record more requests in one batch than the database keeps per API key. Pressroom stores only
+    # those requests of the batch that started last.
     record_requests(log, key_id, range(4 * limit, 7 * limit))
     log.write_requests(database)
     assert read_numbers(stack, key_id) == list(range(6 * limit, 7 * limit))
@@ -95,8 +100,8 @@ def test_two_processes_trim_the_requests_of_one_api_key_at_the_same_time(
         list(pool.map(write, (0, 10_000)))
     numbers = read_numbers(stack, key_id)
     assert MAX_REQUESTS_PER_KEY <= len(numbers) <= 3 * MAX_REQUESTS_PER_KEY
-    # The process with the offset 10,000 recorded the latest requests. None of its last 1,000
-    # requests was deleted.
+    # One process recorded the requests 0 to 4,999, and the other process the requests 10,000 to
+    # 14,999. The latest 1,000 requests are still in the database.
     assert numbers[-MAX_REQUESTS_PER_KEY:] == list(range(14_000, 15_000))
 
 
@@ -118,7 +123,8 @@ def test_requests_during_a_database_outage_are_written_later_up_to_a_limit(
     )
     log.write_requests(database)
     assert sum(len(read_numbers(stack, key_id)) for key_id in key_ids) == MAX_UNWRITTEN_REQUESTS
-    # After the outage, the process records new requests again.
+    # Pressroom has dropped requests during the outage, but must store new requests after the
+    # outage.
     record_requests(log, key_ids[-1], range(count, count + 1))
     log.write_requests(database)
     assert read_numbers(stack, key_ids[-1])[-1] == count

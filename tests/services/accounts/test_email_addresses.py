@@ -13,7 +13,8 @@ from tests.support.sizes import sized
 CORPUS_SIZE = sized(105_000, 105_000, few=3_000)
 
 ATOM = "abcxyzABCXYZ0189_!#$%&'*+-/=?^`{|}~"
-# Letters that change with case, combine, or are written from right to left, and other symbols.
+# Letters of many kinds, such as combining letters and letters that are written from right to left,
+# and other symbols.
 LETTERS = (
     "\u00e9\u00c9\u00df\u03c2\u03a3\u03c3\u0130\u0131\u017f\u212a\u4e2d\u6587\u3042\u30a2\uac00\u0915\u093e"
     "\u05d0\u05d1\u0661a\u0301e\u0308\u1112\u1161\u11ab\uff21\uff10\uff0e\u3002"
@@ -59,7 +60,11 @@ ODD_ADDRESSES = [
 
 
 def normalise_with_library(address: str) -> str | None:
-    """Return the library's spelling, or ``None`` if the library or our rule rejects the address."""
+    """Normalise an e-mail address with the library email_validator.
+
+    Return ``None`` if the library rejects the address, or if the address contains invisible
+    characters.
+    """
     address = strip_invisible(address)
     if has_invisible(address):
         return None
@@ -101,7 +106,10 @@ def create_corpus(count: int) -> list[str]:
 
 
 def require_agreement(candidates: list[str]) -> int:
-    """Require the library's verdict on each address, and return the number of valid addresses."""
+    """Require that Pressroom normalises or rejects each address as email_validator does.
+
+    Return the number of valid addresses.
+    """
     verdicts = email_addresses.normalise_addresses(candidates)
     for address, verdict in zip(candidates, verdicts, strict=True):
         expected = normalise_with_library(address)

@@ -15,7 +15,7 @@ from tests.support.images.pictures import photo
 
 
 def find_strays(stack: Stack, *, hours: float = 2) -> set[Stray]:
-    """Return the strays that a sweep finds ``hours`` hours from now."""
+    """Return the stray objects and rows that a sweep would find ``hours`` hours from now."""
     removals.process_due_removals(stack.resources)
     return set(strays.find_strays(stack.resources, now=clock.now() + timedelta(hours=hours)))
 
@@ -51,8 +51,8 @@ def test_attachment_sweep_finds_and_removes_stored_objects_without_a_database_ro
     record, keys = upload_with_renditions(client)
     objects = stack.resources.objects
     stray_keys = ["originals/000000000000", "media/zzzzzzzzzzzz.webp", "media/0.webp"]
-    # Renditions of a deleted attachment, of an attachment without renditions, and of an attachment
-    # whose row doesn't list this rendition.
+    # Store three renditions that no row mentions: one for an attachment that doesn't exist, one for
+    # an attachment without renditions, and one for an attachment with other renditions.
     stray_keys += ["renditions/000000000000/000000000000-320.webp"]
     stray_keys += [
         f"renditions/{each['hash_id']}/{each['hash_id']}-1.webp" for each in (plain, record)
@@ -120,5 +120,6 @@ def test_attachment_sweep_keeps_original_of_upload_waiting_for_its_worker(stack:
 
 
 def test_attachment_sweep_command_reports_nothing_without_old_strays(stack: Stack) -> None:
-    # A test can't change the bucket's clock, so the command finds only objects of an hour ago.
+    # The command `attachments sweep` ignores objects that are younger than an hour. All objects in
+    # the tests are younger than an hour, because a test can't change the age of an object.
     assert run_json_command(stack, "attachments", "sweep", "--fix") == []

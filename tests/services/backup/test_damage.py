@@ -109,7 +109,7 @@ def test_backup_verification_detects_missing_and_swapped_files(backups: Backups)
 
 @dataclass(frozen=True)
 class LateLastPiece(FolderPlace):
-    """A folder that returns the last piece of the dump only when ``pg_restore`` waits for it."""
+    """A backup folder that withholds the dump's last piece until ``pg_restore`` waits for it."""
 
     last: str
     target: Stack
@@ -129,7 +129,8 @@ def test_restore_of_incomplete_backup_leaves_the_database_empty(
     backups: Backups, stack_without_tables: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(creating, "PIECE_BYTES", 8 * 1024)
-    # Make the last piece contain rows. Most of a small dump consists of table definitions.
+    # Add a large table, so that the last piece of the database dump contains table rows. Without
+    # this table, most of the dump would consist of table definitions.
     backups.stack.query(
         "CREATE TABLE ballast AS SELECT md5(n::text) AS text FROM generate_series(1, 20000) AS n"
     )
@@ -218,7 +219,8 @@ def test_backup_restore_names_the_secret_key_that_is_missing_or_differs(
 
     def check_with_keys(keys: str) -> Callable[[], None]:
         changed_settings = settings.model_copy(update={setting: SecretStr(keys)})
-        # Discard the cached keyrings, which the copy took over from the original settings.
+        # Discard the cached keyrings of the copied settings, because these keyrings contain the
+        # keys of the original settings.
         for ring in ("keyring", "encryption_keyring"):
             changed_settings.__dict__.pop(ring, None)
         return lambda: restoring.require_compatible_backup(manifest, changed_settings)
@@ -249,7 +251,7 @@ def test_rotated_backup_keys_open_old_backups_and_a_missing_key_is_named(backups
 
 
 def test_backup_that_loses_its_lease_is_not_listed(backups: Backups) -> None:
-    """The process was suspended for a while, and another process started a run meanwhile."""
+    """While the backup's process was suspended, another process started to create a backup."""
 
     def work(began_at: datetime) -> None:
         backups.stack.query(
@@ -273,7 +275,8 @@ def test_backup_files_are_unreadable_without_the_key_and_contain_no_secret_keys(
     for secret in (email, manifest.revision, "credit_entries", "imports/"):
         assert secret.encode() not in all_bytes
     settings = backups.resources.settings
-    # The content of all files, decrypted with the backup key.
+    # Decrypt all files of the backup with the backup key, and require that the files contain none
+    # of Pressroom's other keys.
     decrypted = b"".join(backups.place.get(name) for name in backups.files())
     for keys in (settings.secret_keys, settings.encryption_keys):
         for entry in keys.get_secret_value().split(","):

@@ -97,7 +97,7 @@ def test_backup_made_under_load_is_restored_and_later_opt_outs_and_erasures_are_
         charges = list(load.charges)
         images = list(load.images)
         backup = backups.run_command("backup", "create")
-    # The following changes happen after the backup.
+    # After the backup, create an owner, opt out two members, and erase a person.
     later_owner = backed_up_stack.create_owner()
     with backed_up_stack.client(leaver.key) as client:
         assert client.delete(f"/subscriptions/{list_id}").json()["data"] == 1
@@ -123,7 +123,7 @@ def test_backup_made_under_load_is_restored_and_later_opt_outs_and_erasures_are_
         (silent_member.user_id, "(active,f)"),
         (erased.user_id, "(active,t)"),
     }
-    # The rest of the erasure needs a worker, but the restore already marks the person as erased.
+    # The restore itself marks the person as erased. A worker completes the erasure later.
     with restored.resources.unit_of_work() as uow:
         person = accounts.get_user(uow, erased.user_id)
         assert person.erased_at is not None
@@ -151,7 +151,8 @@ def _require_the_same_images(backed_up_stack: Stack, restored: Stack, images: li
         key = f"media/{name}"
         assert restored.resources.objects.get(key) == backed_up_stack.resources.objects.get(key)
     stray_objects = strays.find_strays(restored.resources, now=clock.now() + timedelta(hours=2))
-    # The backup may contain images that were uploaded after the dump.
+    # The backup may contain images without database rows, because such images were uploaded after
+    # the database dump.
     assert {each.kind for each in stray_objects} <= {StrayKind.OBJECT_WITHOUT_ROW}
 
 

@@ -1,4 +1,4 @@
-"""Tests of the journal of opt-outs and erasures after a backup, which a restore replays."""
+"""Tests of the journal, from which a restore repeats the opt-outs and erasures since the backup."""
 
 from collections.abc import Callable
 from secrets import token_hex
@@ -63,7 +63,8 @@ def test_backup_journal_records_each_opt_out_and_erasure_exactly_once(
     backed_up_stack = backups.stack
     member = ImportRunner(backed_up_stack).import_new_owner(journaled_list_id)
     unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
-    # An import inserts many opt-outs with one statement, also of people who aren't known.
+    # Insert many opt-outs with one statement, as an import does. The addresses in these opt-outs
+    # belong to no user.
     backed_up_stack.query(
         "INSERT INTO opt_outs (list_id, address_hmac, kind, source)"
         " SELECT %s, sha256(n::text::bytea), 'email', 'import' FROM generate_series(1, 7000) AS n",
@@ -134,7 +135,8 @@ def test_backup_journal_replay_is_idempotent(backups: Backups, journaled_list_id
     )
     assert erased_at is not None
     assert erased.email not in str(email)
-    # The list must be archived again, so that it sends no mail in the name of an erased person.
+    # The replay must archive the list of the erased person again, so that Pressroom sends no more
+    # mail in that person's name.
     assert (
         backed_up_stack.query(
             "SELECT 1 FROM lists WHERE id = %s AND archived_at IS NULL", own_list_id
@@ -169,7 +171,8 @@ def test_opt_outs_that_a_sender_reported_survive_the_restore_of_an_earlier_backu
     query = "SELECT user_id, source FROM opt_outs WHERE list_id = %s ORDER BY id"
     opt_outs = stack.query(query, list_id)
     assert opt_outs == [(member.user_id, "sender-complaint"), (None, "sender-unsubscribe")]
-    # Delete the opt-outs, as if a backup from before the reports had been restored.
+    # Delete the opt-outs, as if someone had restored a backup that was made before the reports
+    # arrived.
     stack.query("DELETE FROM opt_outs WHERE list_id = %s", list_id)
     assert journal.replay_journal(backups.resources, backups.place, began_at).opt_outs == 2
     assert stack.query(query, list_id) == opt_outs
@@ -192,7 +195,8 @@ def test_journal_replay_skips_unknown_lists_and_records_opt_outs_of_unknown_peop
     assert journal.replay_journal(backups.resources, backups.place, began_at) == ReplayResult(
         1, 1, 0
     )
-    # The opt-out applies if an owner adds the address later.
+    # The database keeps the opt-out of an unknown address, so that the opt-out applies if an owner
+    # adds this address later.
     assert backups.stack.query(
         "SELECT list_id, user_id, kind FROM opt_outs WHERE address_hmac = %s", bytes.fromhex(digest)
     ) == [(journaled_list_id, None, OptOutKind.LIST)]

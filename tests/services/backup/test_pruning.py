@@ -23,13 +23,13 @@ ONE_DAY = timedelta(days=1)
 
 
 def age_backup(backups: Backups, manifest: Manifest, age: timedelta) -> None:
-    """Make the backup older by ``age``."""
+    """Change the manifest of a backup, as if the backup were older by ``age``."""
     began_at = manifest.began_at - age
     manifests.write_manifest(backups.place, replace(manifest, began_at=began_at))
 
 
 def age_copies(backups: Backups) -> None:
-    """Make the copies two hours newer, as if the objects had been stored long before."""
+    """Make the copies in the backup two hours newer than the objects in the object storage."""
     later = clock.now().timestamp() + 7200
     for path in (backups.folder / "objects").rglob("*"):
         if path.is_file():
@@ -74,7 +74,7 @@ def test_expired_backup_is_deleted_with_its_unshared_files(backups: Backups) -> 
     ]
     for name in journal_files:
         backups.place.put(name, b"[]")
-    # A file of a backup command that was killed.
+    # Add a file that a killed backup command has left behind.
     backups.place.put("backups/20200101T000000.000000Z-dead/database/000000", b"x")
     backups.run(
         lambda began_at: creating.prune_backups(backups.place, began_at - 3 * ONE_DAY).backups

@@ -1,4 +1,4 @@
-"""Backups leave out waiting request bodies, because Pressroom deletes these within a day."""
+"""Tests that backups omit stored requests of senders, which Pressroom keeps for a day at most."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Tests that the composer ignores hidden text, such as a mail's preheader, but no visible text."""
+"""Tests that the composer ignores hidden text, such as a preheader, and reads all visible text."""
 
 import pytest
 

@@ -62,7 +62,7 @@ _answers = st.one_of(
 
 
 def write_or_none(write: Callable[[], Result]) -> Result | None:
-    """Return the result, or None if the content of the model's answer was unusable."""
+    """Return the result of ``write``, or None if the language model's answer was unusable."""
     try:
         return write()
     except DomainError as error:

@@ -25,7 +25,7 @@ def build_post(order: str) -> PlainPost:
 
 
 def write_texts(plain: PlainPost, llm: LanguageModel) -> list[str]:
-    """Return all texts that the model writer writes about a post. All texts must keep the rules."""
+    """Let ``model_writer`` write texts about a post, and require that the texts have no faults."""
     metadata = model_writer.write_metadata(plain, ALL_FIELDS, llm, TIME_LIMIT_SECONDS)
     tweets = model_writer.write_tweets(plain, llm, TIME_LIMIT_SECONDS)
     assert rules.find_metadata_faults(plain, metadata, ALL_FIELDS) == []
@@ -51,7 +51,7 @@ def test_injected_instructions_in_a_post_change_no_prompt_and_add_no_link_or_men
         assert match, "the post isn't between its delimiters"
         assert user.count(match[1]) == 2
         instructions.add(system.replace(match[1], "").replace(match[3] or "nothing", ""))
-    # The instructions depend only on the kind of request, and not on the post.
+    # The instructions to the language model depend on the kind of request, and not on the post.
     assert instructions == honest_prompts
 
 

@@ -30,7 +30,7 @@ POSTS = {
 
 @dataclass
 class ModelSequence:
-    """Uses one language model per call, as if a single model changed its behaviour."""
+    """Passes each question to the next language model in ``models``."""
 
     models: list[LanguageModel]
     name: str = "openai/in-turn"

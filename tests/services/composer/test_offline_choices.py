@@ -59,7 +59,8 @@ def test_post_with_only_a_question_or_anecdote_still_gets_a_summary(opening: str
     assert write_summary("", opening) == opening
 
 
-# For each language: a statement, a sentence that refers back to it, and an independent sentence.
+# Maps each language to three sentences: a statement, a sentence that refers to that statement, and
+# a sentence that is clear without the others.
 BRIDGE_SENTENCES = {
     "en": (
         "The old bridge over the river Wye is closed to all traffic from Monday.",

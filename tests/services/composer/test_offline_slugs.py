@@ -37,9 +37,10 @@ def test_slug_romanises_the_title_by_the_rules_of_its_language(title: str, expec
 @pytest.mark.parametrize(
     ("title", "content", "expected"),
     [
-        # The reading of these characters depends on the language, and the post is in English.
+        # The pronunciation of 京都 depends on the language, and the rest of the post is in English.
         ("Visiting 京都 in 2026", "We went there by train, and it was quiet.", "visiting-in-2026"),
-        # No dictionary contains these two characters. The kana show that the text is Japanese.
+        # The kana show that the text is Japanese, but no dictionary contains the characters 犇 and
+        # 麤.
         ("犇麤のカメラ", "", "no-kamera"),
         ("犇麤", "犇麤、ヱヴァとカメラ。", "kamera-eva"),
     ],

@@ -28,7 +28,10 @@ class Provider:
 
 @dataclass
 class Lease:
-    """A fake lease on a request. All callers disconnect after ``patience`` steps."""
+    """A fake of the lease with which a worker reserves a request to copy a photo.
+
+    ``patience``: the number of calls to ``seconds_left`` after which all callers have disconnected.
+    """
 
     request_id: str
     patience: int = 10

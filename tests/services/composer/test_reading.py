@@ -8,9 +8,10 @@ from services.composer.text.post import PlainPost, Post
 from services.composer.text.words import split_sentences
 from tests.support.sizes import sized
 
-# The length of a post with hostile markup: a million in `make test-full SIZE=full`.
+# The number of characters in a post with hostile markup.
 MARKUP_CHARACTERS = sized(150_000, 1_000_000)
-# CPU time on the slowest machines. One to three seconds are usual.
+# The maximum CPU time for parsing a post with hostile markup on a very slow machine. Most machines
+# parse a hostile post in one to three seconds.
 MAX_CPU_SECONDS = 60
 
 
@@ -38,7 +39,7 @@ def parse_content(content: str, title: str = "") -> PlainPost:
         ("<p>unclosed <b>tags <i>here", ("unclosed tags here",)),
         ("**中文。**后面\n下一行", ("中文。后面下一行",)),
         ("turned&amp;#x202e; zero&amp;#x200b;width", ("turned zerowidth",)),
-        # The entities stand for the private-use characters with which the composer marks URLs.
+        # This text contains the two private-use characters with which the composer marks URLs.
         ("https://a.example &amp;#xe000;7&amp;#xe001; end", ("https://a.example end",)),
         ("nul\x00, half\ud800, zero\u200bwidth, turned\u202e", ("nul, half, zerowidth, turned",)),
         ("नमस्ते می\u200cخواهم 👩\u200d🚀", ("नमस्ते می\u200cخواهم 👩\u200d🚀",)),

@@ -24,7 +24,10 @@ POST = Post("Bread", "# Bread\n\nWe *bake* with @anna, see https://good.example/
 
 
 class CallersLeft(Exception):
-    """Replaces the exception that a worker raises if all callers have left."""
+    """Raised by a test instead of ``AllCallersLeft``.
+
+    Pressroom raises ``AllCallersLeft`` to stop a request that no caller waits for.
+    """
 
 
 def allow_one_minute() -> float:

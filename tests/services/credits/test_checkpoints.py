@@ -1,4 +1,4 @@
-"""Tests of the checkpoints from which the verification of credits and payment orders resumes."""
+"""Tests of the checkpoints at which the next verification of credits and orders begins."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -98,7 +98,8 @@ def test_truncated_ledger_is_detected_by_its_checkpoint(
     expected = [(None, "the entry at the checkpoint was changed")]
     assert find_faults(falsifiable_stack, full=True) == expected
     assert find_faults(falsifiable_stack) == expected
-    # Without the checkpoint, nothing reveals the truncation, because the rest is consistent.
+    # Without the checkpoint, the verification can't detect that ledger entries were deleted,
+    # because the remaining entries are consistent.
     falsify_tables(falsifiable_stack, "TRUNCATE credit_checkpoints")
     assert find_faults(falsifiable_stack) == []
 
@@ -172,7 +173,8 @@ def test_ledger_checkpoint_is_ignored_once_its_signing_key_is_removed(
     resources_without_key = build_resources_with_keys(falsifiable_stack, key)
     report = verify.verify_ledger(resources_without_key, full=False)
     assert (report.faults, summarise_report(report)) == ([], (1, 0, 5))
-    # The verification before has stored checkpoints under the new key.
+    # The first verification without the old key stored a checkpoint that is signed with the new
+    # key. A second verification starts at this checkpoint, so it reads no ledger entry.
     assert summarise_report(verify.verify_ledger(resources_without_key, full=False)) == (1, 1, 0)
 
 
@@ -216,7 +218,8 @@ def test_verified_payment_orders_older_than_an_hour_are_skipped_until_a_full_che
     age_changes(falsifiable_stack)
     create_paid_order(falsifiable_stack)
     assert verify_ledger(falsifiable_stack).orders is None
-    # The order that is younger than an hour is verified again.
+    # The second verification skips the order whose last change is two hours old, and verifies the
+    # order that was just paid.
     assert verify_ledger(falsifiable_stack).orders == 1
     falsify_tables(
         falsifiable_stack, f"UPDATE payment_orders SET credited = 0 WHERE id = {old_order_id}"

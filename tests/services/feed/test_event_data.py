@@ -1,4 +1,4 @@
-"""Tests that one query reads the data of many feed events, without names of erased people."""
+"""Tests that one query reads the data of many feed events, and omits names of erased people."""
 
 import pytest
 from sqlalchemy import event
@@ -72,7 +72,7 @@ def test_feed_events_of_one_page_are_rendered_with_one_query(
 def test_feed_shows_no_name_or_address_as_soon_as_a_person_is_marked_erased(
     stack_without_processes: Stack, feed_owner: Owner, member_ids: list[int]
 ) -> None:
-    """A job blanks the member's record on the list later."""
+    """Pressroom marks the person as erased before a job deletes the person's name and address."""
     stack_without_processes.query("UPDATE users SET erased_at = now() WHERE id = %s", member_ids[0])
     with stack_without_processes.resources.unit_of_work() as uow:
         first, second, *_ = reading.render_events(

@@ -29,7 +29,7 @@ class RolledBack(Exception):
 
 
 def _write_at_random(stack: Stack, user_id: int, seed: int) -> None:
-    """Write events in transactions of random length, and roll back a fifth of them."""
+    """Write events in transactions of random length, and roll back a fifth of the transactions."""
     random_source = Random(seed)
     for _ in range(_TRANSACTION_COUNT):
         with suppress(RolledBack), stack.resources.unit_of_work() as uow:
@@ -67,7 +67,8 @@ def test_feed_follower_sees_every_event_exactly_once_in_order_with_concurrent_wr
     eventually(has_caught_up, what="the last event")
     assert next(pages) == []
     assert event_ids == expected
-    # If the events were in the order of their ids, this test would prove nothing.
+    # The event ids must not be in ascending order, because otherwise the test wouldn't notice a
+    # feed that is sorted by id.
     assert event_ids != sorted(event_ids)
 
 
@@ -133,9 +134,12 @@ def test_newest_feed_position_excludes_existing_events_and_includes_later_ones(
 def test_feed_cursors_stay_valid_and_event_ids_stay_new_after_a_restore(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
-    """The places come from a busier cluster, whose last events were lost.
+    """A backup of one database cluster is restored into a new cluster.
 
-    Some cursors still point at the lost events.
+    The new cluster begins with low transaction numbers. If the restore didn't raise the feed
+    positions of new events, the feed would return the new events before the events from the backup.
+    The last events of the old cluster are lost, but an API client still has a cursor that points to
+    a lost event.
     """
     resources = stack_without_processes.resources
     old_place = 5 * 10**12
@@ -159,7 +163,9 @@ def test_feed_cursors_stay_valid_and_event_ids_stay_new_after_a_restore(
         restored_id,
         new_event.id,
     ]
-    # A second restore on the same day has the same effect, and places stay exact in JavaScript.
+    # A second restore on the same day raises the feed positions of new events again. A feed
+    # position must stay below 2**53, because JavaScript can't represent all larger integers
+    # exactly.
     with resources.unit_of_work() as uow:
         reading.raise_feed_places(uow)
     commit_event(resources, feed_owner_id)
@@ -171,9 +177,9 @@ def test_feed_cursors_stay_valid_and_event_ids_stay_new_after_a_restore(
 
 
 def _wait_for_ids(stack: Stack, user_id: int, count: int) -> list[int]:
-    """Return the ids of the events in the feed as soon as there are at least ``count``.
+    """Wait until the feed contains at least ``count`` events, and return the ids of its events.
 
-    Open transactions of other tests may delay the events.
+    The events may appear late, because the feed waits for other tests' open transactions.
     """
 
     def read_if_complete() -> list[int]:

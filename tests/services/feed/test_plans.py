@@ -23,9 +23,9 @@ RARE_TYPE = FeedEventType.IMPORT_ENDED
 
 @pytest.fixture(scope="module")
 def stack_with_many_events(stack_without_processes: Stack) -> Stack:
-    """A stack whose feed has 60,000 events of two owners.
+    """A test stack with 60,000 events of two owners in the event feed.
 
-    Few events have the type ``RARE_TYPE``, and few belong to the list ``SMALL_LIST_ID``.
+    Only a few events have the type ``RARE_TYPE`` or belong to the list ``SMALL_LIST_ID``.
     """
     stack_without_processes.query(
         "INSERT INTO feed_events (place, user_id, type, list_id) SELECT 1 + n / 200,"
@@ -100,7 +100,9 @@ def test_first_feed_event_since_a_time_is_found_without_scanning_earlier_events(
         event = uow.session.scalars(build_first_event_query(events, place, since)).one()
         expected = select(func.min(FeedEvent.id)).where(FeedEvent.occurred_at >= since)
         assert event.id == uow.session.scalar(expected)
-    # The query also reads the events of the hour before, when a transaction may have been open.
+    # In the feed, two events can be in the wrong order if their times are less than an hour apart.
+    # To find the first event after the time ``since``, the query also reads the events of the hour
+    # before ``since``.
     query = build_first_event_query(events, place, since)
     nodes = explain_scans(stack_with_weeks_of_events, Statement(query))
     assert 0 < count_rows_read(nodes) < 200

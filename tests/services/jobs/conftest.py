@@ -15,7 +15,9 @@ from tests.support.probe.job_states import claim_lease
 def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     """A stack for probe jobs, without workers because the tests claim and finish the jobs."""
     probes = make_bench(make_lasting_stack("jobs"))
-    # After a start of the database, no lease counts as lost until workers had time to renew leases.
+    # After the start of the database, Pressroom ignores expired leases for a grace period, because
+    # workers couldn't renew their leases while the database was down. Wait until the
+    # grace period after the start of the database has ended.
     uptime_query = "SELECT pg_postmaster_start_time() < now() - %s"
     eventually(
         lambda: probes.stack.query(uptime_query, OUTAGE_GRACE_PERIOD)[0][0],

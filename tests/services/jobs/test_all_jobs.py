@@ -14,7 +14,8 @@ _INSERT_FINISHED_JOBS = (
 def test_job_list_pages_with_limited_scans_return_all_matching_jobs(stack: Stack) -> None:
     stack.query(_INSERT_FINISHED_JOBS)
     rows = stack.query("SELECT id FROM jobs WHERE status = 'failed' ORDER BY id DESC")
-    # Some scans find more jobs than fit on a page, and some find none.
+    # If a scan reads up to 50 jobs, it finds more failed jobs than fit on a page. If a scan reads
+    # up to three jobs, it may find no failed job, because only every fourth job has failed.
     for max_scanned in (3, 50):
         job_ids: list[int] = []
         cursor = None

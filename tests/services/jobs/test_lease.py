@@ -75,7 +75,8 @@ def test_job_in_backoff_is_not_claimed_before_its_retry_time(
     assert claim_lease(resources, lease.job_id).retries == 1
 
 
-# Recorded progress must extend the lease too, because its lock blocks the heartbeat.
+# While a transaction that records progress locks the job's row, the heartbeat can't renew the
+# lease. The function that records progress must therefore extend the lease itself.
 @pytest.mark.parametrize("extend_lease", [renew_lease, partial(record_progress, done=1)])
 def test_job_lease_is_extended_by_renewal_and_by_progress(
     probes_without_workers: Bench,

@@ -154,7 +154,8 @@ def test_maintenance_run_over_its_time_limit_no_longer_renews_its_lease(
     task_without_time = replace(TEND, max_run=timedelta(0))
 
     def hang(_: datetime) -> None:
-        # The heartbeat runs each second, but must not renew this lease.
+        # The heartbeat runs every second, but must not renew the lease of a run that has exceeded
+        # its time limit.
         lease_expires_at = read_row(maintenance_resources).lease_expires_at
         Event().wait(2.5)
         assert read_row(maintenance_resources).lease_expires_at == lease_expires_at
@@ -178,7 +179,7 @@ def test_failed_maintenance_run_records_its_error_and_is_retried_soon(
         assert record.last_finished_at is not None
         assert record.due_at - record.last_finished_at == pause
         assert record.last_error == "ValueError: no such thing"
-        # This is still the result of the last successful run.
+        # A failed run of the task doesn't overwrite the result of the last successful run.
         assert record.last_result == {"done": None}
     update_row(empty_stack, "due_at = now()")
     count_runs(maintenance_resources)

@@ -1,6 +1,6 @@
-"""Tests of the job tables while a snapshot stays open for hours.
+"""Tests that jobs stay fast although a database snapshot stays open for hours.
 
-Postgres keeps the index entries of jobs that have ended since the snapshot.
+While a snapshot is open, Postgres keeps the index entries of all jobs that end.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,9 @@ from tests.support.probe.kind import PROBE, enqueue_committed_probe
 
 ENDED_JOB_COUNT = 20_000
 OWNER_ID = 7
-# An action reads some pages of each index that it uses. The entries of the ended jobs fill 500.
+# The maximum number of database blocks that one search for jobs to resend, or the lifecycle of one
+# job, may read. The index entries of all ended jobs fill 500 blocks, so reading all of these
+# entries exceeds the maximum.
 MAX_BLOCKS = 150
 _BLOCKS_QUERY = (
     "SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)"
@@ -42,7 +44,10 @@ def ended_jobs(probes_without_workers: Bench, resources: Resources) -> Iterator[
 
 
 def _measure_blocks(probes_without_workers: Bench, action: Callable[[Resources], object]) -> int:
-    """Return the smallest number of blocks of the job tables and indexes that the action reads."""
+    """Run ``action`` three times, and return the smallest number of blocks that a run has read.
+
+    Only database blocks of the tables that store jobs, and of their indexes, are counted.
+    """
     return min(_measure_blocks_once(probes_without_workers, action) for _ in range(3))
 
 
@@ -55,7 +60,8 @@ def _measure_blocks_once(
     before = probes_without_workers.stack.query(_BLOCKS_QUERY)[0][0]
     action(own_resources)
     own_resources.close()
-    # A connection reports the number of blocks that it read when it ends.
+    # Wait until the connections are closed, because a connection may report its block counts only
+    # then.
     query = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pressroom-counted'"
     eventually(lambda: probes_without_workers.stack.query(query)[0][0], what="the connections' end")
     return int(str(probes_without_workers.stack.query(_BLOCKS_QUERY)[0][0])) - int(str(before))
@@ -118,10 +124,16 @@ def test_long_expired_lease_is_detected_only_by_a_full_scan(
 def test_unclaimed_jobs_in_a_full_queue_still_count_toward_their_owners_limit(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
-    """Otherwise two more jobs of the owner would be sent every half minute, before other jobs."""
+    """An owner with many unclaimed jobs must not delay the jobs of other owners.
+
+    If unclaimed jobs didn't count toward their owner's limit, Pressroom would send two more jobs of
+    this owner to the queue every half minute, ahead of the jobs of other owners.
+    """
     for owner in range(RESEND_BELOW_MESSAGES):
         probes_without_workers.enqueue(1000 + owner)
-    # Enqueue these jobs last, so that a slow machine doesn't use up the half minute.
+    # Enqueue the owner's jobs last. On a slow machine, enqueuing the jobs of the other owners may
+    # take half a minute. If the owner's jobs came first, Pressroom would send these jobs
+    # to the queue again.
     for _ in range(2):
         probes_without_workers.enqueue(OWNER_ID)
     shift_time = "UPDATE jobs SET send_after = send_after - interval '22 s' WHERE on_behalf_of = %s"

@@ -104,7 +104,8 @@ def test_concurrent_job_sweep_skips_rows_locked_by_another_without_waiting(
     with resources.unit_of_work() as uow:
         locked_jobs = uow.session.query(Job).order_by(Job.id).limit(3).with_for_update().all()
         assert len(locked_jobs) == 3
-        # This transaction locks three rows, so the sweep takes only the fourth row.
+        # This transaction locks the rows of three jobs, so ``resend_unclaimed_jobs`` resends only
+        # the fourth job.
         assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
 
 
@@ -130,7 +131,8 @@ def test_lost_job_of_an_unknown_kind_does_not_block_the_recovery_of_other_jobs(
         update_job(
             resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at
         )
-    # This release doesn't know the kind of the first job, which has no more crashes left.
+    # Give the first job a kind that this release doesn't know, and so many crashes that one more
+    # crash would make the job fail.
     update_job(resources, job_ids[0], kind="no.longer_known", crashes=2)
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 2
     assert [probes_without_workers.job(job_id).status for job_id in job_ids] == [

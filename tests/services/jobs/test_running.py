@@ -74,7 +74,8 @@ def test_retry_pauses_grow_with_the_time_that_a_job_has_been_failing(
     probes: Bench, failing_seconds: int, max_pause_seconds: int
 ) -> None:
     job_id = probes.enqueue(flaky=100)
-    # Wait for the first attempt, because an attempt in progress would overwrite the update.
+    # Wait until the first attempt has failed, because a running attempt would later overwrite what
+    # this test writes into the job's row.
     eventually(lambda: probes.job(job_id).retries, what="the first try")
     since = func.now() - timedelta(seconds=failing_seconds)
     due_now = {"run_at": func.now(), "send_after": func.now()}

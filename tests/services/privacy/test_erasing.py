@@ -104,7 +104,7 @@ def test_erasure_tests_fill_every_table_that_names_a_person_or_refers_to_their_t
     fill_tables: Callable[[int, int], None],
 ) -> None:
     fill_tables(owned_list_id, 1)
-    # If this test fails for a new table, add the table to `fill` or to `NOT_FILLED`.
+    # If this test fails for a new table, add the table to `insert_rows` or to `NOT_FILLED`.
     filled = count_unerased_rows(imports_without_workers.stack, erased_user_id).keys()
     assert filled | NOT_FILLED == build_conditions().keys()
 
@@ -130,7 +130,7 @@ def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(
     def record_and_check_locks(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
         record(uow, lease, done=done)
         progress.append(done)
-        # Meanwhile, another transaction can lock the person, as a login does.
+        # During an erasure, another transaction can lock the person, as a login does.
         lock = "SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE NOWAIT"
         assert imports_without_workers.stack.query(lock, erased_user_id) == [(1,)]
 
@@ -167,7 +167,7 @@ def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
         record(uow, lease, done=done)
         call_count[0] += 1
         if call_count[0] % 3 == 0:
-            # The exception rolls the transaction back, as the end of the process would.
+            # The exception rolls the transaction back, as a crash of the process would.
             raise LeaseLost(job_id)
 
     monkeypatch.setattr("services.privacy.erasure.record_progress", record_and_lose_lease)
@@ -188,7 +188,8 @@ def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
         "SELECT counts FROM erasures WHERE user_id = %s", erased_user_id
     )
     assert isinstance(counts, dict)
-    # One more event states that the person joined. It contains no address.
+    # The counts omit the event that records that the person joined the list, because this event
+    # contains no personal data to erase.
     assert (counts["events"], counts["acts"], counts["idempotency"]) == (
         ROWS_PER_TABLE,
         ROWS_PER_TABLE,
@@ -314,7 +315,8 @@ def test_opt_out_blocks_import_of_the_address_during_its_erasure(
         list_owner, owned_list_id, csv_of([[erased_address, ""]])
     )
     assert (task.opted_out, task.added) == (1, 0)
-    # If a new person with this address opts out during the erasure, the opt-out is theirs.
+    # If a new person with the erased address opts out during the erasure, the opt-out is stored for
+    # the new person.
     with imports_without_workers.resources.unit_of_work() as uow:
         new_person = accounts.find_or_create_person(uow, erased_address)
         mailing_list = lists.get_list(uow, owned_list_id)
@@ -374,7 +376,7 @@ def test_rows_written_by_slow_requests_after_an_erasure_are_erased_an_hour_later
     imports_without_workers.stack.query("UPDATE jobs SET run_at = now() WHERE id = %s", job_id)
     finish(imports_without_workers.resources, int(str(job_id)))
     assert count_unerased_rows(imports_without_workers.stack, erased_user_id) == {}
-    # No third erasure job is created.
+    # The second erasure job hasn't created a third erasure job.
     count_query = "SELECT count(*) FROM jobs WHERE kind = 'person.erase' AND subject_id = %s"
     assert imports_without_workers.stack.query(count_query, erased_user_id) == [(2,)]
 
@@ -434,7 +436,8 @@ def test_import_undo_waits_for_a_concurrent_erasure_without_deadlock(
         undo_jobs = list[Future[Job]]()
 
         def change_during_undo(*args: Any, **values: Any) -> bool:
-            # The previous values are deleted by now, but the record itself isn't locked yet.
+            # The erasure has deleted the values that the member had before the import, but hasn't
+            # locked the member's subscription yet.
             undo_jobs.append(thread.submit(imports_without_workers.work, job_id))
             eventually(
                 lambda: imports_without_workers.stack.query(waits_query), what="the undo's wait"
@@ -453,7 +456,7 @@ def test_import_undo_waits_for_a_concurrent_erasure_without_deadlock(
     ]
 
 
-# The rows of these tables stay, because they contain no names: the ledger and the erasures.
+# An erasure keeps the credit ledger and the records of erasures, because they contain no names.
 KEPT_TABLES = {"credit_accounts", "credit_checkpoints", "credit_entries", "erasures"}
 ERASED_TABLES = {
     *("account_mails", "api_keys", "attachments", "idempotency_records", "jobs", "list_reports"),
@@ -462,7 +465,8 @@ ERASED_TABLES = {
     *("denied_entries", "fields", "subscriptions", "subscription_events", "user_sessions"),
     *("bulk_actions", "webhook_endpoints", "former_addresses", "erased_denials", "senders"),
     "bounces",
-    # The transaction that marks the person for erasure also changes this table.
+    # The erasure job needn't change ``opt_outs``: the transaction that marks the person for erasure
+    # already removes the person's id from this table.
     "opt_outs",
 }
 

@@ -23,7 +23,8 @@ class Erasable:
 
     @property
     def words(self) -> list[str]:
-        # The search ignores case, and must not even find the local part of the address.
+        # Search for the local part of the address, because an erasure must not leave even a part of
+        # the address. The database search for the person's name and address ignores case.
         return [self.name.lower(), self.person.address.partition("@")[0]]
 
 
@@ -41,7 +42,7 @@ def open_list_id(acting: ListActions, owner: Owner) -> int:
 
 
 def find_words(stack: Stack, words: list[str]) -> set[str]:
-    """Return all columns of all tables that contain one of the words."""
+    """Return the table and column of all database values that contain one of the words."""
     columns = stack.query(
         "SELECT quote_ident(table_schema) || '.' || quote_ident(table_name),"
         " quote_ident(column_name)"
@@ -51,7 +52,8 @@ def find_words(stack: Stack, words: list[str]) -> set[str]:
         " AND table_type = 'BASE TABLE'"
     )
     assert len(columns) > 100
-    # Every type can be cast to text. Bytes become hex digits, so search for those as well.
+    # Postgres can cast every column type to text. Postgres casts bytes to hex digits, so also
+    # search for the hex digits of each word.
     pattern = "|".join([*words, *(word.encode().hex() for word in words)])
     queries = (
         f"SELECT '{table}.{column}' WHERE EXISTS (SELECT 1 FROM {table} WHERE {column}::text ~* %s)"
@@ -64,7 +66,10 @@ def find_words(stack: Stack, words: list[str]) -> set[str]:
 def store_data_everywhere(
     stack: Stack, acting: ListActions, owner: Owner, list_id: int, erasable: Erasable
 ) -> str:
-    """Store data of the person in every table that can have any. Return a picture's hash id."""
+    """Store data of the person in every table that can contain personal data.
+
+    Return the hash id of a stored picture.
+    """
     person = erasable.person
     authorization = {"Authorization": f"Bearer {erasable.person.key}"}
     assert person.user_id is not None
@@ -84,7 +89,7 @@ def store_data_everywhere(
     own_list_id = acting.client.post("/lists", headers=authorization, json=body).json()["data"][
         "id"
     ]
-    # The import is rejected, because the file has no such column.
+    # The API rejects the import, because ``mapping`` names a column that the file doesn't have.
     mapping = {"dry_run": "true", "mapping": json.dumps({erasable.name: "email"})}
     upload = {"file": (f"{erasable.name}.csv", b"E-mail\nsomebody@example.com\n")}
     waiting_headers = {**authorization, "Prefer": "wait=30"}
@@ -144,7 +149,8 @@ def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
     assert erased.pop("user_id") == erasable_person.person.user_id
     assert erased == dict(zip(COUNT_NAMES, (2, 0, 1, 1, 1, 2), strict=True))
     assert find_words(stack, erasable_person.words) == set()
-    # A separate task deletes the objects after the commit.
+    # After the commit of the erasure, a separate task deletes the person's objects from the object
+    # storage.
     eventually(
         lambda: not [key for key in stack.stored() if hash_id in key],
         what="the objects' end",
@@ -176,7 +182,7 @@ def test_member_history_keeps_anonymous_events_of_an_erased_person(
     ]
     assert {(each["ip"], each["request_id"]) for each in history} == {(None, None)}
     assert erased.opt_outs_kept == 1
-    # The owner sees that there was a member, but not who it was.
+    # After the erasure, the list's owner sees that there was a member, but not who the member was.
     [member] = list_members(stack, owner, open_list_id, "removed")
     assert (member["email"], member["name"]) == (None, None)
     assert member["user"] == {"id": erased.user_id, "name": None}
@@ -209,7 +215,8 @@ def test_opt_out_survives_erasure_when_the_address_signs_up_again(
         assert [each["email"] for each in list_members(stack, owner, other_list_id, "active")] == [
             address
         ]
-        # Repeat this once, because the opt-out must also survive the erasure of a second person.
+        # Erase the person who signed up again after an erasure. The second erasure must not delete
+        # the person's opt-out.
         acting.erase(address)
 
 

@@ -14,7 +14,7 @@ from tests.support.imports.importing import ImportRunner
 from tests.support.lists.subscribers import insert_members
 
 MEMBER_COUNT = 30_000
-# The database has no index on names, so it reads every member for this filter.
+# A filter for which Postgres reads every member, because there is no index on members' names.
 FIFTH_FILTER = {"field": "name", "contains": "fifth"}
 SHORT_TIME = timedelta(milliseconds=1)
 
@@ -83,7 +83,7 @@ def test_member_count_that_runs_out_of_time_covers_only_the_members_read(
 def test_inexact_member_count_never_exceeds_the_actual_number(
     large_list: tuple[Stack, int],
 ) -> None:
-    """The ids of imported members are consecutive, but the ids of the other members aren't."""
+    """Imported members have consecutive ids, but the ids of members from a form are far apart."""
     stack, _ = large_list
     list_id = ImportRunner(stack).new_list(stack.create_owner())
     form_member_count = 300

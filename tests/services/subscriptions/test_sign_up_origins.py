@@ -27,7 +27,8 @@ LONG_HOST = f"{'w' * 60}.{'x' * 60}.{'y' * 60}.{'z' * 60}.example"
         ("referrer", "https://news.example.com:8443/item?id=1#top", "news.example.com"),
         ("referrer", "https://m\u00fcnchen.example/", "xn--mnchen-3ya.example"),
         ("referrer", LONG_HOST[:MAX_REFERRER_CHARACTERS], LONG_HOST[:MAX_REFERRER_CHARACTERS]),
-        # A long or personal path is allowed, because only the host is stored.
+        # Pressroom stores only the host of a referrer, so it accepts referrers with a long or
+        # personal path.
         ("referrer", "https://blog.example.com/@ada/tea", "blog.example.com"),
         ("referrer", f"https://www.example.com/{'f' * 32}?to=ada@example.com", "www.example.com"),
         ("referrer", f"https://www.example.com/?id={'x' * 5_000}", "www.example.com"),

@@ -1,4 +1,4 @@
-"""Tests of sign-up page views, which processes count in memory and write to the database."""
+"""Tests that processes count sign-up page views in memory, and write the counts to Postgres."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +40,8 @@ def test_several_processes_count_each_view_once(stack: Stack) -> None:
 
     def count(number: int) -> None:
         counter = ViewCounter()
-        # Half of the processes count the lists in reverse order, which must not cause deadlocks.
+        # Half of the processes count views of the lists in reverse order, because processes that
+        # write counts in different orders must not deadlock.
         ordered = list_ids if number % 2 else list_ids[::-1]
         for _ in range(ROUND_COUNT):
             for list_id in ordered:
@@ -80,7 +81,8 @@ def test_views_after_a_failed_write_are_counted(
         with pytest.raises(psycopg2.Error):
             counter.write_views(database)
     counter.count_view(list_id, DAY)
-    # The views of an unknown list are dropped, but the views of other lists are written.
+    # The sign-up page views of an unknown list are dropped, but the views of other lists are
+    # written to the database.
     counter.count_view(1, DAY)
     counter.write_views(database)
     assert read_views(stack, [list_id]) == [1]

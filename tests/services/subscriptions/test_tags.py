@@ -49,7 +49,8 @@ def test_deleted_tags_are_removed_from_members_in_batches_without_other_changes(
     assert read_records(empty_stack, tagged_list_id) == [
         (updated_at, [second]) for updated_at, _ in before
     ]
-    # An import that looked up the tag before its deletion gives the tag to members.
+    # Add the deleted tag to the members again, as an import does if it looked up the tag before the
+    # tag was deleted.
     empty_stack.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
     assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBER_COUNT
     assert read_records(empty_stack, tagged_list_id) == [

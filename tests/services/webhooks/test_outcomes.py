@@ -91,7 +91,11 @@ def test_webhook_endpoint_is_paused_after_its_only_event_fails_for_72_hours(
 def test_failing_webhook_endpoint_is_paused_after_72_hours_despite_a_given_up_event(
     attempts: DeliveryAttempts,
 ) -> None:
-    """A process was killed during the first attempt, so the second attempt fails first."""
+    """Pressroom pauses the endpoint an hour after the last attempt to send the first event.
+
+    An event is retried until 72 hours after it was queued. A process was killed during the first
+    attempt to send the event, so the first failure was recorded an hour after the event was queued.
+    """
     first_id = attempts.queue(hours_ago=1)
     attempts.write(first_id, REJECTED_STATUS)
     attempts.pass_time(hours=1)

@@ -49,7 +49,11 @@ def silent_receiver() -> Iterator[HookReceiver]:
 
 
 def wait_until_resting(stack: Stack, endpoint_id: int) -> None:
-    """Skip the endpoint's pauses until the endpoint rests, after two calls without a response."""
+    """Skip the pauses between retries until Pressroom stops sending events to the endpoint.
+
+    After two calls in a row without a response, Pressroom sends an endpoint no events for at least
+    half a minute.
+    """
 
     def is_resting_now() -> bool:
         end_retry_pauses(stack, endpoint_id)
@@ -92,14 +96,16 @@ def test_resting_webhook_endpoint_is_called_on_request_and_resumes_after_a_respo
         eventually(lambda: len(silent_receiver.hooks) >= 2, what="the calls before its rest")
         call_count = len(silent_receiver.hooks)
         assert data(client.get(f"/webhook-endpoints/{endpoint_id}"))["rests_until"] is not None
-        # A test event is sent even to a resting endpoint, because the receiver may respond now.
+        # The owner can request a test event even while Pressroom sends the endpoint no other events
+        # because of timeouts. The test event shows whether the receiver responds again.
         assert client.post(f"/webhook-endpoints/{endpoint_id}/test").is_success
         eventually(
             lambda: len(silent_receiver.hooks) > call_count,
             what="the call that the owner asked for",
         )
         wait_until_resting(stack, endpoint_id)
-        # The rest doesn't apply to another receiver.
+        # After timeouts, Pressroom sends an endpoint no events for a while. Changing the endpoint's
+        # URL ends this pause immediately, because the new receiver may respond.
         response = client.patch(f"/webhook-endpoints/{endpoint_id}", json={"url": receiver.url})
         assert data(response)["url"] == receiver.url
         eventually(lambda: receiver.hooks, what="the event")

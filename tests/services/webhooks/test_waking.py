@@ -42,7 +42,7 @@ def test_event_starts_only_one_webhook_job_with_concurrent_wakers(
         woken_counts = list(pool.map(lambda waker: waker.wake_due(empty_stack.resources), wakers))
     assert sum(woken_counts) == 1
     assert empty_stack.query(JOB_STATUS_QUERY, endpoint_id) == [("queued",)]
-    # After the job has ended, the same row is queued again.
+    # After the job has ended, ``wake_due`` queues the same job again instead of adding a new job.
     finish_job = "UPDATE jobs SET status = 'succeeded', finished_at = now() WHERE subject_id = %s"
     empty_stack.query(finish_job, endpoint_id)
     assert wakers[0].wake_due(empty_stack.resources) == 1
@@ -101,7 +101,7 @@ def test_failed_webhook_job_pauses_before_it_is_started_again(
         " WHERE subject_id = %s"
     )
     empty_stack.query(fail_job, "0 seconds", endpoint_id)
-    # The first scan of a new waker reads all endpoints.
+    # The first scan of a new ``EndpointWaker`` includes all owners, even those without new events.
     assert EndpointWaker().wake_due(empty_stack.resources) == 0
     empty_stack.query(fail_job, "2 minutes", endpoint_id)
     assert EndpointWaker().wake_due(empty_stack.resources) == 1
@@ -140,7 +140,7 @@ def _count_feed_lookups(stack: Stack, **values: object) -> int:
 def test_workers_of_other_queues_also_start_webhook_jobs(
     empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
-    """Waiting jobs become visible even if the queue of webhooks has no worker."""
+    """Operators see the waiting jobs even if no worker processes the webhook queue."""
     owner, endpoint_id = idle_endpoint
     worker = empty_stack.start_worker("media")
     try:

@@ -33,7 +33,11 @@ def settings_with_backup_url(stack: Stack, url: str) -> Settings:
 
 
 def bucket_url(stack: Stack, prefix: str) -> str:
-    """Return the URL of a folder in the stack's bucket, with another host name of the server."""
+    """Return the URL of a folder in the stack's bucket.
+
+    The URL contains the host name ``localhost`` instead of the configured host, because Pressroom
+    refuses to store backups in the bucket that is backed up.
+    """
     settings = stack.settings()
     assert settings.s3_access_key is not None
     assert settings.s3_secret_key is not None

@@ -40,7 +40,7 @@ class RequestQueue:
         queue: Queue = Queue.REQUEST,
         text: str = "",
     ) -> bool:
-        """Add a caller, and return whether a message was sent to the workers."""
+        """Let a caller wait for a request. Return whether a message to the workers was queued."""
         length_before = self._resources.redis.llen(queue_name(queue))
 
         async def add_caller(calls: RequestCalls) -> None:
@@ -57,7 +57,7 @@ class RequestQueue:
         return bool(self._resources.redis.llen(queue_name(queue)) != length_before)
 
     def take(self, name: str) -> bool:
-        """Take a request as a worker, and return whether that was possible."""
+        """Claim a request for the worker ``worker``, and return whether the claim succeeded."""
         request_id = request_scripts.build_request_id(Queue.REQUEST, name)
         return self._work.take(request_id, "worker") is not None
 
@@ -89,7 +89,7 @@ def resources(make_stack: Callable[[str], Stack]) -> Resources:
 
 @pytest.fixture
 def request_queue(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> Iterator[RequestQueue]:
-    """A request queue with limits of a few requests."""
+    """A queue that accepts at most six requests, and at most four requests of one owner."""
     monkeypatch.setattr(request_calls, "MIN_QUEUED_REQUESTS", 2)
     monkeypatch.setattr(request_calls, "MAX_QUEUED_REQUESTS", 6)
     monkeypatch.setattr(request_calls, "MAX_QUEUED_REQUESTS_PER_OWNER", 4)
@@ -114,7 +114,7 @@ def fill(request_queue: RequestQueue, owner: int | None, count: int) -> None:
 
 
 def make_older(resources: Resources, seconds: float) -> None:
-    """Pretend that all queued requests have waited for this many seconds longer."""
+    """Pretend that all queued requests have waited for ``seconds`` more seconds."""
     for member in resources.redis.zrange(WAITING_REQUESTS_KEY, 0, -1):
         assert isinstance(member, bytes)
         resources.redis.zincrby(WAITING_REQUESTS_KEY, -seconds * 1000, member)
@@ -159,10 +159,11 @@ def test_request_queue_with_long_waits_rejects_owners_already_in_the_queue(
     make_older(resources, 12)
     error = join_rejected(request_queue, ANNA, "one more")
     assert error.code == "queue.overloaded"
-    # The value is rounded up, and includes the duration of the test on a busy machine.
+    # ``retry_after`` is rounded up to whole seconds, and grows with the time since ``began_at``.
     assert 13 <= (error.retry_after or 0) <= 13 + time.monotonic() - began_at
     assert join_rejected(request_queue, None, "without an owner").code == "queue.overloaded"
-    # An owner without queued requests didn't fill the queue, and is accepted.
+    # Bert's request is accepted, because the maximum wait is twice as long for an owner who has no
+    # queued requests.
     assert join(request_queue, BERT, "of Bert")
     make_older(resources, 12)
     assert join_rejected(request_queue, 7, "of another").code == "queue.overloaded"

@@ -35,7 +35,7 @@ def _open_subscription(empty_stack: Stack) -> Iterator[PubSub]:
 
 
 def _read_channels(subscription: PubSub, expected_count: int) -> list[str]:
-    """Wait for notifications of the shared request, and return their channels."""
+    """Wait for notifications about the request with the id ``shared``. Return their channels."""
     channels: list[str] = []
 
     def have_all_arrived() -> bool:
@@ -51,7 +51,10 @@ def _read_channels(subscription: PubSub, expected_count: int) -> list[str]:
 
 
 async def _join(empty_stack: Stack, callers: list[tuple[str, str]]) -> None:
-    """Add callers to the shared request. Each one is the name of its process and its own name."""
+    """Make several callers wait for the result of the request with the id ``shared``.
+
+    ``callers``: the process name and the caller id of each caller.
+    """
     client = open_async_redis(empty_stack.settings())
     for waiter, caller in callers:
         calls = RequestCalls(client, waiter)
@@ -83,7 +86,7 @@ def test_each_process_with_waiting_callers_is_notified_once_of_a_request_result(
 
 
 def test_concurrent_redis_steps_of_a_caller_keep_their_order(empty_stack: Stack) -> None:
-    """A caller that leaves immediately leaves no keys, even after large requests of others."""
+    """If a request's only caller disconnects at once, Redis must keep no key of the request."""
 
     async def ask() -> None:
         client = open_async_redis(empty_stack.settings())

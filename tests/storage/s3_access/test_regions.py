@@ -19,8 +19,8 @@ def open_store(settings: Settings, **changes: object) -> ObjectStore:
 
 
 def use_all_operations(objects: ObjectStore, prefix: str) -> None:
-    """Use all operations of an object storage that Pressroom uses."""
-    # The client splits this content, because it is too large for one call.
+    """Call every operation of the object storage that Pressroom uses."""
+    # The S3 client uploads this content in several calls, because it is too large for one call.
     large = bytes(range(256)) * 4096 * 7
     keys = [f"{prefix}/{name}" for name in ("a", "b", "ü ö", "large")]
     for key in keys:
@@ -93,7 +93,7 @@ def test_bucket_is_created_in_its_configured_region(regional_settings: Settings)
 def test_bucket_command_names_the_wrong_region_setting(
     stack: Stack, regional_server: RegionalServer
 ) -> None:
-    """The command runs before all processes, and so reports a wrong setting at the first start."""
+    """Operators run `pressroom bucket` first, so this command must detect a wrong region."""
     environment = {
         "PRESSROOM_S3_ENDPOINT": regional_server.url,
         "PRESSROOM_S3_ACCESS_KEY": regional_server.known.access_key,

@@ -1,4 +1,4 @@
-"""Tests temporary S3 keys, which a role of the machine gets from a server."""
+"""Tests temporary S3 keys, which a server issues to the role of a machine."""
 
 import os
 from datetime import timedelta
@@ -124,7 +124,7 @@ def test_unreachable_server_for_temporary_keys_counts_as_a_storage_failure(
 def start_api(
     stack: Stack, regional_server: RegionalServer, **more_variables: str
 ) -> tuple[Running, str]:
-    """Start a second API process with the regional object storage, and return it with its URL."""
+    """Start a second API process with the regional object storage, and return its URL too."""
     port = free_port()
     environment = {
         "PRESSROOM_S3_ENDPOINT": regional_server.url,
@@ -138,7 +138,7 @@ def start_api(
 
 
 def read_bucket_state(client: httpx2.Client) -> tuple[int, str]:
-    """Return the status of `/readyz`, and the state of the object storage in its response."""
+    """Return the status code of `/readyz`, and the state of the object storage in the response."""
     reply = client.get("/readyz")
     return reply.status_code, reply.json()["dependencies"]["objects"]
 
@@ -160,7 +160,7 @@ def test_api_uses_its_aws_role_and_never_logs_the_token(
 def test_api_starts_and_logs_the_wrong_s3_region_setting_once(
     stack: Stack, regional_server: RegionalServer, web_identity: dict[str, str]
 ) -> None:
-    """The API starts without the bucket, because most calls work without it."""
+    """The API starts without its bucket, because most calls don't use the object storage."""
     api, url = start_api(stack, regional_server, **web_identity)
     advice = f"set PRESSROOM_S3_REGION to {REGION}"
     eventually(lambda: advice in api.log.read_text(), what="the advice in the log")

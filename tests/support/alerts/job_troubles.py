@@ -15,7 +15,7 @@ from tests.support.http.replies import data, send
 from tests.support.stack.maintenance import run_maintenance
 from tests.support.stack.signals import list_children
 
-# The worker of this queue also runs maintenance.
+# In the dictionary ``Site.workers``, the worker that runs maintenance tasks has this key.
 _MAINTENANCE_WORKER = "request"
 _CONVERTER_MODULE = "services.attachments.isolation.child"
 _MAX_CRASHES = 3
@@ -70,7 +70,7 @@ def _await_attempt(site: Site, queue: str, attempt: int = 1) -> None:
 
 @contextmanager
 def _converters_killed(site: Site) -> Iterator[None]:
-    """Kill the image converters, as a kernel without free memory does."""
+    """Kill the image converters, as the kernel does when memory runs out."""
 
     def kill_converters(site: Site, client: object) -> None:
         for process in site.workers["media"].get_running().children():
@@ -106,7 +106,7 @@ def _maintenance_without_worker(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _nothing_purged(site: Site) -> Iterator[None]:
-    """Leave a record in the database for two days after the record expired."""
+    """Leave an idempotency record in the database for two days after the record expired."""
     with site.workers[_MAINTENANCE_WORKER].stopped():
         with site.client() as client:
             data(send(client, key=secrets.token_hex()))

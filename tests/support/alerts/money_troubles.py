@@ -11,7 +11,8 @@ from tests.support.credits.credits import grant
 from tests.support.credits.payments import SandboxPayments
 from tests.support.stack.maintenance import run_maintenance
 
-# Disables the triggers, which only the owner of the database can do.
+# Changes a balance without firing database triggers. Only a superuser of Postgres can set
+# ``session_replication_role``.
 _CHANGE_BALANCE = (
     "SET session_replication_role = replica;"
     " UPDATE credit_accounts SET balance = balance + %s WHERE user_id = %s"
@@ -32,7 +33,7 @@ def _balance_falsified(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _wrong_amount_paid(site: Site) -> Iterator[None]:
-    """Pay another amount than ordered. At the end, an operator decides about the order."""
+    """Pay a wrong amount for an order. When the block ends, an operator credits the order."""
     with site.client() as client, closing(SandboxPayments(site.stack.sandbox_url)) as payments:
         order_id = topups.create_order(client)["order_id"]
         payments.alter(order_id, amount=499)

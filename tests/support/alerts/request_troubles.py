@@ -1,4 +1,4 @@
-"""Faults of API requests and guessed passwords, with the alert that each fault must trigger."""
+"""Troubles such as failing requests or guessed passwords, and the alert that each must trigger."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +15,7 @@ from tests.support.credits.credits import BALANCE
 from tests.support.people.visiting import Visitor, new_account
 from tests.support.stack.held_rows import uncommitted
 
-# More callers than the API has threads for calls of one kind.
+# The number of concurrent callers of one route. The API has fewer threads than this for the route.
 _CALLER_COUNT = 24
 
 

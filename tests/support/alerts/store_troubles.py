@@ -18,7 +18,7 @@ _LOADING_RESPONSE = b"-LOADING Redis is loading the dataset in memory\r\n"
 
 @contextmanager
 def _connections_left_open(site: Site) -> Iterator[None]:
-    """Open idle connections of another program, until the database accepts no further ones."""
+    """Open idle connections until the database accepts no more, as another program might do."""
     [(name, open_now)] = site.stack.query(
         "SELECT current_database(), count(*) FROM pg_stat_activity"
         " WHERE datname = current_database()"

@@ -1,4 +1,4 @@
-"""Defines a trouble: a fault, the alert that must report it, and the calls during the fault."""
+"""Defines faults for tests of alerts, with the expected alerts and the calls during the faults."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -25,7 +25,7 @@ class Trouble:
     Attributes:
         begin: a context manager that causes the fault until its block ends.
         labels: the labels that the alert must have.
-        calls: a call that callers repeat during the fault and after it. Its result is ignored.
+        calls: a call that callers repeat during the fault and after it, ignoring the responses.
         callers: the number of callers.
     """
 
@@ -38,7 +38,7 @@ class Trouble:
 
 
 def fault_at_proxy(name: str, begin: Callable[[Proxy], None]) -> Begin:
-    """Return a fault of the proxy in front of the dependency with this name."""
+    """Return a fault that the proxy in front of the dependency ``name`` causes."""
     return lambda site: site.proxies[name].misbehaving(begin)
 
 
@@ -57,13 +57,13 @@ def without_table(name: str) -> Begin:
 
 
 def holding_locks(statement: str) -> Begin:
-    """Return a fault in which an open transaction holds the locks of a statement."""
+    """Return a fault in which an open transaction has run a statement, and holds its locks."""
     return lambda site: uncommitted(site.stack, statement)
 
 
 @contextmanager
 def calling_repeatedly(site: Site, calls: Call | None, callers: int = 3) -> Iterator[None]:
-    """Repeat a call from several callers until the block ends."""
+    """Let several callers repeat a call until the block ends."""
 
     def make_call(call: Call, client: httpx2.Client) -> None:
         with suppress(httpx2.HTTPError):

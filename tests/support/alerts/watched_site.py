@@ -19,7 +19,10 @@ SEARCH = "/composer/unsplash/photos/search"
 
 @dataclass
 class Restartable:
-    """A process that tests kill and start again, at the same address for Prometheus."""
+    """A process that tests can kill and start again.
+
+    Prometheus finds the restarted process at the same address.
+    """
 
     stack: Stack
     begin: Callable[[], Running]

@@ -1,6 +1,6 @@
-"""Runs Prometheus with the alert rules of the deployment, and with shorter times.
+"""Runs Prometheus with the alert rules of the deployment, but with shorter durations in the rules.
 
-Only the times in the rules differ: alerts fire after seconds instead of minutes.
+The shorter durations let alerts fire after seconds instead of minutes.
 """
 
 import re
@@ -19,17 +19,18 @@ from tests.support.observability.alert_rules import RULE_FILES, alerts
 from tests.support.observability.scraping import PROMETHEUS
 from tests.support.prerequisites import skip_or_fail
 
-# How long the condition of a rule must hold before its alert fires.
+# How long the condition of an alert rule must hold before the alert fires.
 _FOR = (re.compile(r"^(\s+for:) \w+$", re.MULTILINE), r"\1 1s")
-# The time range of a rate. It is long enough for several scrapes, even on a busy machine.
+# The time range over which an alert rule computes a rate. Even on a busy machine, Prometheus
+# scrapes each target several times in 15 seconds.
 _RANGE = (re.compile(r"\[\d+[mh]\]"), "[15s]")
-# How many seconds something may be late or may fail.
+# The threshold in seconds of an alert rule about long delays or long failures.
 _THRESHOLD = (re.compile(r"(_seconds(?::max)?(?:\{[^}]*\})?\)? > )\d{2,}"), r"\g<1>3")
 MAX_SECONDS = 90.0
 
 
 def shorten_rule_times(rules: str) -> str:
-    """Return alert rules in which all times are shortened to seconds."""
+    """Return the alert rules with all durations shortened to seconds."""
     for pattern, replacement in (_FOR, _RANGE, _THRESHOLD):
         rules = pattern.sub(replacement, rules)
     return rules
@@ -42,7 +43,7 @@ class Watch:
     url: str
 
     def is_firing(self, name: str, labels: Mapping[str, str]) -> bool:
-        # Without this check, a misspelt name would look like a silent alert.
+        # Require a known name, because a misspelt name would look like an alert that doesn't fire.
         assert name in alerts()
         reply = httpx2.get(f"{self.url}/api/v1/alerts", timeout=10).raise_for_status().json()
         return any(
@@ -63,7 +64,7 @@ class Watch:
         )
 
     def has_scraped(self, target_count: int) -> bool:
-        """Return whether at least this many targets have answered."""
+        """Return whether the latest scrapes of at least ``target_count`` targets succeeded."""
         reply = httpx2.get(f"{self.url}/api/v1/query", params={"query": "sum(up)"}, timeout=10)
         result = reply.raise_for_status().json()["data"]["result"]
         return bool(result) and float(result[0]["value"][1]) >= target_count
@@ -82,7 +83,7 @@ def start_watch(stack: Stack, folder: Path, workers: list[str]) -> tuple[Running
         "scrape_configs": [
             {
                 "job_name": "pressroom-api",
-                # If a dependency hangs, the API answers only after a second.
+                # While a dependency hangs, the API needs a second to respond.
                 "scrape_interval": "3s",
                 "scrape_timeout": "3s",
                 "static_configs": [{"targets": [stack.api_url.removeprefix("http://")]}],

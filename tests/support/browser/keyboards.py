@@ -10,7 +10,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.support.browser import accessibility
 
-# More than the number of focusable elements on any page.
+# A test fails after this many presses of Tab. A person needs fewer presses to reach every control
+# of a page.
 MAX_PRESSES = 150
 MAX_REFRESHES = 200
 Role = Literal["button", "checkbox", "combobox", "link", "radio", "searchbox", "textbox"]
@@ -94,7 +95,7 @@ class Stop(TypedDict):
 
 
 class Keyboard:
-    """Operates a page with keys only. No method uses the mouse or sets the focus directly."""
+    """Operates a page only with the keyboard, and never sets the focus directly."""
 
     def __init__(self, page: Page, *, scripts: bool = True) -> None:
         self.page = page
@@ -106,7 +107,7 @@ class Keyboard:
     # -- Moving the focus ----------------------------------------------------------------------
 
     def reach(self, role: Role, name: str, *, exact: bool = True, back: bool = False) -> Locator:
-        """Press Tab until the element has the focus. ``back`` moves backwards with Shift+Tab."""
+        """Press Tab, or Shift+Tab if ``back`` is set, until the element has the focus."""
         return self.reach_it(self.page.get_by_role(role, name=name, exact=exact), back=back)
 
     def reach_it(self, target: Locator, *, back: bool = False) -> Locator:
@@ -121,12 +122,12 @@ class Keyboard:
         return target
 
     def begins_at(self, target: Locator) -> None:
-        """Check that the page itself moved the focus to the element, and that it is visible."""
+        """Check that the page itself moved the focus to the element, and shows the focus."""
         expect(target).to_be_focused()
         assert self._stop(target)["is_target"]
 
     def begins_at_first_error(self, label: str) -> None:
-        """Check that the focus is on an invalid field, and that the field names its error."""
+        """Check that the focus is on an invalid field, and that the page describes the error."""
         field = self.page.get_by_label(label, exact=True)
         self.begins_at(field)
         expect(field).to_have_attribute("aria-invalid", "true")
@@ -231,11 +232,14 @@ class Keyboard:
         if self.scripts:
             accessibility.require_page(self.page, heading)
         else:
-            # The accessibility checks need scripts, and run on the same page with scripts.
+            # The accessibility checks need scripts, so they run only if the browser runs scripts.
             expect(self.page.get_by_role("heading", level=1)).to_have_text(heading)
 
     def watch_until(self, shown: Locator) -> None:
-        """Wait for an element. Without scripts, follow the link *Refresh* until it appears."""
+        """Wait until an element is visible.
+
+        If the browser runs no scripts, follow the link *Refresh* until the page has no such link.
+        """
         if not self.scripts:
             refresh_link = self.page.get_by_role("link", name="Refresh", exact=True)
             for _ in range(MAX_REFRESHES):

@@ -61,7 +61,7 @@ def _handler(server: ChallengeServer) -> type[QuietHandler]:
 
 @contextlib.contextmanager
 def running_challenge_server(context: ssl.SSLContext | None = None) -> Iterator[ChallengeServer]:
-    """Run a fake provider until the block ends, with TLS if ``context`` is given."""
+    """Run a fake provider of bot challenges until the block ends. ``context`` enables TLS."""
     server = ChallengeServer()
     listener = http_server(_handler(server))
     if context is not None:

@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 
 def settings_for_sandbox(url: str, **chosen: str) -> Settings:
-    """Return settings with which challenges are verified by the sandbox at this URL."""
+    """Return settings that make Pressroom verify challenge tokens with the sandbox at ``url``."""
     sandbox_settings = {
         name.removeprefix("PRESSROOM_").lower(): value
         for name, value in build_challenge_settings(url, {}).items()
@@ -26,7 +26,10 @@ def settings_for_sandbox(url: str, **chosen: str) -> Settings:
 
 
 def settings_for_server(url: str, **chosen: str) -> Settings:
-    """Return settings in which all three providers have one URL, and may name any host."""
+    """Return settings that make Pressroom use ``url`` for all three challenge providers.
+
+    The settings accept challenge tokens for any host name.
+    """
     urls = {f"{provider}_url": url for provider in ChallengeProviderName}
     return settings_for_sandbox(url, **{**urls, "challenge_hostnames": "", **chosen})
 
@@ -46,7 +49,10 @@ async def read_outcome(verification: Awaitable[None]) -> str:
 
 
 def ask_challenges(challenge_settings: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
-    """Run an asynchronous function with the challenges of these settings."""
+    """Call ``ask``, and return its result.
+
+    ``ask`` receives a ``Challenges`` object with the settings ``challenge_settings``.
+    """
 
     async def run() -> T:
         challenges = Challenges(challenge_settings)
@@ -74,7 +80,7 @@ def check_token(
 
 
 def check_repeatedly(challenge_settings: Settings, times: int) -> list[str]:
-    """Verify a token several times with one client of Turnstile, and return the outcomes."""
+    """Verify a token several times with the same Turnstile client, and return the outcomes."""
 
     async def repeat(challenges: Challenges) -> list[str]:
         challenge = challenges.challenge_for(ChallengeProviderName.TURNSTILE)
@@ -85,7 +91,7 @@ def check_repeatedly(challenge_settings: Settings, times: int) -> list[str]:
 
 
 def check_everywhere(challenge_settings: Settings, token: str) -> list[str]:
-    """Verify a token with each of the three providers, and return the outcomes in their order."""
+    """Verify a token with each challenge provider, and return one outcome per provider."""
 
     async def check_each(challenges: Challenges) -> list[str]:
         response = ChallengeResponse(token, "subscribe")

@@ -20,7 +20,7 @@ from tests.support.images.pictures import photo
 
 # The number of items that ``create_items`` creates of each kind.
 ITEM_COUNT = 3
-# Operations that return at least ``ITEM_COUNT`` items afterwards.
+# Operations that return at least ``ITEM_COUNT`` items after a call of ``create_items``.
 OPERATIONS_WITH_ITEMS = {
     "list_attachments",
     "list_jobs",
@@ -33,9 +33,9 @@ OPERATIONS_WITH_ITEMS = {
 
 
 def create_items(pressroom: Any) -> dict[str, dict[str, int]]:
-    """Create items for an owner, and map each operation with pages to its arguments.
+    """Create items for an owner, and map each operation that returns pages to its arguments.
 
-    Operations that need the id of another kind of item are left out.
+    Leave out operations that need an id other than the id of a list or a person.
     """
     list_ids = [
         pressroom.create_list({"title": "Tea", "slug": f"tea-{time.time_ns()}"})["id"]
@@ -62,7 +62,7 @@ def create_items(pressroom: Any) -> dict[str, dict[str, int]]:
 
 
 class PhotoFile(io.BytesIO):
-    """An open file with a photo. It has a name, because uploads need one."""
+    """An open photo file, whose attribute ``name`` is the file name in uploads."""
 
     name = "photo.jpg"
 
@@ -85,7 +85,7 @@ RUN_SECONDS = 100
 
 @cache
 def are_built() -> bool:
-    """Return whether `make clients` has built both clients from the current document and code."""
+    """Return whether the clients built by `make clients` match the current API and source code."""
     packages = [*_BUILD_FOLDER.glob("*.whl"), *_BUILD_FOLDER.glob("*.tgz")]
     if len(packages) < 2 or files.read_document() != openapi_document():
         return False
@@ -99,7 +99,7 @@ def are_built() -> bool:
 
 
 def build_python(folder: Path) -> Path:
-    """Copy the project of the Python client, with the code that the document generates."""
+    """Copy the Python client's project, with the code generated from the OpenAPI document."""
     project = folder / "python"
     shutil.copytree(files.PYTHON, project, ignore=_IGNORE_BUILD_RESULTS)
     if are_built():
@@ -139,7 +139,10 @@ def run_tool(project: Path, tool: str, *words: str) -> str:
 
 
 def run_program(*words: str, folder: Path, environment: dict[str, str] | None = None) -> str:
-    """Run a program, and return its output. Fail with the output if the program fails."""
+    """Run a program, and return its output.
+
+    If the program fails, the ``AssertionError`` contains the output.
+    """
     process = subprocess.run(
         words,
         check=False,

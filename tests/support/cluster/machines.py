@@ -1,4 +1,8 @@
-"""A small cluster: two API hosts behind HAProxy, two worker hosts, and the hosts of the stores."""
+"""A small cluster of hosts, each with its own network namespace.
+
+Two hosts behind HAProxy run the API, two hosts run workers, and the other hosts run Postgres, Redis
+and the object storage.
+"""
 
 import glob
 from collections.abc import Iterator
@@ -32,7 +36,8 @@ from tests.support.stack.sentinels import SERVERS as SERVERS_OF_REDIS
 API_PORT = 8000
 PUBLIC_PORT = 443
 MAX_RECOVERY_SECONDS = 60.0
-# The clock of one API host is slow by this time, and the clock of one worker host is fast.
+# The clock of one API host is slow by ``CLOCK_ERROR_SECONDS``, and the clock of one worker host is
+# fast by ``CLOCK_ERROR_SECONDS``.
 CLOCK_ERROR_SECONDS = 30
 STORES = ("postgres", "replica", "s3")
 REDIS_HOSTS = ("redis1", "redis2")
@@ -46,7 +51,7 @@ WORKERS = ("worker1", "worker2")
 
 
 def clock_environment(seconds: int) -> dict[str, str]:
-    """Return the environment of a process whose clock is wrong by this many seconds."""
+    """Return environment variables that make the clock of a process wrong by ``seconds``."""
     libraries = glob.glob("/usr/lib/*/faketime/libfaketime.so.1")  # noqa: PTH207 - from the root
     if not libraries:
         skip_or_fail("needs libfaketime (Debian: libfaketime)")
@@ -64,7 +69,8 @@ class Cluster:
     """A running cluster.
 
     Attributes:
-        database: the address of the primary Postgres. It moves when the replica is promoted.
+        database: the IP address of the primary Postgres. When a test promotes the replica, the
+            replica's host takes over the database's IP address.
     """
 
     hosts: dict[str, Host]
@@ -130,7 +136,10 @@ class Cluster:
                 self.start(name)
 
     def promote_replica(self) -> None:
-        """Promote the replica and then move the database's address, like a cluster manager."""
+        """Promote the replica, and give the database's IP address to the replica's host.
+
+        A cluster manager promotes a replica in the same way when the primary database fails.
+        """
         self.replica.promote()
         self.hosts["replica"].take(self.database)
         self.stack.forget_connections()
@@ -138,7 +147,7 @@ class Cluster:
     def host_of_broker(self, *, other_than: str | None = None) -> str:
         """Wait until the Sentinels agree on a master, and return its host.
 
-        ``other_than``: a host on which the master must not be.
+        ``other_than``: a host that must not run the Redis master any more.
         """
 
         def find_host() -> str | None:
@@ -163,7 +172,7 @@ class Cluster:
 
     @contextmanager
     def partitioned(self, *pairs: tuple[str, str]) -> Iterator[None]:
-        """Separate the two hosts of each pair from each other until the block ends."""
+        """Cut the network between the two hosts of each pair until the ``with`` block ends."""
         for first, second in pairs:
             self.hosts[first].block(self.hosts[second])
         try:
@@ -173,7 +182,7 @@ class Cluster:
                 self.hosts[first].unblock(self.hosts[second])
 
     def require_healthy(self) -> None:
-        """Wait until all hosts work, for up to a minute. Check that no process has ended itself."""
+        """Wait until all hosts work, for up to a minute. Check that no process has exited."""
         eventually(
             lambda: self._is_serving() and self._are_both_working(),
             within=MAX_RECOVERY_SECONDS,
@@ -220,7 +229,7 @@ def _add_hosts(network: Network) -> dict[str, Host]:
 
 @contextmanager
 def running_cluster(home: Path) -> Iterator[Cluster]:
-    """Run a cluster. Remove all of its processes and hosts at the end, even after a failure."""
+    """Run a cluster. When the block ends or fails, remove the cluster's processes and hosts."""
     with ExitStack() as opened:
         network = opened.enter_context(open_network())
         hosts = _add_hosts(network)
@@ -232,7 +241,8 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
         url = make_url(services.environment["PRESSROOM_DATABASE_URL"])
         replica = hosts["replica"]
         running = opened.enter_context(
-            # Use the port of the primary, because the replica may replace the primary.
+            # The replica has the same port as the primary, because clients keep using this port
+            # after the replica is promoted.
             running_replica(
                 services, replica.address, partial(on_host, host=replica), port=url.port
             )

@@ -1,4 +1,8 @@
-"""Simulates hosts on one machine: network namespaces on a bridge, whose links a test can cut."""
+"""Simulates hosts on one machine.
+
+Each host is a network namespace. A bridge connects the hosts, and a test can cut the link of each
+host to the bridge.
+"""
 
 import ctypes
 import os
@@ -67,10 +71,14 @@ class Host:
         return _run(*self.prefix, *words)
 
     def inside(self, action: Callable[[], T]) -> T:
-        """Call a function in the network of this host. The function must not start a process."""
+        """Call a function in the network namespace of this host.
+
+        ``action`` must not start a process. To run a command on the host, use ``do``.
+        """
 
         def enter() -> T:
-            # Linux changes the network of a thread only, and this thread ends afterwards.
+            # ``setns`` changes the network namespace only for this thread, which ends after the
+            # call.
             with (_NAMESPACES / self.namespace).open() as entrance:
                 if _LIBC.setns(entrance.fileno(), _CLONE_NEWNET) != 0:
                     raise OSError(ctypes.get_errno(), "setns")
@@ -90,7 +98,11 @@ class Host:
         _run("ip", "-n", self._hub, "link", "set", self.name, "up")
 
     def kill(self) -> None:
-        """Kill all processes of the host. Other hosts don't notice if the host is unplugged."""
+        """Kill all processes of the host.
+
+        If ``unplug`` is called before ``kill``, as in a power failure, other hosts don't learn that
+        their connections to this host are closed.
+        """
         for pid in self.pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -115,7 +127,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Network:
-    """A bridge that connects hosts. The test's machine has the first address of its subnet."""
+    """A bridge that connects simulated hosts.
+
+    The first address of the subnet belongs to the machine that runs the test.
+    """
 
     tag: str
     subnet: str
@@ -155,7 +170,7 @@ class Network:
 
 @contextmanager
 def open_network() -> Iterator[Network]:
-    """Create a network. At the end, and after a failure, remove it with all of its processes."""
+    """Create a network. When the block ends or fails, remove the network and its processes."""
     _remove_abandoned_networks()
     used_addresses = _run("ip", "-4", "-o", "addr")
     numbers = ((os.getpid() + step) % 250 for step in range(250))
@@ -188,8 +203,10 @@ def _remove_abandoned_networks() -> None:
 
 
 def _remove(tag: str) -> None:
-    """Remove a network. Linux removes the other cables together with their namespaces."""
-    # The command fails if the cable is already gone.
+    """Remove a network and its processes."""
+    # Delete the virtual cable (veth pair) between this machine and the network. Linux deletes the
+    # virtual cables between namespaces together with the namespaces. ``ip link delete`` may fail,
+    # because the virtual cable may already be deleted.
     delete_cable = ["ip", "link", "delete", _name_outer_end(tag)]
     subprocess.run(delete_cable, capture_output=True, check=False)
     for name in _list_namespaces():
@@ -201,7 +218,10 @@ def _remove(tag: str) -> None:
 
 
 def _name_outer_end(tag: str) -> str:
-    """Return the name of the cable's end outside of the namespaces, at most 15 characters long."""
+    """Return the name of the network interface that connects this machine to the network.
+
+    Linux allows at most 15 characters in the name of a network interface.
+    """
     return f"pr{tag.rpartition('-')[2]}"
 
 

@@ -1,4 +1,4 @@
-"""Runs each embedded server of a cluster, such as Postgres, on a host of its own."""
+"""Runs each server that a test cluster needs, such as Postgres, on its own host."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,16 +15,17 @@ from tests.support.cluster.network import Host
 def on_hosts(
     programs: list[Program], environment: dict[str, str], hosts: Mapping[str, Host], database: str
 ) -> Plan:
-    """Return the servers on the hosts of the same names, and settings with the hosts' addresses.
+    """Return programs that run on the cluster's hosts, and settings with these hosts' addresses.
 
-    Valkey is left out, because the cluster has a Redis with Sentinels instead.
+    Each program runs on the host that has the program's name. Valkey is left out, because the
+    cluster has a Redis with Sentinels instead.
 
     ``database``: the address of the Postgres host.
     """
     programs_on_hosts = [
         on_host(program, hosts[program.name]) for program in programs if program.name in hosts
     ]
-    # Maps the ends of setting names to addresses.
+    # Maps the end of a setting's name to the host address that the setting must contain.
     addresses = {"DATABASE_URL": database, "S3_ENDPOINT": hosts["s3"].address}
     settings = {}
     for name, value in environment.items():
@@ -34,11 +35,12 @@ def on_hosts(
 
 
 def on_host(program: Program, host: Host) -> Program:
-    """Return the program changed so that it runs on the host, and listens on all addresses."""
+    """Return a copy of the program for ``host``, which listens on all addresses of the host."""
     if program.run_as is not None:
         pytest.skip("needs user namespaces: another user may enter no network namespace")
     argv = [_listen_on_all_addresses(word) for word in program.argv]
-    # Remove the prefix of the other host, if the program is a copy of a server on another host.
+    # If ``program`` was already made to run on another host, its command begins with a prefix that
+    # selects that other host. Remove the prefix.
     if argv[0] == host.prefix[0]:
         del argv[: len(host.prefix)]
 
@@ -64,7 +66,7 @@ def _listen_on_all_addresses(word: str) -> str:
 
 
 def _allow_logins(data: Path, host: Host) -> None:
-    """Allow logins to Postgres, and replication, from all hosts of the network."""
+    """Allow logins and replication connections to Postgres from all hosts of the network."""
     network = f"{host.address.rpartition('.')[0]}.0/24"
     file = data / "pg_hba.conf"
     if network not in file.read_text():

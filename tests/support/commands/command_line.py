@@ -12,20 +12,20 @@ from cli.main import app, load_command
 
 
 def require_accepted(words: Sequence[str]) -> None:
-    """Parse a command line as the command does. Raise its error if it rejects the line."""
+    """Parse a command line as `pressroom` does. Raise an error for an invalid command line."""
     command, rest = _find_command(words)
     assert not _is_group(command), f"{' '.join(words)} lacks a command"
     if "--help" not in rest:
         with ExitStack() as patches:
             for parameter in (each for each in command.params if getattr(each, "prompt", None)):
-                # Answer the prompt instead of a person.
+                # Supply the answer that a person would type at the prompt.
                 answer = mock.patch.object(parameter, "prompt_for_value", return_value="typed")
                 patches.enter_context(answer)
             command.make_context(command.name, rest)
 
 
 def require_known(words: Sequence[str]) -> None:
-    """Require that the command and its options exist, without a check of the values.
+    """Require that the command and its options exist. Don't check the values of the options.
 
     Use this function for incomplete commands in documents, such as `pressroom lists create …`.
     """
@@ -46,7 +46,7 @@ def options(words: Sequence[str], name: str) -> list[str]:
 
 
 def _find_command(words: Sequence[str]) -> tuple[Any, list[str]]:
-    """Return the command or group that the words name, and the words after its name."""
+    """Return the command or command group in a command line, and the remaining words."""
     assert words[0] == "pressroom", words
     command: Any = typer.main.get_command(app)
     rest = list(words[1:])

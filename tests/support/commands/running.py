@@ -1,6 +1,7 @@
 """Runs `pressroom` commands in the test's own process, as if a script had started them.
 
-A new process needs 0.7 seconds of processor time to start, fifty times as much as most commands.
+Starting a new process would take 0.7 seconds of CPU time, which is fifty times as much as most
+commands need.
 """
 
 import contextvars
@@ -46,11 +47,12 @@ def run_command(
         for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
             patches.enter_context(mock.patch.object(sys, name, stream))
         patches.enter_context(mock.patch.object(sys, "argv", ["pressroom", *words]))
-        # Otherwise help texts would name the command `python -m pytest.pressroom`.
+        # Make help texts call the command `pressroom`, and not `python -m pytest.pressroom`.
         patches.enter_context(mock.patch.object(sys.modules["__main__"], "__package__", None))
         patches.enter_context(mock.patch.dict(os.environ, environment, clear=True))
         patches.enter_context(_restored_process())
-        # Commands set context variables, such as the actor. A copied context keeps them out.
+        # Commands set context variables, such as the actor. Run the command in a copied context, so
+        # that the context variables of the test don't change.
         code = contextvars.copy_context().run(_run_main)
     outputs = []
     for stream in streams[1:]:
@@ -82,7 +84,10 @@ def run_json_command(stack: Stack, *words: str, stdin: str = "", **environment: 
 
 
 def require_command_error(stack: Stack, code: str, *words: str) -> None:
-    """Require that a command exits with 1, and prints only one line with this code, on stderr."""
+    """Require that a command exits with 1, and prints only one line, on stderr.
+
+    ``code``: the error code at the end of the printed line.
+    """
     process = pressroom(stack, *words, "--json")
     assert (process.returncode, process.stdout) == (1, "")
     [line] = process.stderr.splitlines()
@@ -103,17 +108,17 @@ def _run_main() -> int:
 
 @contextmanager
 def _restored_process() -> Iterator[None]:
-    """Restore the state of this process when the block ends, except for imported modules."""
+    """When the block ends, undo what a command changed in this process, such as the logging."""
     configure = structlog.configure
     configuration = structlog.get_config()
     root = logging.getLogger()
     handlers = root.handlers[:]
     level = root.level
     disabled = root.manager.disable
-    # Remove the handlers, because a new logging configuration would close them.
+    # Remove the log handlers, because the command's logging configuration would close them.
     root.handlers.clear()
     with (
-        # Don't cache loggers, so that none keeps the configuration of the command.
+        # Don't cache loggers, so that no logger keeps the command's configuration.
         mock.patch.object(
             structlog,
             "configure",
@@ -122,7 +127,7 @@ def _restored_process() -> Iterator[None]:
         # Commands log only errors, so the log levels of libraries don't matter.
         mock.patch("core.log_output._configure_libraries"),
         mock.patch.object(sys, "excepthook", sys.excepthook),
-        # A call of ``gc.freeze`` would keep the garbage of all earlier tests.
+        # Replace ``gc.freeze``, which would protect the garbage of earlier tests from collection.
         mock.patch.multiple(gc, freeze=mock.DEFAULT, set_threshold=mock.DEFAULT),
         # `pressroom doctor` calls ``os._exit``, so that it doesn't wait for threads.
         mock.patch.object(os, "_exit", sys.exit),

@@ -12,7 +12,7 @@ from services.composer.text.post import MetadataField, Post, PostMetadata
 METADATA = "/composer/metadata"
 TWEETS = "/composer/generate-tweets"
 
-# A post for each script that the composer supports, and posts with markup.
+# A post in each writing system that the composer supports, and posts with markup.
 POSTS = {
     "english": Post(
         "How we bake bread",
@@ -57,7 +57,7 @@ def request_composer(
 
 
 def find_metadata_faults(post: Post, answer: dict[str, str], *fields: MetadataField) -> list[str]:
-    """Return the violations of the metadata rules in an answer of the composer."""
+    """Check the metadata from the composer, and return a text for each violated rule."""
     expected_fields = frozenset(fields or MetadataField)
     if set(answer) != set(expected_fields):
         return [f"it has {sorted(answer)}"]
@@ -69,7 +69,7 @@ def find_metadata_faults(post: Post, answer: dict[str, str], *fields: MetadataFi
 
 
 def find_tweets_faults(post: Post, answer: dict[str, str]) -> list[str]:
-    """Return the violations of the rules for tweets in an answer of the composer."""
+    """Check the tweets from the composer, and return a text for each violated rule."""
     if set(answer) != {"tweets"}:
         return [f"it has {sorted(answer)}"]
     return rules.find_tweets_faults(markup.parse_post(post), answer["tweets"].split("\n\n"))

@@ -48,9 +48,10 @@ class LanguageModelRun:
     def model(
         self, behaviour: str = "", *, key: str | None = API_KEY, context_tokens: int = 32_000
     ) -> OpenAIProtocol:
-        """Return a client of the sandbox's model with this behaviour, such as `500-once`.
+        """Return a client of the sandbox's language model.
 
-        By default, the model answers correctly.
+        ``behaviour``: how the language model responds. For example, with `500-once`, the first
+        response has the status 500. By default, the language model responds correctly.
         """
         return OpenAIProtocol(
             openai_protocol.Target(self.base_url, SecretStr(key) if key else None),
@@ -61,7 +62,10 @@ class LanguageModelRun:
         )
 
     def steer(self, behaviour: str | None) -> None:
-        """Set the behaviour for all requests, or with None, use the model that a request names."""
+        """Make the sandbox's language model respond to all requests in the same way.
+
+        If ``behaviour`` is ``None``, the model name in each request determines the response.
+        """
         model = f"sandbox-{behaviour}" if behaviour else None
         self._call_control("PUT", json={"model": model})
 
@@ -71,18 +75,24 @@ class LanguageModelRun:
 
     @property
     def left(self) -> int:
-        """Return how many callers hung up before they had their answer."""
+        """Return how many callers closed the connection before they got the response."""
         return int(self._read_state()["left"])
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """Return the last twenty requests, oldest first. Their headers are under `_headers`."""
+        """Return the last twenty requests, oldest first.
+
+        Each item of the list is a request's JSON body, with the HTTP headers added as `_headers`.
+        """
         requests: list[dict[str, Any]] = self._read_state()["requests"]
         return requests
 
     @property
     def forms(self) -> list[str]:
-        """Return the type of the response format in each request."""
+        """Return the ``response_format`` types of the last twenty requests to the language model.
+
+        A request without ``response_format`` has the type ``prompt``.
+        """
         return [
             (each.get("response_format") or {"type": "prompt"})["type"] for each in self.requests
         ]
@@ -96,7 +106,8 @@ class LanguageModelRun:
         return state
 
     def _call_control(self, method: str, **content: Any) -> httpx2.Response:
-        # The URL is plain HTTP. Don't load certificates, which takes longer than most tests.
+        # Don't load certificates, because the URL is plain HTTP, and because loading certificates
+        # takes longer than most tests.
         with httpx2.Client(trust_env=False, verify=False) as client:
             return client.request(method, self._control_url, **content).raise_for_status()
 
@@ -114,5 +125,5 @@ def build_question(seconds: float = 20.0) -> CompletionRequest:
 
 
 def read_summary(text: str) -> str:
-    """Return the summary in the answer of the model."""
+    """Return the summary in a JSON response of the language model."""
     return str(json.loads(text)["summary"])

@@ -13,12 +13,14 @@ import psutil
 
 from tests.support.deployment.files import ROOT
 
-# The folder is kept between runs, so that only the first run builds the base images.
+# The folder with Podman's images. Test runs keep Podman's images, so that only the first test run
+# builds the base images.
 FOLDER = ROOT / "build" / "containers"
-# Podman accepts only a short path here. Each checkout has its own path, because the state that a
-# killed run leaves behind must not affect runs in other checkouts.
+# The path of Podman's run folder is short, because Podman rejects long paths. Each checkout of the
+# project has its own run folder, so that the files of a killed test run don't affect tests in other
+# checkouts.
 _RUN_FOLDER = Path("/run", f"pressroom-containers-{crc32(bytes(ROOT)):08x}")
-# Podman's name server for containers always keeps its state here.
+# Podman's name server for containers always keeps its state in this folder.
 _NAME_SERVER_FOLDER = Path("/run/containers/networks/aardvark-dns")
 _INIT_PROGRAMS = ("catatonit", "/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit")
 _MAX_FILES = 65_536
@@ -26,7 +28,7 @@ _MAX_PROCESSES = 2048
 
 
 class EngineError(Exception):
-    """Raised when a program fails. The message contains the end of its output."""
+    """Raised if Podman or another program fails. The text ends with the program's last output."""
 
 
 def print_line(sentence: str) -> None:
@@ -100,9 +102,10 @@ class Engine:
         return True
 
     def clear(self) -> None:
-        """Remove everything that a killed run has left behind, except images."""
+        """Remove the containers, volumes and networks that a killed test run has left behind."""
         remove = ("rm", "--all", "--force", "--time", "5")
-        # Remove twice, because the first call fails if a container ends just before the kill.
+        # Call ``podman rm`` twice, because the first call fails if a container ends just before
+        # Podman kills the container.
         self.succeeds(*remove)
         self.podman(*remove)
         self.podman("volume", "prune", "--force")
@@ -111,9 +114,11 @@ class Engine:
 
 
 def _forget_dead_names() -> None:
-    """Remove the names of containers that ended without Podman, for example at a power failure.
+    """Delete the host names of old containers if Podman's name server isn't running.
 
-    Otherwise the name server of the next containers would answer with the old addresses too.
+    After a power failure, for example, the files of the name server still contain the host names of
+    old containers. A new name server would return the addresses of the old containers in addition
+    to those of the new containers.
     """
     try:
         is_running = psutil.pid_exists(int((_NAME_SERVER_FOLDER / "aardvark.pid").read_text()))
@@ -129,7 +134,8 @@ def open_engine() -> Engine:
         engine = _engine(driver)
         if engine.succeeds("info"):
             return engine
-    # Call Podman again, so that the error says why neither driver works.
+    # Podman works neither with the storage driver ``overlay`` nor with ``vfs``. Run ``podman info``
+    # again to raise an exception that contains Podman's error message.
     engine.podman("info")
     return engine
 
@@ -168,7 +174,7 @@ def _engine(driver: str) -> Engine:
 def ulimits() -> list[str]:
     """Return resource limits that work on machines where a process can't raise its limits.
 
-    By default, Podman would set higher limits.
+    Podman can't set its default limits if they exceed the limits of the calling process.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     files = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)

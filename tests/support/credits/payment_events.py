@@ -1,4 +1,4 @@
-"""Payment events for the adapter: real events from the sandbox, and events that tests build."""
+"""Events for tests of the Stripe adapter: some from the sandbox, others built by the tests."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ from tests.support.http.webhook_receiver import Hook, HookReceiver
 
 
 class EventReader:
-    """Reads the events that the sandbox has sent to the webhook about one checkout."""
+    """Reads the webhook events about a checkout that the sandbox has sent to a test's receiver."""
 
     def __init__(
         self, receiver: HookReceiver, account: StripeCheckout, sandbox: SandboxPayments
@@ -24,7 +24,10 @@ class EventReader:
         self._sandbox = sandbox
 
     def event(self, kind: str, opened: OpenedCheckout) -> Event:
-        """Wait for an event of this kind about a checkout, and return it only once."""
+        """Wait for an event of the type ``kind`` about a checkout, and return the event.
+
+        The method returns each event only once.
+        """
         is_session = kind.startswith("checkout.session.")
         session = self._sandbox.session(opened.session_id)
         object_id = session["id" if is_session else "payment"]

@@ -29,7 +29,7 @@ class SandboxPayments:
     """Controls payments in the sandbox.
 
     The argument ``checkout`` is the id of a checkout session, the URL of its payment page, or the
-    id of the order. Amounts are in the minor unit, for example in cents or yen.
+    id of the order. Amounts are in the currency's minor unit, for example in cents or yen.
 
     ``base_url``: the URL of the sandbox, such as ``stack.sandbox_url``.
     """
@@ -45,14 +45,14 @@ class SandboxPayments:
         return self._choose(checkout, "cancel")
 
     def decline(self, checkout: str | int) -> None:
-        """Pay with a card that the bank declines. The payment page stays open."""
+        """Pay with a card that the bank declines, so that the payer must try another card."""
         self._do(checkout, "decline")
 
     def expire(self, checkout: str | int) -> None:
         self._do(checkout, "expire")
 
     def promise(self, checkout: str | int) -> None:
-        """Order a bank debit, which stays pending until ``settle`` or ``fall_through``."""
+        """Order a bank debit, which is pending until ``settle`` or ``fall_through`` is called."""
         self._do(checkout, "promise")
 
     def settle(self, checkout: str | int) -> None:
@@ -62,7 +62,7 @@ class SandboxPayments:
         self._do(checkout, "fall_through")
 
     def alter(self, checkout: str | int, *, amount: int) -> None:
-        """Change the amount of the checkout, so that it differs from the order."""
+        """Change the amount of the checkout, so that it differs from the amount of the order."""
         self._do(checkout, "alter", amount=amount)
 
     def refund(self, checkout: str | int, amount: int | None = None) -> None:
@@ -70,43 +70,47 @@ class SandboxPayments:
         self._do(checkout, "refund", amount=amount)
 
     def fail_refund(self, checkout: str | int) -> None:
-        """Make the last refund fail, as if the payer's bank had returned it."""
+        """Make the last refund fail, as if the payer's bank had sent the money back to Stripe."""
         self._do(checkout, "fail_refund")
 
     def dispute(self, checkout: str | int, amount: int | None = None) -> None:
-        """Open a dispute, in which the payer's bank takes the money or a part of it.
+        """Open a dispute about a payment: the payer's bank takes back the money or a part of it.
 
-        ``win`` returns the money, and ``lose`` makes the loss permanent.
+        A later call of ``win`` returns the money to the seller. After a call of ``lose``, the payer
+        keeps the money.
         """
         self._do(checkout, "dispute", amount=amount)
 
     def inquire(self, checkout: str | int) -> None:
-        """Open an inquiry, in which the payer's bank doesn't take money."""
+        """Open an inquiry about a payment, which doesn't take money from the seller."""
         self._do(checkout, "inquire")
 
     def win(self, checkout: str | int) -> None:
-        """Win the oldest open dispute."""
+        """End the oldest open dispute: the seller wins."""
         self._do(checkout, "win")
 
     def lose(self, checkout: str | int, amount: int | None = None) -> None:
-        """Lose the oldest open dispute, or the oldest one with this amount."""
+        """End the oldest open dispute: the seller loses.
+
+        If ``amount`` is set, consider only disputes with this amount.
+        """
         self._do(checkout, "lose", amount=amount)
 
     def mode(self, *, times: int = 1, hold: bool = False) -> None:
-        """Set how events are delivered: how many times each, and whether to hold them back.
+        """Set how many times each webhook event is delivered, and whether events are held back.
 
-        Without arguments, each event is delivered once, immediately.
+        By default, each webhook event is delivered immediately and only once.
         """
         self._put("/control/mode", times=times, hold=hold)
 
     def hold(self) -> None:
-        """Hold all events back until ``release``."""
+        """Hold all webhook events back until ``release`` is called."""
         self.mode(hold=True)
 
     def release(self, *, times: int = 1, shuffle: bool = False) -> int:
-        """Deliver the events that are held back, and return their number.
+        """Deliver the webhook events that are held back, and return the number of these events.
 
-        New events are still held back.
+        Webhook events that the sandbox creates after this call are still held back.
         """
         options = {"times": times, "shuffle": shuffle}
         count: int = self._post("/control/release", options)["released"]
@@ -123,7 +127,10 @@ class SandboxPayments:
         return events
 
     def deliver(self, event: Json, *, signature: Signature = "good") -> list[int | str]:
-        """Deliver an event now, with this kind of signature, and return its attempts."""
+        """Deliver a webhook event now, and return the results of all attempts to deliver it.
+
+        ``signature``: the kind of the signature, such as ``good`` or ``missing``.
+        """
         path = f"/control/events/{event['id']}/deliver"
         attempts: list[int | str] = self._post(path, {"signature": signature})["attempts"]
         return attempts
@@ -136,9 +143,13 @@ class SandboxPayments:
         seconds: float = 0.0,
         when: Literal["before", "after"] = "before",
     ) -> None:
-        """Make the next ``count`` calls slow, or make them fail, before or after their work.
+        """Make the next ``count`` calls to the imitation of Stripe slow, or make them fail.
 
-        The Stripe library retries a call once, so only ``count=2`` makes a call fail finally.
+        If ``when`` is ``before``, a failing call changes nothing. If ``when`` is ``after``, a
+        failing call takes effect although the caller gets an error.
+
+        The Stripe library retries a failed call once. If the Stripe library's retry must also fail,
+        pass ``count=2``.
         """
         self._put("/control/trouble", count=count, status=status, seconds=seconds, when=when)
 
@@ -156,7 +167,7 @@ class SandboxPayments:
     def session(self, checkout: str | int) -> Json:
         """Return a checkout session.
 
-        ``checkout``: the id of the order, or a text that contains the id of the session.
+        ``checkout``: the id of the order, or a text that contains the id of the checkout session.
         """
         session_id = re.search(r"cs_test_\w+", str(checkout))
         name, value = ("id", session_id[0]) if session_id else ("order_id", str(checkout))
@@ -182,14 +193,14 @@ class SandboxPayments:
 
 
 def running_payment_sandbox(keys: StripeKeys) -> AbstractContextManager[str]:
-    """Run a sandbox with only the imitation of Stripe, in this process, and yield its URL."""
+    """Run the sandbox's imitation of Stripe in this process, and yield the sandbox's URL."""
     router = strict_router(StripeServer(keys))
     app = create_app((SandboxProvider("Payments", "/stripe", "Stripe.", router, page="/stripe"),))
     return serving_app(app)
 
 
 def connect_adapter(url: str, keys: StripeKeys, **chosen: float) -> StripeCheckout:
-    """Return the product's adapter, connected to the Stripe account at this URL."""
+    """Return Pressroom's adapter for Stripe, connected to the simulation of Stripe at this URL."""
     return StripeCheckout(
         PaymentChannel.SANDBOX,
         base_url=url,

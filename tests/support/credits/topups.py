@@ -25,12 +25,12 @@ def send(client: httpx2.Client, body: str, key: str | None = None, **more: str) 
 
 
 def topup(client: httpx2.Client, numbers: str, *, key: str | None = None) -> httpx2.Response:
-    """Order credits. `numbers` is the JSON of the body's fields except the redirect URL."""
+    """Order credits. ``numbers``: the JSON text of the order's fields except `redirect_url`."""
     return send(client, f'{{{numbers}, "redirect_url": "{SHOP}"}}', key)
 
 
 def create_order(client: httpx2.Client, numbers: str = '"amount": 5') -> dict[str, Any]:
-    """Create an order, and return it with exact numbers."""
+    """Create an order, and return it with its amounts as exact decimals."""
     reply = topup(client, numbers)
     data(reply)
     return dict(credits.parse_exactly(reply.text)["data"])
@@ -94,7 +94,7 @@ def read_ledger(client: httpx2.Client) -> list[tuple[object, ...]]:
 
 
 def poll_now(stack: Stack, *order_ids: int) -> None:
-    """Make these orders due, and wait until a worker has polled the payment provider."""
+    """Make a worker poll the payment provider for the orders now, and wait until the poll ends."""
     make_orders_due(stack, *order_ids)
     run_maintenance(stack, "topups.poll")
 

@@ -20,7 +20,7 @@ COMPOSE_FILE = ROOT / "docker-compose.yml"
 ENV_EXAMPLE = ROOT / ".env.example"
 CADDYFILE = ROOT / "deploy" / "compose" / "Caddyfile"
 SECRETS_SCRIPT = ROOT / "deploy" / "compose" / "secrets.sh"
-# The folder in a container that contains the secrets of its service.
+# The folder in which each container finds the secrets of its service.
 SECRETS_FOLDER = "/run/secrets"
 DOCKERFILE = ROOT / "Dockerfile"
 RELEASE_SCRIPT = ROOT / ".ci" / "release"
@@ -62,7 +62,7 @@ def workers() -> dict[str, Service]:
 
 
 def secrets() -> dict[str, str]:
-    """Map each variable with the path of a secret's file to the setting for this secret."""
+    """Map each ``PRESSROOM_…_FILE`` variable, which contains a path, to the name of the secret."""
     return {
         variable_of(name) + FILE_SUFFIX: name
         for name, field in Settings.model_fields.items()

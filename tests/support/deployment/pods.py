@@ -1,4 +1,4 @@
-"""Reads the pods of the example deployment to Kubernetes, which uses all components."""
+"""Reads the pods of the example Kubernetes deployment, which uses all Kustomize components."""
 
 import re
 import shutil
@@ -24,13 +24,13 @@ FOLDER = files.ROOT / "deploy" / "kubernetes"
 
 Resource = dict[str, Any]
 
-# The name of a generated ConfigMap. Its end is a hash of its settings.
+# The name of a generated ConfigMap, which ends with a hash of the settings in the ConfigMap.
 _HASHED_NAME = re.compile(r"(name: pressroom-[a-z-]+?)-[bcdfghkmt2-9]{10}$", re.MULTILINE)
 
 
 @cache
 def render_example() -> list[Resource]:
-    """Return the resources that Kustomize renders, with the names of ConfigMaps from the base."""
+    """Return the resources that Kustomize renders. Remove the hashes from the ConfigMap names."""
     if shutil.which("kubectl") is None:
         skip_or_fail("there is no kubectl")
     words = ["kubectl", "kustomize", str(FOLDER / "overlays" / "example")]
@@ -75,7 +75,7 @@ def labels_of(workload: Resource) -> dict[str, str]:
 
 
 def settings_needed_by(words: Sequence[str]) -> set[str]:
-    """Return the variables of all settings, required or optional, that a command reads."""
+    """Return the environment variables of all required and optional settings of a command."""
     if "--wait" in words:
         return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
     names = list_settings(words[1], [Queue(name) for name in options(words, "--queue")])
@@ -109,11 +109,11 @@ class Process:
         return [Queue(name) for name in options(self.words, "--queue")]
 
     def needs(self) -> set[str]:
-        """Return the variables of all settings, required or optional, that the command reads."""
+        """Return the environment variables of all required and optional settings of the command."""
         return settings_needed_by(self.words)
 
     def secrets(self) -> dict[str, dict[str, Any]]:
-        """Map each setting that comes from a Secret to the Secret's name and key."""
+        """Map each setting that comes from a Kubernetes Secret to the Secret's name and key."""
         return {
             each["name"]: each["valueFrom"]["secretKeyRef"]
             for each in self.container["env"]
@@ -121,7 +121,7 @@ class Process:
         }
 
     def values(self) -> dict[str, str]:
-        """Map each setting with a value in the example to this value."""
+        """Map each setting to its value in the example, except those from Kubernetes Secrets."""
         config_maps = resources_of_kind("ConfigMap")
         variables = {
             each["name"]: each["value"] for each in self.container["env"] if "value" in each
@@ -131,7 +131,7 @@ class Process:
         return {name: value for name, value in variables.items() if name.startswith(PREFIX)}
 
     def allowed_settings(self) -> set[str]:
-        """Return the settings that an overlay may set, except settings from Secrets."""
+        """Return the settings that an overlay may set, except those from Kubernetes Secrets."""
         folder = FOLDER / "base/settings"
         sources = [
             folder / f"{name.removeprefix('pressroom-')}.env" for name in self._config_maps()
@@ -152,6 +152,6 @@ def processes() -> list[Process]:
 
 
 def secret_variables() -> set[str]:
-    """Return the variables of all secrets, and of the names that belong to secrets."""
+    """Return the environment variables of all secret settings and of the S3 access keys."""
     names = {name for name, field in Settings.model_fields.items() if is_secret(field)}
     return {variable_of(name) for name in names | {"s3_access_key", "s3_admin_access_key"}}

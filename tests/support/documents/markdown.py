@@ -42,7 +42,7 @@ def inline_code(document: Path) -> list[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """Return the names of headings in links: lower case, hyphens for spaces, no punctuation."""
+    """Return the link anchors of all headings: lower case, hyphens for spaces, no punctuation."""
     headings = _HEADING.findall(_prose(document))
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings

@@ -1,4 +1,4 @@
-"""The calls of the fault matrix, which are made during each fault, and their outcomes."""
+"""Defines the API calls that the fault matrix makes during each fault, and their outcomes."""
 
 import secrets
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.support.credits.topups import SHOP, TOPUP
 from tests.support.fault_matrix.rig import Rig
 from tests.support.images.pictures import photo
 
-# The wait that calls request if a job produces their response.
+# How many seconds a call asks the API to wait for the job that produces the response.
 WAIT_SECONDS = 5
 _PREFER = {"Prefer": f"wait={WAIT_SECONDS}"}
 
@@ -21,7 +21,7 @@ Call = Callable[[Rig, httpx2.Client], httpx2.Response]
 
 
 class Outcome(StrEnum):
-    """The outcome of a call.
+    """The outcome of an API call during a fault.
 
     DONE: the call succeeded. LATER: the call was accepted, and its job runs later. REFUSED: the
     response tells the caller to retry. BROKEN: any other response, or none.
@@ -108,7 +108,8 @@ CALLS: dict[str, Call] = {
     "metrics": _metrics,
 }
 
-# The calls that cause load during a fault. They include calls that aren't part of the matrix.
+# The API calls that cause load during a fault: all calls in ``CALLS``, a search for photos, and a
+# sign-up that needs a confirmation.
 LOAD_CALLS: dict[str, Call] = CALLS | {
     "photo search": _search_photos,
     "confirmed subscribe": lambda rig, client: _subscribe(rig.confirmed_list_id, client),

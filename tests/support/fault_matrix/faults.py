@@ -1,4 +1,7 @@
-"""The faults of the fault matrix: one dependency fails, while callers that need it cause load."""
+"""Faults, such as a slow Postgres, during which tests/faults/matrix makes API calls.
+
+During some faults, concurrent calls that need the faulty dependency cause load.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

@@ -1,7 +1,7 @@
 """The worst outcome that each call may have during each fault.
 
-These limits are promises to operators and callers in docs/reliability.md. They aren't derived from
-measurements.
+The outcomes in this module are promises to operators and callers in docs/reliability.md, and not
+the results of measurements.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ class Promise:
     within_seconds: float  # For untouched calls, the full form also measures the slowdown.
 
 
-# The wait that a call requests, and five seconds for everything else.
+# The maximum duration of a call: the time that the call asks the API to wait for a job, plus five
+# seconds for everything else.
 _MAX_SECONDS = WAIT_SECONDS + 5.0
 
 UNTOUCHED = Promise(WorstOutcome.UNTOUCHED, _MAX_SECONDS)
@@ -40,14 +41,17 @@ DONE = Promise(WorstOutcome.DONE, 3.0)
 SLOWLY = Promise(WorstOutcome.DONE, 15.0)
 LATER = Promise(WorstOutcome.LATER, _MAX_SECONDS)
 REFUSED = Promise(WorstOutcome.REFUSED, _MAX_SECONDS)
-# The call is refused without a wait for a lock, a connection or a missing dependency.
+# The API refuses the call quickly, because the API doesn't wait for a lock, a connection or a
+# failed service.
 REFUSED_SOON = Promise(WorstOutcome.REFUSED, 3.0)
 
-# The API needs S3 for the first three calls. The job of an export needs S3 later.
+# The API needs S3 for uploads, media and imports. For an export, only the worker needs S3.
 _NEED_S3 = {"upload": REFUSED, "media": REFUSED, "import": REFUSED, "export": LATER}
-# The response waits a second for a dependency that hangs, and is cached for a second.
+# The calls of ``/readyz`` and ``/metrics`` check the dependencies. The API waits a second for a
+# dependency that hangs, and caches the result of a check for a second.
 _WAITS_A_SECOND = dict.fromkeys(("readyz", "metrics"), DONE)
-# Redis counts calls and notifies callers. A call that needs neither is untouched.
+# The API calls for which the API uses Redis, for example to count the calls of a user. A fault of
+# Redis doesn't affect other API calls.
 _NEED_REDIS = {
     **dict.fromkeys(
         ("balance", "consume", "subscribe", "unsubscribe", "member page", "event stream"), DONE
@@ -61,7 +65,7 @@ _NEED_REDIS = {
 _EXCEPTIONS: dict[str, dict[str, Promise]] = {
     "Postgres slow": dict.fromkeys(CALLS, SLOWLY)
     | dict.fromkeys(("upload", "import", "export"), Promise(WorstOutcome.LATER, 15.0))
-    # Changes of a list lock it for longer, so other calls find it locked.
+    # Slow transactions keep their locks for a long time, so another call may find the list locked.
     | dict.fromkeys(("subscribe", "composer", "topup"), Promise(WorstOutcome.REFUSED, 15.0)),
     "Postgres gone": dict.fromkeys(CALLS, REFUSED) | {"metrics": DONE},
     "Redis hung": _NEED_REDIS,
@@ -80,7 +84,8 @@ PROMISES = {
     (fault, call): _EXCEPTIONS[fault].get(call, UNTOUCHED) for fault in FAULTS for call in CALLS
 }
 
-# Maps each fault to the call that the short form tests, because it is the most informative one.
+# Maps each fault to the only API call that the tests make during the fault by default. With
+# ``SIZE=full``, the tests make all API calls during each fault.
 SHORT_FORM_CALLS = {
     "Postgres slow": "consume",
     "Postgres gone": "consume",

@@ -18,10 +18,11 @@ from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe
 from tests.support.sizes import sized
 from tests.support.stack.proxied_dependencies import proxy_each_dependency
 
-# Maps the queues of each worker to its concurrency. The development stack has the same workers
-# with a higher concurrency.
+# Maps the queues of each worker to the worker's concurrency. The workers of the development stack
+# have the same queues, but run more tasks concurrently than the workers in these tests.
 WORKERS = {("request", "photos", "money", "mail", "maintenance"): 6, ("media", "export", "bulk"): 1}
-# The number of subscribers who can unsubscribe during one fault.
+# Before each fault, the tests add subscribers until ``LEAVING_SUBSCRIBERS`` subscribers of the list
+# can unsubscribe.
 LEAVING_SUBSCRIBERS = sized(24, 240)
 SETTLED_WITHIN_SECONDS = 90.0
 RECOVERED_WITHIN_SECONDS = 10.0
@@ -43,7 +44,10 @@ class Rig:
         return self.stack.client(self.owner.key)
 
     def refill(self, count: int) -> None:
-        """Add subscribers without a fault until ``count`` subscribers can unsubscribe."""
+        """Add subscribers until ``count`` subscribers of the list can unsubscribe.
+
+        Call ``refill`` only while all dependencies work, because each call subscribes people.
+        """
         self.leaving += [
             subscribe(self.stack, self.list_id) for _ in range(count - len(self.leaving))
         ]
@@ -63,11 +67,15 @@ class Rig:
         assert reply.status_code == 202, reply.text
 
     def lost(self, since: int) -> list[tuple[object, ...]]:
-        """Return the jobs with an id above ``since`` that haven't succeeded in time."""
+        """Return the jobs that haven't succeeded within ``SETTLED_WITHIN_SECONDS``.
+
+        Ignore jobs whose id is ``since`` or lower.
+        """
         deadline = time.monotonic() + SETTLED_WITHIN_SECONDS
         while self._find_unfinished(since) and time.monotonic() < deadline:
             time.sleep(0.1)
-        # Ignore payment pages: the caller of a late one has already received an error.
+        # Ignore the jobs that open payment pages, because the API returns an error to the caller if
+        # a payment page isn't opened in time.
         return self.stack.query(
             "SELECT kind, status, error::text FROM jobs"
             " WHERE id > %s AND status <> 'succeeded' AND kind <> 'topup.open'",
@@ -95,7 +103,8 @@ def open_rig(stack: Stack) -> Iterator[Rig]:
             files = {"file": ("photo.jpg", photo(320, 240))}
             upload = client.post("/attachments", files=files, headers={"Prefer": "wait=60"})
             path = f"/media/{data(upload)['filename']}"
-            # The first call is slow, because the worker loads its language libraries.
+            # The first call of the composer is slow, because the worker loads its language
+            # libraries.
             prefer = {"Prefer": "wait=45"}
             client.post(METADATA, json=build_unique_post(), headers=prefer).raise_for_status()
         [[job_id]] = stack.query("SELECT max(id) FROM jobs")
@@ -105,7 +114,8 @@ def open_rig(stack: Stack) -> Iterator[Rig]:
 def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
     stack.start_sandbox()
     proxies, through = proxy_each_dependency(stack, opened)
-    # Set a limit that no caller reaches, so that the API still counts calls.
+    # Set a rate limit that no caller reaches. Without a rate limit, the API wouldn't count requests
+    # in Redis, so the tests wouldn't cover the counting.
     through["PRESSROOM_RATE_LIMIT_DEFAULT"] = "1000000/minute"
     stack.start_api(None, **through)
     for queues, concurrency in WORKERS.items():

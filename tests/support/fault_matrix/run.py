@@ -1,4 +1,4 @@
-"""Causes a fault, makes the calls of the matrix during it and after it, and records the results."""
+"""Causes a fault, makes API calls during the fault and after it, and records the results."""
 
 import statistics
 import time
@@ -21,7 +21,8 @@ from tests.support.stack.load import repeating
 FAULT_SECONDS = sized(1, 10)
 QUIET_SECONDS = sized(1, 10)
 _PAUSE_SECONDS = 0.1
-# A call without a response in this time has failed. No promise allows such a long wait.
+# A call fails if no response arrives within ``_TIMEOUT_SECONDS``, which is longer than every
+# response time that Pressroom promises.
 _TIMEOUT_SECONDS = 40.0
 
 
@@ -37,11 +38,11 @@ Samples = dict[str, list[Sample]]
 
 @dataclass(frozen=True)
 class Observed:
-    """The results of the calls during a fault and after it, and the jobs that were lost."""
+    """The results of API calls during a fault and after it, and the jobs that were lost."""
 
     during: Samples
     after: Samples
-    # Calls that didn't succeed within ten seconds after the fault, with the last response.
+    # The calls that didn't succeed within ten seconds after the fault, each with its last response.
     stuck: dict[str, str]
     lost: list[tuple[object, ...]]
 
@@ -53,7 +54,8 @@ def observe(rig: Rig, fault: Fault, names: list[str]) -> Observed:
         rig.accept(client)
     with loaded(rig, fault):
         with fault.begin(rig):
-            # Wait until the callers are waiting for responses, because only then they cause load.
+            # Wait until the callers in ``loaded`` have sent their first calls, because callers
+            # cause load only while they wait for responses.
             time.sleep(_PAUSE_SECONDS)
             during = sample(rig, names, FAULT_SECONDS)
         stuck = _find_stuck_calls(rig, names, time.monotonic() + RECOVERED_WITHIN_SECONDS)
@@ -63,7 +65,7 @@ def observe(rig: Rig, fault: Fault, names: list[str]) -> Observed:
 
 
 def sample(rig: Rig, names: Iterable[str], seconds: float) -> Samples:
-    """Repeat several calls at the same time, each at least once."""
+    """Make several calls at the same time, and repeat each call until ``seconds`` have passed."""
     calls = list(names)
     deadline = time.monotonic() + seconds
     with ThreadPoolExecutor(len(calls)) as threads:
@@ -97,7 +99,7 @@ def loaded(rig: Rig, fault: Fault) -> Iterator[None]:
     """Repeat calls that need the failed dependency, until the block ends."""
 
     def make_call(name: str, client: httpx2.Client) -> None:
-        # The results of these calls are checked only where they are calls of the matrix.
+        # Ignore the responses, because ``sample`` makes separate calls and records their results.
         with suppress(httpx2.HTTPError):
             LOAD_CALLS[name](rig, client)
 
@@ -130,9 +132,10 @@ def p99(samples: list[Sample]) -> float:
 
 
 def slowdown(call: str, quiet: Samples, observed: Observed) -> float:
-    """Return the factor by which the fault raises the call's 99th percentile.
+    """Return the factor by which the fault raises the 99th percentile of the response times.
 
-    The 99th percentile of about ninety samples is nearly the slowest one. More samples make it
-    steadier, so the samples before and after the fault are used together.
+    The 99th percentile of only about ninety response times is nearly the longest one, which differs
+    a lot between two runs of the test. The function combines the response times before the fault
+    with those after the fault, because more response times give a more stable percentile.
     """
     return p99(observed.during[call]) / p99(quiet[call] + observed.after.get(call, []))

@@ -30,7 +30,10 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scene:
-    """An owner with a list, a reader who hasn't joined any list, and the sandbox's payments."""
+    """The people, clients and sandbox that an action in ``ACTIONS`` needs.
+
+    Before the action, the owner has one list, and the reader hasn't joined any list.
+    """
 
     stack: Stack
     owner: Owner
@@ -42,7 +45,7 @@ class Scene:
 
     @property
     def member(self) -> str:
-        """Return the API path of the reader as a member of the list."""
+        """Return the API path of the reader's membership in the list."""
         return f"/subscriptions/{self.list_id}/members/{self.reader.user_id}"
 
 
@@ -51,9 +54,10 @@ def page(client: httpx2.Client, **query: Any) -> dict[str, Any]:
 
 
 def events(client: httpx2.Client, count: int = 1, **query: Any) -> list[Event]:
-    """Wait until there are ``count`` events, and return them.
+    """Wait until the owner's feed contains ``count`` events, and return the events.
 
-    Events appear late if another test has an older transaction that is still open.
+    An event appears in the feed only after all older transactions have ended, so a transaction of
+    another test can delay the event.
     """
 
     def find_events() -> list[Event]:

@@ -1,4 +1,4 @@
-"""Writes feed events, and reads the feed page by page, after the last event of each page."""
+"""Writes events to an owner's feed, and reads the feed page by page."""
 
 from collections.abc import Collection, Iterator
 from contextlib import closing
@@ -19,7 +19,7 @@ EVENT_TYPE = FeedEventType.KEY_CREATED
 
 
 def commit_event(resources: Resources, user_id: int, kind: FeedEventType = EVENT_TYPE) -> None:
-    """Write one event in a separate transaction."""
+    """Write one event to a user's feed in a separate transaction."""
     with resources.unit_of_work() as uow:
         announce_event(uow, user_id, kind, count=1)
 
@@ -38,7 +38,10 @@ def read_events(
 
 
 def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[int]]:
-    """Yield the event ids of each page, without an end. Without further events, a page is empty."""
+    """Read an owner's feed page by page, and yield a list of the event ids of each page.
+
+    The iterator never ends: at the end of the feed, it yields empty lists.
+    """
     position = FEED_START
     while True:
         page = read_events(resources, user_id, position, types=[*FeedEventType], limit=limit)
@@ -48,7 +51,7 @@ def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[i
 
 
 def write_open_event(uow: UnitOfWork, user_id: int, kind: FeedEventType = EVENT_TYPE) -> None:
-    """Write an event, and leave the transaction open."""
+    """Write an event to a user's feed, and leave the transaction open."""
     announce_event(uow, user_id, kind, count=1)
     uow.session.flush()
 
@@ -59,7 +62,7 @@ def ids_in_order(stack: Stack, user_id: int) -> list[object]:
 
 
 def explain_scans(stack: Stack, statement: Statement, **values: object) -> list[dict[str, Any]]:
-    """Run a statement, and return the nodes of its plan that read the table of events."""
+    """Run an SQL statement, and return the nodes of its plan that read the feed events."""
     with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"
         cursor.execute(explain, {**statement.values, **values})

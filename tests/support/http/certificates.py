@@ -22,7 +22,7 @@ class Authority:
     key: ec.EllipticCurvePrivateKey
 
     def issue(self, path: Path) -> Path:
-        """Write a key and a certificate for the loopback address to the file."""
+        """Write a new key and a certificate for the loopback address to the file ``path``."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         certificate = (
@@ -34,7 +34,7 @@ class Authority:
 
 
 def authority(path: Path) -> Authority:
-    """Create an authority, and write its certificate to the file."""
+    """Create a certificate authority, and write its certificate to the file."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _begin_certificate("authority", "authority", key)
@@ -46,7 +46,7 @@ def authority(path: Path) -> Authority:
 
 
 def self_signed(path: Path) -> Path:
-    """Write a key and a self-signed certificate for `localhost` to the file."""
+    """Write a new key and a self-signed certificate for `localhost` to the file ``path``."""
     key = ec.generate_private_key(ec.SECP256R1())
     names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
     builder = _begin_certificate("localhost", "localhost", key)

@@ -9,8 +9,12 @@ Document = dict[str, Any]
 
 @cache
 def openapi_document() -> Document:
-    """Return the current document as parsed JSON. Tests must copy the document to change it."""
-    # Import here, because pytest imports this module during collection, which must stay fast.
+    """Return the OpenAPI document of the application as parsed JSON.
+
+    All tests of a process share the returned object, so a test must not change it.
+    """
+    # Import ``build_document`` only when a test needs it, because the import is slow, and pytest
+    # imports this module whenever it collects tests.
     from cli.openapi_document import build_document
 
     document: Document = json.loads(json.dumps(build_document()))

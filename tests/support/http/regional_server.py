@@ -1,8 +1,8 @@
-"""A simulated AWS region: S3, and two services that issue temporary keys.
+"""Simulates an AWS region with S3, and with two services that issue temporary keys.
 
-The server forwards S3 calls to SeaweedFS, which checks signatures but accepts any region. The
-server refuses other regions. Calls with temporary keys are checked by the server, which signs them
-again with keys that SeaweedFS knows.
+The simulated region forwards S3 calls to SeaweedFS, but rejects calls that are signed for another
+region, because SeaweedFS accepts any region. If a call has temporary keys, the simulated region
+checks the call's signature, and signs the call again with keys that SeaweedFS knows.
 """
 
 import json
@@ -44,7 +44,12 @@ class ReceivedRequest:
 
 @dataclass
 class Role:
-    """The temporary keys that a role has issued, by access key, and the lifetime of new keys."""
+    """An AWS role that issues temporary keys.
+
+    Attributes:
+        lifetime: how long new keys are valid.
+        handed_out: maps the access key of each issued key pair to the key pair.
+    """
 
     lifetime: timedelta = timedelta(hours=1)
     handed_out: dict[str, Credentials] = field(default_factory=dict)
@@ -65,7 +70,8 @@ class RegionalServer(ThreadingHTTPServer):
         self.known = known
         self.role = Role()
         self.seen: list[ReceivedRequest] = []
-        # The encryption headers of the last response, by the last part of each header name.
+        # The encryption headers of the last response: maps each header name, without the prefix
+        # ``x-amz-server-side-encryption``, to the header's value.
         self.encryption: dict[str, str] = {}
 
     @property
@@ -127,7 +133,7 @@ class _Handler(QuietHandler):
             ):
                 self._answer_error(403, "SignatureDoesNotMatch", "The signatures differ.")
                 return
-            # ``Credentials.is_expired`` returns True ten seconds before the keys expire.
+            # Don't use ``Credentials.is_expired``, because it returns True ten seconds too early.
             if keys.expiration and keys.expiration < datetime.now(UTC).replace(tzinfo=None):
                 self._answer_error(400, "ExpiredToken", "The provided token has expired.")
                 return
@@ -135,7 +141,10 @@ class _Handler(QuietHandler):
         self._forward(headers, body)
 
     def _compute_signature(self, keys: Credentials, signed_names: str) -> str:
-        """Return the correct Authorization header, or an empty text for a wrong session token."""
+        """Return the correct Authorization header for the received request.
+
+        Return an empty string if the request's session token is wrong.
+        """
         signed_headers = {name: self.headers[name] for name in signed_names.split(";")}
         if signed_headers["x-amz-security-token"] != keys.session_token:
             return ""

@@ -42,7 +42,8 @@ def running_server(server: ThreadingHTTPServer) -> Iterator[str]:
     """Run a server until the block ends, and yield its URL."""
     server.daemon_threads = True
     with server:
-        # The server checks for a shutdown once per interval, so a short interval saves time.
+        # The server checks every 0.01 s whether it must stop, because Python's default of 0.5 s
+        # would delay the end of each test.
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield f"http://{LOOPBACK}:{server.server_port}"
@@ -59,7 +60,10 @@ def silent_server() -> Iterator[str]:
 
 @contextmanager
 def trickling_server(head: bytes, drip: bytes) -> Iterator[str]:
-    """Run a server that sends ``head``, and then repeats ``drip`` without an end. Yield its URL."""
+    """Run a server that sends ``head``, and then ``drip`` again and again. Yield the server's URL.
+
+    The server stops when the block ends.
+    """
     stop = threading.Event()
 
     def answer(connection: socket.socket) -> None:
@@ -114,7 +118,8 @@ class Listener:
 @contextmanager
 def serving_app(app: FastAPI) -> Iterator[str]:
     """Run an application until the block ends, and yield its URL."""
-    # At the end, don't wait for slow responses that no test waits for any more.
+    # When the block ends, wait at most one second for responses in progress, because the test no
+    # longer needs them.
     config = uvicorn.Config(app, LOOPBACK, 0, log_config=None, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

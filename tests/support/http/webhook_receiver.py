@@ -23,7 +23,7 @@ LEFT = FeedEventType.SUBSCRIPTION_LEFT
 
 @dataclass(frozen=True)
 class Hook:
-    """A request that the receiver got."""
+    """A webhook request that the receiver has recorded."""
 
     headers: dict[str, str]
     body: bytes
@@ -38,11 +38,11 @@ class Hook:
         return json.loads(self.body)
 
     def check(self, secret: str) -> None:
-        """Verify the signature. Raise ``WebhookVerificationError`` if it is wrong."""
+        """Raise ``WebhookVerificationError`` if the signature of the request is wrong."""
         Webhook(secret).verify(self.body, self.headers)
 
 
-# The status and headers of a response.
+# The HTTP status and the headers of a response.
 Answer = tuple[int, dict[str, str]]
 OK: Answer = (200, {})
 
@@ -52,7 +52,8 @@ class HookReceiver:
     url: str = ""
     answer: Callable[[Hook], Answer] = lambda _: OK
     body: bytes = b"taken"
-    # Whether each response ends its connection without an announcement in its headers.
+    # Whether the receiver closes the connection after each response, although the response has no
+    # `Connection: close` header.
     closes_silently: bool = False
     hooks: list[Hook] = field(default_factory=list)
     connections: int = 0
@@ -64,7 +65,7 @@ class HookReceiver:
 
 def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
     class Handler(QuietHandler):
-        # HTTP/1.1 keeps connections open.
+        # With HTTP/1.1, a connection stays open after a response.
         protocol_version = "HTTP/1.1"
 
         def setup(self) -> None:
@@ -75,7 +76,8 @@ def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
             size = int(self.headers["Content-Length"])
             body = self.rfile.read(size)
             if len(body) < size:
-                # The sender was killed before the end of the request, so there is no request.
+                # The worker was killed while it sent the request. Don't record the incomplete
+                # request.
                 self.close_connection = True
                 return
             headers = {name.lower(): value for name, value in self.headers.items()}
@@ -90,7 +92,7 @@ def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
 
 @contextlib.contextmanager
 def running_receiver(port: int = 0) -> Iterator[HookReceiver]:
-    """Run a receiver until the block ends."""
+    """Run a webhook receiver until the block ends."""
     receiver = HookReceiver()
     with running_server(http_server(_handler_of(receiver), port)) as url:
         receiver.url = f"{url}/hook"
@@ -114,7 +116,7 @@ def announce_events(
     list_id: int | None = None,
     count: int = 1,
 ) -> None:
-    """Announce events of the owner, each in a separate transaction."""
+    """Write events to the owner's feed, each in a separate transaction."""
     for _ in range(count):
         with stack.resources.unit_of_work() as uow:
             catalogue.announce_event(
@@ -123,7 +125,10 @@ def announce_events(
 
 
 def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:
-    """Return the ids of the owner's events of these types in order, as webhooks contain them."""
+    """Return the ids of the owner's feed events of these types, in the order of the feed.
+
+    The event ids have the same format as in webhook requests, such as `evt_5`.
+    """
     rows = stack.query(
         "SELECT id FROM feed_events WHERE user_id = %s AND type = ANY(%s) ORDER BY place, id",
         owner.user_id,
@@ -133,8 +138,8 @@ def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:
 
 
 def end_retry_pauses(stack: Stack, endpoint_id: int) -> None:
-    """Make all deliveries that wait for a retry due now."""
-    # Lock the endpoint first, in the same order as the workers, to avoid a deadlock.
+    """Make all pending deliveries of the endpoint due now, without the pause before a retry."""
+    # Lock the endpoint before its deliveries, as the workers do, to avoid a deadlock.
     stack.query(
         "UPDATE webhook_endpoints SET due_at = now() WHERE id = %s;"
         "UPDATE webhook_deliveries SET due_at = now()"

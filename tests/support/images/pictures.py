@@ -24,7 +24,11 @@ def photo(width: int = 640, height: int = 480, *, quality: int = 85) -> bytes:
 
 @lru_cache
 def noise(size: tuple[int, int] = (300, 200), *, quality: int = 5) -> bytes:
-    """Return a JPEG image of low quality, whose conversion is larger because it keeps the noise."""
+    """Return a noisy JPEG image of low quality.
+
+    When Pressroom converts this image, the file becomes larger, because Pressroom uses a higher
+    quality than this image has.
+    """
     buffer = io.BytesIO()
     Image.effect_noise(size, 90).save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()

@@ -11,7 +11,7 @@ CLEAR: Pixel = (0, 0, 0, 0)
 
 
 def read_pixels(data: bytes) -> list[Pixel]:
-    """Return the pixels row by row, with one simple rule for each mode that Pillow decodes to."""
+    """Decode an image with Pillow, and return the RGBA values of its pixels, row by row."""
     with open_image(data) as image:
         image.load()
     return [
@@ -55,7 +55,10 @@ def _alpha(key: object, index: int) -> int:
 
 
 def level_differences(actual: Sequence[Pixel], expected: Sequence[Pixel]) -> list[int]:
-    """Return the difference of each level of each pixel. The colour of clear pixels is ignored."""
+    """Compare two images, and return the difference of each channel of each pixel.
+
+    All fully transparent pixels count as equal, because their colour is invisible.
+    """
     assert len(actual) == len(expected)
     return [
         abs(actual_level - expected_level)

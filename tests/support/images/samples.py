@@ -82,7 +82,8 @@ def png(
 ) -> bytes:
     """Return a PNG image.
 
-    ``rows``: the pixels. Each row begins with a filter byte. ``extra``: chunks before the pixels.
+    ``rows``: the pixels. In PNG, each row of pixels begins with a byte that names its filter.
+    ``extra``: PNG chunks to put before the chunk with the pixels.
     """
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
     data = chunk(b"IDAT", zlib.compress(rows))
@@ -142,7 +143,7 @@ GIF_TRANSPARENT = 4
 class GifFrame:
     """A frame of a GIF animation that fills a rectangle with a colour of the palette.
 
-    ``hundredths`` is its duration in hundredths of a second.
+    ``hundredths``: how long the frame is shown, in hundredths of a second.
     """
 
     box: tuple[int, int, int, int]
@@ -168,9 +169,10 @@ def gif(size: tuple[int, int], frames: Sequence[GifFrame], *, loop: int | None =
 
 
 def _uncompressed_lzw(pixels: bytes) -> bytes:
-    """Return pixels in LZW format without compression.
+    """Return pixels in the LZW format of GIF, but without compression.
 
-    Codes keep a width of eight bits, because the table is cleared before it needs wider codes.
+    A clear code before every 126 pixels keeps the table of codes so small that each code fits into
+    eight bits.
     """
     codes = b"".join(b"\x80" + pixels[at : at + 126] for at in range(0, len(pixels), 126)) + b"\x81"
     blocks = (codes[at : at + 255] for at in range(0, len(codes), 255))
@@ -195,7 +197,10 @@ def srgb_profile() -> bytes:
 
 
 def playback(data: bytes) -> list[tuple[bytes, int]]:
-    """Return the RGBA pixels and the milliseconds of each frame. Equal neighbours are merged."""
+    """Return the RGBA pixels of each frame of an animation, and the frame's duration in ms.
+
+    Consecutive frames with equal pixels are returned as one frame.
+    """
     frames: list[tuple[bytes, int]] = []
     with open_image(data) as image:
         for number in range(getattr(image, "n_frames", 1)):
@@ -210,7 +215,7 @@ def playback(data: bytes) -> list[tuple[bytes, int]]:
 
 
 def timeline(data: bytes, at: tuple[int, int] = (0, 0)) -> list[tuple[tuple[int, ...], int]]:
-    """Return the colours of one pixel over time, each with its milliseconds."""
+    """Return each colour that one pixel of an animation takes, and for how many milliseconds."""
     with open_image(data) as image:
         start = 4 * (at[1] * image.width + at[0])
     return [(tuple(pixels[start : start + 4]), ms) for pixels, ms in playback(data)]

@@ -1,4 +1,4 @@
-"""Builds files of members, imports and exports them through the API, and reads the results."""
+"""Imports and exports members through the API: builds the files, and reads the results."""
 
 import csv
 import gzip
@@ -66,7 +66,7 @@ def import_members_file(
 
 
 def nonzero_counts(result: dict[str, Any]) -> dict[str, int]:
-    """Return the counts in the result that aren't zero."""
+    """Return the counts in an import's result, without the counts that are zero."""
     return {name: result[name] for name in (*COUNT_NAMES, "updated") if result[name]}
 
 
@@ -96,7 +96,7 @@ def await_job(client: httpx2.Client, job_id: int, within: float = 20) -> dict[st
 
 
 def fail_job(stack: Stack, job_id: int, error: DomainError) -> None:
-    """Fail the job as a worker does."""
+    """Record that the job has failed with this error, as a worker does."""
     with stack.resources.unit_of_work() as uow:
         lease = transitions.claim_job(uow, job_id)
         assert lease is not None
@@ -119,7 +119,10 @@ def export(client: httpx2.Client, list_id: int, kind: object, **headers: str) ->
 
 
 def export_file(client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
-    """Export these members, and return the URL of the file."""
+    """Export members, and return the URL of the file.
+
+    ``choice``: fields of the request that select the members, such as ``segment_id``.
+    """
     job = data(client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice}))
     assert job["status"] == "succeeded"
     return str(job["result"]["url"])
@@ -132,7 +135,10 @@ def export_rows(client: httpx2.Client, list_id: int, kind: str = "members") -> l
 def export_emails(
     client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any
 ) -> list[str]:
-    """Export these members, and return their addresses."""
+    """Export members, and return their addresses.
+
+    ``choice``: fields of the request that select the members, such as ``segment_id``.
+    """
     return [row["email"] for row in fetch_rows(export_file(client, list_id, kind, **choice))]
 
 
@@ -145,10 +151,13 @@ def fetch_rows(url: str) -> list[dict[str, str]]:
 
 
 def active_members(client: httpx2.Client, list_id: int) -> dict[str, dict[str, Any]]:
-    """Map the addresses of the active members to the members."""
+    """Map the address of each active member to the member, as the API returns it."""
     return {each["email"]: each for each in fetch_members(client, list_id, limit=1000)}
 
 
 def list_stored_keys(stack: Stack, kind: str = "imports") -> set[str]:
-    """Return the keys of stored objects. Objects of earlier jobs may disappear at any time."""
+    """Return the object storage keys of all files of one kind, by default of imports.
+
+    Two calls may return different keys, because Pressroom deletes files of jobs that have ended.
+    """
     return set(stack.stored(f"{kind}/"))

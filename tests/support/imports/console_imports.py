@@ -40,10 +40,10 @@ def preview_import(
 
 
 def get_import(console: OwnerAtConsole, path: str) -> dict[str, Any]:
-    """Return the import whose page has this path, as the API shows the import."""
+    """Return the API's record of the import whose console page has this path."""
     return dict(data(console.api.get(f"/imports/{path.rpartition('/')[2]}")))
 
 
 def read_counts(text: str) -> dict[str, str]:
-    """Map the label of each count on the page to the count."""
+    """Map the label of each count on the console page of an import to the count."""
     return dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text))

@@ -21,7 +21,11 @@ class Person:
 
 @dataclass(frozen=True)
 class FileFormat:
-    """The format of a file."""
+    """The format of a file of members, such as its encoding and its delimiter.
+
+    With ``blank_every=3``, for example, the file contains an empty line before every third record.
+    With ``blank_every=0``, the file contains no empty lines.
+    """
 
     encoding: str = "utf-8"
     delimiter: str = ","
@@ -47,7 +51,7 @@ class SlowFile:
 
 
 class StoredObject:
-    """A stored object that is read in ranges, and counts the reads."""
+    """Imitates a file in object storage, and counts how often a range of its bytes is read."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -63,7 +67,10 @@ class StoredObject:
 
 
 def write_file(people: Sequence[Person], form: FileFormat) -> tuple[bytes, list[int]]:
-    """Return a file of people in this format, and the line on which each person's record begins."""
+    """Return a file with one record per person, and the line number at which each record begins.
+
+    ``form``: the format of the file.
+    """
     text, lines = _write_json(people, form) if form.json else _write_csv(people, form)
     if not form.last_newline:
         text = text.removesuffix(form.newline)
@@ -119,7 +126,7 @@ def read_rows(data: bytes | str, **options: object) -> list[MemberRow]:
 
 
 def read_outcomes(data: bytes | str, **options: object) -> list[tuple[int, str]]:
-    """Return the line of each record, with its address or with the code of its error."""
+    """Return each record's line number, with the record's address or its error code."""
     return [
         (each.line, each.code if isinstance(each, RejectedRecord) else each.email)
         for each in open_reader(data, **options)

@@ -1,4 +1,4 @@
-"""Runs imports without HTTP: enqueues them, works on them like a worker, and reads the results."""
+"""Runs imports without HTTP: enqueues the jobs, runs them as a worker does, and reads results."""
 
 import csv
 import io
@@ -104,7 +104,7 @@ class ImportRunner:
 
     @contextmanager
     def person(self, list_id: int, address: str) -> Iterator[tuple[UnitOfWork, MailingList, User]]:
-        """Yield a transaction, the list, and the person with this address."""
+        """Begin a transaction. Yield the transaction, the list, and the person with the address."""
         with self.resources.unit_of_work() as uow:
             person = uow.session.query(User).where(User.email == address).one()
             yield uow, lists.get_list(uow, list_id), person
@@ -126,7 +126,7 @@ class ImportRunner:
         return lease
 
     def work(self, job_id: int) -> Job:
-        """Run turns of the job, as a worker does, until the job has ended."""
+        """Run the job in the test's process, as a worker does, until the job has ended."""
         job = self.job(job_id)
         run = _RUNS.get(job.kind, import_job.run_import)
         for _ in range(_MAX_TURNS):
@@ -140,7 +140,7 @@ class ImportRunner:
         return job
 
     def help(self, job_id: int) -> None:
-        """Run turns of the job's helper jobs until all of them have ended."""
+        """Run the helper jobs of an import job until all of them have ended."""
         for _ in range(_MAX_TURNS):
             helper_ids = self.helpers(job_id)
             if not helper_ids:
@@ -160,7 +160,10 @@ class ImportRunner:
         return [int(str(helper_id)) for (helper_id,) in rows]
 
     def apply_opt_out(self) -> None:
-        """Run the jobs of people who opted out while an import had locked their list."""
+        """Run the jobs for people who opted out of a list while an import had locked the list.
+
+        Each job unsubscribes a person, or turns the person's mail off.
+        """
         while unfinished_jobs := self.stack.query(
             "SELECT id FROM jobs WHERE kind = 'opt_out.follow' AND finished_at IS NULL"
         ):
@@ -171,7 +174,7 @@ class ImportRunner:
                     self._run(unsubscribe.apply_opt_out, lease)
 
     def _run(self, run: JobWork, lease: Lease) -> None:
-        """Run all turns that must be in the same process."""
+        """Run a claimed job until the job ends, or until another process may continue the job."""
         try:
             for _ in run(self.resources, lease) or ():
                 pass
@@ -235,7 +238,7 @@ class ImportRunner:
         return {str(email) for (email,) in rows}
 
     def count(self, list_id: int) -> int:
-        """Return the number of subscribers that the list shows."""
+        """Return the number of subscribers that the product shows for the list."""
         with self.resources.unit_of_work() as uow:
             return subscriber_counts.count_subscribers(uow, [list_id])[list_id]
 

@@ -1,4 +1,4 @@
-"""Builds files whose import results are known, and checks imports of these files exactly."""
+"""Builds files whose import results are known, and checks that an import has these results."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ def start_import_worker(importing: ImportRunner) -> Running:
 
 @dataclass
 class SentFile:
-    """A file with rows of each verdict, and the expected results of its import.
+    """The rows of a file, and the expected results of its import.
 
     Attributes:
         codes: maps the line of each row that isn't added to its error code.
@@ -47,7 +47,11 @@ class SentFile:
 
 
 def prepare_import(importing: ImportRunner, list_id: int, rows: int) -> SentFile:
-    """Build a file with this many rows. Some of its people have joined or left the list before."""
+    """Build a file with ``rows`` rows. Add some of the people in the file to the list in advance.
+
+    When the test later imports the file, some people in the file are already members of the list,
+    and others have already opted out.
+    """
     tag = random_hash_id(8)
     sent = SentFile()
     known = [f"known{n}.{tag}@example.com" for n in range(200)]
@@ -66,7 +70,7 @@ def prepare_import(importing: ImportRunner, list_id: int, rows: int) -> SentFile
             case 42 if n // 100 < len(left):
                 address, code = left[n // 100], "member.opted_out"
             case 77 if OPT_OUT_ROW_DISTANCE < n <= 2 * OPT_OUT_ROW_DISTANCE:
-                # In an earlier row, this address is subscribed.
+                # An earlier row of the file subscribes the address that this row marks as bounced.
                 address, code, status = (
                     f"m{n - OPT_OUT_ROW_DISTANCE}.{tag}@example.com",
                     "member.left",
@@ -114,7 +118,7 @@ def require_exact(
         task.id,
     )
     assert chunks == [(task.chunks, task.chunks, task.chunks)]
-    # The import has deleted its temporary objects.
+    # The import has deleted its temporary files from object storage.
     assert not importing.stack.stored(f"{task.object_prefix}/")
 
 

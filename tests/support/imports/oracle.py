@@ -1,4 +1,4 @@
-"""Computes the expected results of an import in plain Python, for comparison with the product."""
+"""Computes the expected results of an import in plain Python, to check Pressroom's results."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,9 +35,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a file.
+    """A row of a file of members.
 
-    An e-mail address without an ``@`` is invalid. An age that isn't a number is left out.
+    If ``email`` contains no ``@``, the import rejects the row. If ``age`` isn't a number, the
+    import adds the member without an age.
     """
 
     email: str
@@ -51,7 +52,7 @@ class Line:
     joined: str = ""
 
     def cells(self, columns: Collection[str] = HEADER) -> list[str]:
-        """Return the cells of these columns."""
+        """Return the row's cells in the given columns."""
         known = [self.email, self.name, self.tier, self.expiry, self.status]
         cells = [*known, self.company, self.age, ",".join(sorted(self.tags)), self.joined]
         return [cell for name, cell in zip(HEADER, cells, strict=True) if name in columns]
@@ -76,7 +77,8 @@ class Outcome:
 
     verdicts: list[str] = field(default_factory=list)
     updated: int = 0
-    # The lines of rows that are imported without one of their values.
+    # The line numbers of rows from which the import omits a value: an invalid age, or an expiry
+    # date for a member on the free tier.
     left_out: list[int] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
@@ -86,9 +88,9 @@ class Outcome:
         return {**counts, "received": len(self.verdicts), "updated": self.updated}
 
     def not_added(self) -> list[tuple[int, str]]:
-        """Return the line and the code of each row that isn't added, or not with all values.
+        """Return the line number and error code of each row that doesn't add a complete member.
 
-        The header is line 1.
+        The header of the file is line 1.
         """
         return [
             (number, CODES.get(verdict, "row.left_out"))
@@ -99,7 +101,7 @@ class Outcome:
 
 @dataclass
 class ExpectedList:
-    """The members and the opt-outs of a list, by address."""
+    """The members and the opt-outs of a list, by e-mail address."""
 
     members: dict[str, Member] = field(default_factory=dict)
     opt_outs: dict[str, set[str]] = field(default_factory=dict)
@@ -107,10 +109,14 @@ class ExpectedList:
     def import_members(
         self, lines: list[Line], columns: Collection[str] = HEADER, *, update: bool
     ) -> Outcome:
-        """Import the lines, and return the results. ``update`` also changes existing members."""
+        """Import the rows into this model of the list, and return the expected results.
+
+        ``update``: whether a row may overwrite values of an existing member.
+        """
         outcome = Outcome()
         seen_addresses = set[str]()
-        # Maps each address to the strictest status in its rows.
+        # Maps each address to the strictest status in the rows with this address, as an index into
+        # ``STATUSES``.
         strictest = dict[str, int]()
         for line in lines:
             strictest[line.address] = max(strictest.get(line.address, 0), line.strictness)

@@ -41,7 +41,8 @@ KIT = (
     '1,ada@{d},Ada,active,2024-01-01 09:00:00 UTC,"vip, webinar",Acme,Rome\n'
     "2,bob@{d},,active,2024-01-02 09:00:00 UTC,,,\n"
 )
-# Maps each product to its file. A test replaces ``{d}`` by the domain of all addresses.
+# Maps the name of each newsletter product to a member file that the product could have exported.
+# Tests replace ``{d}`` in a member file with the domain of the e-mail addresses.
 PRODUCT_FILES = {
     "mailchimp": MAILCHIMP,
     "substack": SUBSTACK,

@@ -42,7 +42,7 @@ def workbook(sheets: Mapping[str, Sequence[Sequence[object]]], **formats: str) -
 
 
 def cell(reference: str, value: object) -> str:
-    """Return the XML of a cell with a text or a number."""
+    """Return the XML of a spreadsheet cell that contains a text or a number."""
     place = f' r="{reference}"' if reference else ""
     if isinstance(value, str):
         return f'<c{place} t="inlineStr"><is><t>{value}</t></is></c>'
@@ -63,10 +63,11 @@ def package(
     main_type: str = XLSX_TYPE,
     workbook_options: str = "",
 ) -> bytes:
-    """Return a workbook whose sheets have this XML.
+    """Return a workbook whose sheets contain the given XML.
 
-    ``parts`` maps the names of parts to their new content. A part whose content is ``None`` is
-    removed. The parts in ``twice`` are written twice.
+    A workbook is a ZIP archive. ``parts`` maps the names of files in the archive to new content, or
+    to None if the archive must not contain the file. ``twice``: the names of files that the
+    archive contains twice.
     """
     numbers = range(1, len(sheets) + 1)
     titles = [*names, *(f"Sheet{number}" for number in numbers)][: len(sheets)]

@@ -1,4 +1,4 @@
-"""Actions on lists: by people, by owners, by strangers and by the operator.
+"""Performs actions on mailing lists, such as sign-ups, opt-outs, imports and erasures.
 
 Each action uses the interface that the person would use, such as an API call with the person's key.
 """
@@ -39,7 +39,10 @@ class Person:
 
 @dataclass(frozen=True)
 class ListActions:
-    """Performs the actions, and returns the status and the data or error code of each reply."""
+    """Performs actions of owners, members, strangers and the operator on mailing lists.
+
+    Most methods return the HTTP status of the response, together with its data or its error code.
+    """
 
     stack: Stack
     client: httpx2.Client

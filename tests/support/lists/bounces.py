@@ -1,6 +1,6 @@
 """Records bounces in the database, as a worker does when a mail provider reports them.
 
-``backdate_history`` prepares a member for bounces of old mailings.
+To report bounces of old mailings, a test must call ``backdate_history`` first.
 """
 
 from collections.abc import Collection
@@ -18,7 +18,11 @@ from tests.support.lists.subscribers import Reader
 
 
 def backdate_history(stack: Stack, reader: Reader) -> None:
-    """Move the person's actions 60 days into the past, because bounces before them are ignored."""
+    """Make the person's history on all lists 60 days older.
+
+    Pressroom ignores a bounce if the bounced mailing began before the person joined the list. Tests
+    with old mailings must therefore move the time at which the person joined into the past.
+    """
     stack.query(
         "UPDATE subscription_events SET created_at = created_at - interval '60 days'"
         " WHERE user_id = %s",
@@ -34,10 +38,10 @@ def build_mailing(
     mailing_at: datetime | None = None,
     occurred_at: datetime | None = None,
 ) -> MemberMailing:
-    """Return a mailing that was sent to a member, with the time of an event such as a bounce.
+    """Return a ``MemberMailing``: one member's mail, about which a sender reports an event.
 
-    ``mailing_at``: when the mailing began, by default now. ``occurred_at``: the time of the event,
-    by default now.
+    ``mailing_at``: when the mailing began, by default now. ``occurred_at``: when the mail bounced
+    or was delivered, by default now.
     """
     now = clock.now()
     return MemberMailing(list_id, user_id, mailing_id, mailing_at or now, occurred_at or now)
@@ -46,9 +50,9 @@ def build_mailing(
 def build_old_mailing(
     list_id: int, user_id: int, *, days: int, mailing_id: int | None = None
 ) -> MemberMailing:
-    """Return a mailing that began ``days`` days ago, with an event that happened just now.
+    """Return a ``MemberMailing`` for a mailing that began ``days`` days ago.
 
-    ``mailing_id``: by default, an id that is lower than the ids of later mailings.
+    ``mailing_id``: by default, the older of two mailings gets the lower id.
     """
     return build_mailing(
         list_id,
@@ -88,6 +92,6 @@ def record(
 
 
 def reach(stack: Stack, *mailings: MemberMailing) -> None:
-    """Record that the mails of the mailings were delivered."""
+    """Record that the members received the mails of the mailings."""
     with stack.resources.unit_of_work() as uow:
         bounce_reports.end_soft_bounces(uow, mailings)

@@ -1,4 +1,4 @@
-"""Starts bulk actions without HTTP, and works on them like a worker."""
+"""Starts bulk actions without HTTP, and runs their jobs as a worker does."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,7 @@ class BulkActions:
         return self.importing.resources
 
     def add(self, count: int, *, tag: str = "") -> list[str]:
-        """Import active members, and return their addresses in the order of their records."""
+        """Import ``count`` active members, and return their addresses in the order of import."""
         addresses = [f"{number:03}.{tag}{self.list_id}@example.com" for number in range(count)]
         self.importing.import_members(
             self.owner, self.list_id, csv_of([[each, ""] for each in addresses])
@@ -46,7 +46,10 @@ class BulkActions:
     def begin(
         self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
     ) -> int:
-        """Enqueue a bulk action, and return the id of its job. ``written`` is the JSON filter."""
+        """Enqueue a bulk action, and return the id of its job.
+
+        ``written``: the JSON filter that selects the members.
+        """
         order = actions.check_order(BulkOrder(action, value))
         with self.resources.unit_of_work() as uow:
             mailing_list = lists.get_list(uow, self.list_id)

@@ -1,6 +1,7 @@
 """Evaluates filters in plain Python, for comparison with the product's SQL.
 
-The oracle shares no code with the product. It follows the description in docs/filters.md.
+This module implements docs/filters.md and shares no code with the product, so that an error in the
+product's code doesn't affect this module.
 """
 
 import unicodedata
@@ -19,7 +20,10 @@ Compare = Callable[[Any, Any], bool]
 
 @dataclass(frozen=True)
 class PlainMember:
-    """A member as the API shows it. ``fields`` maps the keys of custom fields to values."""
+    """A member with the properties that the API shows.
+
+    ``fields`` maps the keys of custom fields to values.
+    """
 
     id: int
     status: str
@@ -39,7 +43,11 @@ class PlainMember:
 
 
 def matches_filter(filter_json: Json, member: PlainMember) -> bool:
-    """Return whether the filter matches the member. The default status is not considered."""
+    """Return whether the filter matches the member.
+
+    If a filter has no condition on the status, the product finds only active members, but this
+    function matches members with any status.
+    """
     match filter_json:
         case {"all": parts}:
             matches = all(matches_filter(part, member) for part in parts)

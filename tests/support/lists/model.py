@@ -1,4 +1,4 @@
-"""Models the rules of subscriptions in plain Python without a database, as a test oracle."""
+"""Implements the rules of subscriptions in plain Python, as a model to compare Pressroom with."""
 
 from dataclasses import dataclass, field, replace
 
@@ -6,7 +6,7 @@ PENDING, ACTIVE, UNSUBSCRIBED, REMOVED = "pending", "active", "unsubscribed", "r
 LIST, EMAIL = "list", "email"
 TIERS = ("free", "silver", "gold")
 
-# The status of a response, and its data or the code of its error.
+# The HTTP status of a response, and the response's data or error code.
 Reply = tuple[int, object]
 ACCEPTED: Reply = (200, 1)
 NO_LIST: Reply = (404, "list.not_found")
@@ -27,9 +27,10 @@ class Record:
     status: str
     mail: bool = True
     tier: str = "free"
-    # In ISO 8601. A paid tier without an expiry never ends.
+    # The time (ISO 8601) at which a paid tier ends, or None if the tier never ends.
     expiry: str | None = None
-    # The status that the record gets back if the person undoes an opt-out.
+    # The status that the record had before the person unsubscribed. If the person undoes the
+    # unsubscription, the record gets the status ``left_from`` again.
     left_from: str = ACTIVE
 
     def become(self, status: str) -> None:
@@ -53,7 +54,8 @@ class Link:
 class Import:
     """The results of an import.
 
-    ``before`` maps each added member to its earlier record, or to None for a new member.
+    ``before`` maps each person whom the import has added to a list to the person's record before
+    the import, or to None if the person had no record on the list.
     """
 
     before: dict[tuple[str, str], Record | None] = field(default_factory=dict)
@@ -64,11 +66,11 @@ class Import:
 
 @dataclass
 class Model:
-    """The expected state of all lists.
+    """The members, opt-outs and confirmation links that a test expects on all lists.
 
     Attributes:
         records: maps pairs of a list and a person to the person's record on the list.
-        noes: maps the same pairs to the kinds of the person's opt-outs.
+        opt_outs: maps pairs of a list and a person to the kinds of the person's opt-outs.
     """
 
     lists: dict[str, ListRules]
@@ -269,7 +271,7 @@ class Model:
         return result
 
     def undo(self, before: dict[tuple[str, str], Record | None]) -> None:
-        """Undo an import for the members that nobody has changed since then."""
+        """Undo an import for the members in ``before``, who haven't changed since the import."""
         for pair, old_record in before.items():
             if old_record is None:
                 del self.records[pair]
@@ -282,7 +284,7 @@ class Model:
                 link.list = target
 
     def erase(self, person: str) -> None:
-        """Erase a person. The person's opt-outs stay, because they belong to the address."""
+        """Erase a person, but keep the opt-outs, which belong to the person's address."""
         for list_name in self.lists:
             self.records.pop((list_name, person), None)
         for link in self.links:

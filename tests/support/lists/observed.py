@@ -1,4 +1,4 @@
-"""Reads the rows of some lists from the database, and compares them with the expected state."""
+"""Reads the rows of mailing lists from the database, and compares them with ``Model``."""
 
 from dataclasses import dataclass
 from datetime import UTC
@@ -16,10 +16,11 @@ from tests.support.lists.model import ACTIVE, EMAIL, LIST, Model
 
 @dataclass(frozen=True)
 class Observed:
-    """All rows of some lists at one moment.
+    """The database rows of several mailing lists, all of which were read in one transaction.
 
     The keys of ``records`` and ``events`` are pairs of a list id and a user id. The keys of
-    ``noes``, the opt-outs, are pairs of a list id and an address.
+    ``opt_outs`` are pairs of a list id and an e-mail address. ``counts`` maps each list to its
+    number of subscribers.
     """
 
     records: dict[tuple[int, int], Subscription]
@@ -30,7 +31,11 @@ class Observed:
 
 @dataclass(frozen=True)
 class People:
-    """All addresses, and the addresses of the users who aren't erased, by user id."""
+    """The e-mail addresses of all people of a test.
+
+    Attributes:
+        living: maps the id of each user who isn't erased to the user's address.
+    """
 
     addresses: list[str]
     living: dict[int, str]
@@ -74,7 +79,7 @@ def _group_by_address(
     }
     kinds: dict[tuple[int, str], set[str]] = {}
     for opt_out in opt_outs:
-        # If an opt-out has a user, it must have the digest of this user's address.
+        # If an opt-out has a user id, its digest must be the digest of this user's address.
         address = addresses[opt_out.address_hmac]
         if opt_out.user_id is not None:
             assert people.living[opt_out.user_id] == address
@@ -83,7 +88,11 @@ def _group_by_address(
 
 
 def require_opt_outs_hold(seen: Observed, people: People) -> None:
-    """Require that no one is active after opting out of the list, or gets mail after opting out."""
+    """Require that the subscriptions respect all opt-outs.
+
+    After an opt-out of the kind ``LIST``, a person must not be active on the list. After an
+    opt-out of the kind ``EMAIL``, the person must get no mail.
+    """
     for (list_id, user_id), record in seen.records.items():
         opt_outs = seen.opt_outs.get((list_id, people.living.get(user_id, "")), set())
         assert record.status != ACTIVE or LIST not in opt_outs, (list_id, user_id)
@@ -91,7 +100,7 @@ def require_opt_outs_hold(seen: Observed, people: People) -> None:
 
 
 def require_counts_are_true(seen: Observed) -> None:
-    """Require that the stored counts equal the numbers of active members."""
+    """Require that the stored subscriber count of each list equals its number of active members."""
     active_counts = dict.fromkeys(seen.counts, 0)
     for (list_id, _), record in seen.records.items():
         active_counts[list_id] += record.status == ACTIVE
@@ -99,13 +108,17 @@ def require_counts_are_true(seen: Observed) -> None:
 
 
 def require_unbroken_history(seen: Observed) -> None:
-    """Require that each event continues the previous one, and the last one leads to the record."""
+    """Require that the history of each subscription ends with the subscription's current status.
+
+    Each event must begin with the status and the mail setting that the previous event set.
+    """
     assert seen.events.keys() <= seen.records.keys()
     for pair, record in seen.records.items():
         events = seen.events.get(pair, [])
         state: tuple[str | None, bool | None] = (None, None)
         if record.source == "import":
-            # Imports write no events for new members, because there may be millions of them.
+            # An import writes no event for a new member, because an import may add millions of
+            # members.
             assert record.import_id is not None
             state = (ACTIVE, events[0].email_enabled_before if events else record.email_enabled)
         for event in events:
@@ -118,9 +131,9 @@ def require_unbroken_history(seen: Observed) -> None:
 def require_as_modelled(
     seen: Observed, model: Model, ids: dict[str, int], people: dict[str, Person]
 ) -> None:
-    """Require that the observed rows equal the rows of the model.
+    """Require that the data in the database equals the data of ``model``.
 
-    ``ids``: maps the names of lists in the model to their ids.
+    ``ids``: maps the name of each list in the model to the list's id in the database.
     """
     for list_name, list_id in ids.items():
         assert seen.counts[list_id] == model.count(list_name)
@@ -155,9 +168,10 @@ def _require_record(
 def require_opt_outs_kept(
     before: Observed, seen: Observed, by: tuple[int, str] | None, lifted: set[str]
 ) -> None:
-    """Require that no opt-out is gone, except opt-outs that the person has withdrawn.
+    """Require that the last action removed no opt-out, except opt-outs that a person withdrew.
 
-    ``by``: the list and the address of this person. ``lifted``: the kinds of withdrawn opt-outs.
+    ``by``: the list id and the address of the person who withdrew opt-outs in the last action, or
+    ``None``. ``lifted``: the kinds of the opt-outs that the person withdrew.
     """
     for (list_id, address), opt_outs in before.opt_outs.items():
         lost = opt_outs - seen.opt_outs.get((list_id, address), set())

@@ -52,7 +52,10 @@ class Subscriber:
         return row
 
     def list_rows(self) -> dict[str, list[tuple[object, ...]]]:
-        """Return all rows about this person and list, by table, for comparison with later rows."""
+        """Map the name of each table to its rows about this person on this list.
+
+        Tests call this method before and after an action, to see which rows the action changed.
+        """
         tables = (
             *("subscriptions", "opt_outs", "subscription_events", "mailed_links"),
             "consent_entries",
@@ -71,15 +74,20 @@ def new_list(client: httpx2.Client, title: str = "The Morning Letter", **fields:
 def subscribe_pending(stack: Stack, list_id: int) -> Subscriber:
     """Subscribe a new person, and wait until the confirmation link has been mailed."""
     subscriber = subscribe(stack, list_id)
-    # The worker that mails the link adds a row. Wait for it, because tests compare the rows later.
+    # Wait until a worker has mailed the link, and has added a row to ``mailed_links``. Otherwise, a
+    # test that compares the person's rows before and after an action could mistake the new row for
+    # an effect of the action.
     eventually(lambda: subscriber.list_rows()["mailed_links"], what="the mailed token")
     return subscriber
 
 
 def subscribe(stack: Stack, list_id: int) -> Subscriber:
-    """Sign a new person up, who becomes active, or pending if the list requires a confirmation."""
+    """Sign a new person up for the list.
+
+    If the list requires a confirmation, the person becomes pending, and otherwise active.
+    """
     email = new_address()
-    # Don't use HTTP, because the API delays its response to hide who is subscribed.
+    # Don't use HTTP, because the API delays its response to hide whether an address is subscribed.
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
         sign_up.request_subscription(uow, mailing_list, email, _STRANGER)

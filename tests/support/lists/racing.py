@@ -1,4 +1,4 @@
-"""Runs actions at the same time, and checks what must hold in whichever order they finish."""
+"""Runs several actions on lists at the same time, and checks that the data stays consistent."""
 
 import itertools
 import threading
@@ -34,7 +34,8 @@ def deadlocks(stack: Stack) -> object:
 def no_deadlock(stack: Stack) -> Iterator[None]:
     """Check that no deadlock occurs in Postgres inside the ``with`` block.
 
-    Postgres resolves a deadlock after a second, so that only its statistics show the deadlock.
+    Postgres resolves each deadlock after one second, so this check compares the number of deadlocks
+    in Postgres's statistics before and after the block.
     """
     before = deadlocks(stack)
     yield
@@ -42,9 +43,9 @@ def no_deadlock(stack: Stack) -> Iterator[None]:
 
 
 def run_at_once(actions: list[Action]) -> list[Reply]:
-    """Run actions in up to ``MAX_CONCURRENT_ACTIONS`` threads, and return their replies.
+    """Run actions in up to ``MAX_CONCURRENT_ACTIONS`` threads, and return the actions' replies.
 
-    The first action of each thread starts at the same time.
+    All threads start their first action at the same time.
     """
     barrier = threading.Barrier(min(MAX_CONCURRENT_ACTIONS, len(actions)))
 

@@ -1,4 +1,4 @@
-"""Generates random values for members, and random filters with these and other values."""
+"""Generates random values for members, and random filters that match some of these members."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -42,7 +42,7 @@ DAYS = ("1969-07-20", "2000-02-29", "2025-12-31", "2026-01-01")
 SOURCES = ("import", "login", "form")
 STATUSES = ("pending", "active", "active", "active", "unsubscribed", "removed")
 TIERS = ("free", "silver", "gold")
-# Times close to the beginning and the end of days.
+# For each of three days: its first microsecond, a time in the morning, and its last microsecond.
 MOMENTS = tuple(
     datetime(2026, 3, day, tzinfo=UTC) + offset
     for day in (1, 2, 29)
@@ -61,13 +61,16 @@ def random_text(dice: random.Random) -> str:
 
 
 def random_origin(dice: random.Random) -> Json | None:
-    """Return a random origin of a sign-up. Some values look like JSON or like field names."""
+    """Return random values for the fields that describe where a sign-up came from.
+
+    Some values look like JSON or like the name of a field, to find errors in the filters' SQL.
+    """
     values = {name: dice.choice(ORIGINS) for name in ORIGIN_NAMES if dice.random() < 0.4}
     return values or None
 
 
 def random_values(dice: random.Random) -> Json:
-    """Return random values for some of the custom fields, by key."""
+    """Return random values for some of the custom fields, as a map from field key to value."""
     values: Json = {
         "city": random_text(dice),
         "visits": dice.choice(NUMBERS),

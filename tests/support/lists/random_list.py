@@ -29,7 +29,7 @@ _IMPORT = """
 class RandomList:
     """A mailing list with random members.
 
-    ``members`` describes all members of the mailing list for the filter oracle.
+    ``members``: all members of the mailing list, as Python objects for ``matches_filter``.
     """
 
     stack: Stack
@@ -69,8 +69,8 @@ def make_random_list(stack: Stack) -> RandomList:
         states = [dice.choice(random_filters.BOUNCES) for _ in triples]
         for (record, _, _), state in zip(triples, states, strict=True):
             if state == "hard" and record.status == "active":
-                # A hard bounce turns the member's mail off until the bounce is lifted.
-                # Set before the first flush, because an update would change updated_at.
+                # In the product, a hard bounce turns the member's mail off. Turn the mail off here
+                # before inserting the row, because a later UPDATE would change ``updated_at``.
                 record.email_enabled = False
         for _, user, _ in triples:
             uow.session.add(user)
@@ -105,7 +105,8 @@ def _build_member(
     record = Subscription(
         list_id=list_id,
         status=status,
-        # Otherwise, maintenance would end the old sign-up during the test.
+        # Pretend that the person signed up just now, because maintenance ends old sign-ups that
+        # weren't confirmed.
         confirmation_asked_at=clock.now() if status == "pending" else None,
         type=dice.choice(random_filters.TIERS),
         email=None if dice.random() < 0.05 else f"{name}@example.{dice.choice(('com', 'org'))}",
@@ -124,7 +125,10 @@ def _build_member(
 
 
 def _build_bounces(dice: random.Random, record: Subscription, state: str) -> list[Bounce]:
-    """Return the bounces of a member in the bounce state ``state``, including one that is over."""
+    """Return bounces that cause the bounce state ``state``, and a bounce that has no effect.
+
+    The bounce without an effect has a time in the column ``lifted_at`` or ``ended_at``.
+    """
     now = clock.now()
     current_kinds = (False, True) if state == "hard" else (False,)
     past_times = {"lifted_at": now} if dice.random() < 0.5 else {"ended_at": now}
@@ -168,7 +172,10 @@ def _describe_member(
 def list_matching_ids(
     random_list: RandomList, filter_json: dict[str, Any], status: str | None = None
 ) -> list[int]:
-    """Return the ids of members that match a filter by the filter oracle, newest first."""
+    """Return the ids of the members that match a filter, newest first.
+
+    The function evaluates the filter in Python instead of SQL.
+    """
     statuses = {status} if status else None
     if statuses is None and not names_status(filter_json):
         statuses = {"active"}

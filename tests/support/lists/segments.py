@@ -52,7 +52,10 @@ def new_field(client: httpx2.Client, key: str, kind: str = "text", **others: Any
 
 
 def filter_of_bytes(size: int) -> dict[str, Any]:
-    """Return a filter whose compact JSON has exactly this size. It contains two-byte letters."""
+    """Return a filter whose compact JSON has exactly ``size`` bytes.
+
+    The filter contains letters of two bytes, so it has fewer characters than bytes.
+    """
     values = ["é" * 100 for _ in range(size // 210)]
     filter_json = {"field": "email", "in": values}
     missing_bytes = size - len(orjson.dumps(filter_json))
@@ -82,7 +85,7 @@ def undo(client: httpx2.Client, bulk_id: int, **headers: str) -> httpx2.Response
 def read_members(
     client: httpx2.Client, list_id: int, emails: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return these members as the API shows them to the owner."""
+    """Return the members with these addresses, as the API shows them to the owner."""
     return [require_member(client, list_id, email) for email in emails]
 
 

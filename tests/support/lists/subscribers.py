@@ -40,7 +40,7 @@ class Reader:
         assert data(reply) == 1
 
     def read_membership(self, list_id: int) -> dict[str, Any]:
-        """Return the person's own record on the list."""
+        """Return the person's subscription to the list as the API shows it to the person."""
         return dict(data(self.client.get(f"/subscriptions/{list_id}/rel")))
 
     def read_status(self, list_id: int) -> tuple[str, bool]:
@@ -82,7 +82,7 @@ def fetch_members(client: httpx2.Client, list_id: int, **filters: object) -> lis
 
 
 def find_member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any] | None:
-    """Return the member with this address in any status, or None."""
+    """Return the member with this address, whatever the member's status, or None."""
     for status in ("active", "pending", "unsubscribed", "removed"):
         for each in fetch_members(client, list_id, email=email, status=status):
             return each
@@ -101,7 +101,10 @@ def get_member(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str,
 
 
 def await_mails(stack: Stack, email: str, count: int = 1) -> list[dict[str, Any]]:
-    """Wait until there are exactly ``count`` mails to the address. Return them, newest first."""
+    """Wait for ``count`` mails to the address, and return the mails, newest first.
+
+    If more than ``count`` mails have arrived, the test fails.
+    """
     mails = eventually(
         lambda: stack.mails(email) if len(stack.mails(email)) >= count else [],
         what=f"{count} mails",
@@ -116,7 +119,7 @@ def read_confirmation_token(mail: dict[str, Any]) -> str:
 
 
 def confirm(stranger: httpx2.Client, mail: dict[str, Any]) -> httpx2.Response:
-    """Confirm a subscription, as the button on the page of the mailed link does."""
+    """Confirm a subscription, as the button on the page behind the mailed link does."""
     return stranger.post("/confirm", params={"token": read_confirmation_token(mail)})
 
 
@@ -126,15 +129,15 @@ def read_subscriber_count(client: httpx2.Client, list_id: int) -> int:
 
 
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
-    """Return the trace id that the list's mails to this person contain."""
+    """Return the trace id in the list's mails to this person."""
     keyring = stack.resources.keyring
     return traces.create_trace_id(keyring, Trace(list_id, user_id))
 
 
 def insert_members(stack: Stack, list_id: int, addresses: list[str]) -> None:
-    """Insert many active members into the database, because imports are slower.
+    """Insert active members into the database, because an import of many members is slower.
 
-    The last member is the newest.
+    The order of ``addresses`` becomes the order in which the members joined.
     """
     stack.query(
         """

@@ -1,4 +1,4 @@
-"""Counts joins and departures after each action, for comparison with the figures of lists."""
+"""Counts how many members join and leave each list, to check the product's daily figures."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Numbers = tuple[int, int]
 
 
 def read_figures(resources: Resources, list_id: int, by: FiguresBy) -> dict[str, MemberFigures]:
-    """Return the product's figures of a list. They must not be older than a year."""
+    """Return how many members joined and left a list in the past year, for each value of ``by``."""
     today = clock.now().date()
     days = DayRange(today - timedelta(days=366), today + timedelta(days=1))
     with resources.unit_of_work() as uow:
@@ -24,7 +24,7 @@ def read_figures(resources: Resources, list_id: int, by: FiguresBy) -> dict[str,
 
 @dataclass
 class Tally:
-    """The number of members who joined and left each list since the list was empty."""
+    """For each list, how often members have joined it, and how often members have left it."""
 
     joined: Counter[int] = field(default_factory=Counter)
     left: Counter[int] = field(default_factory=Counter)

@@ -77,14 +77,15 @@ def running_sandbox() -> Iterator[Sandbox]:
 
 @dataclass
 class ScriptedSmtpServer:
-    """An SMTP server that replies 250 to each command without another reply in ``answers``.
+    """An SMTP server whose replies a test chooses. The default replies accept every mail.
 
     Attributes:
         greeting: the reply to a new connection.
-        answers: maps commands to replies. The reply to `END` follows the message. None hangs up.
+        answers: maps SMTP commands to replies. The key `END` maps to the reply after a whole
+            message. If the reply is None, the server closes the connection.
         extensions: the extensions in the reply to `EHLO`.
         silent_after: the command after which the server doesn't reply any more.
-        heard: the received commands.
+        received_commands: the commands that the server has received, with their arguments.
         context: the TLS context for `STARTTLS`.
     """
 
@@ -172,7 +173,8 @@ def running_scripted_server(
         if implicit_tls is not None:
             server.socket = implicit_tls.wrap_socket(server.socket, server_side=True)
         talker.port = server.server_address[1]
-        # The server checks for a shutdown once per interval, so a short interval saves time.
+        # The server checks every 0.01 s whether it must stop. With the default interval of 0.5 s,
+        # the server would stop later, and each test would take longer.
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield talker

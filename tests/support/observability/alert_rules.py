@@ -51,24 +51,31 @@ def alerts() -> dict[str, Rule]:
 
 @cache
 def recorded() -> dict[str, str]:
-    """Map the name of each recorded series to its query."""
+    """Map the name of each Prometheus recording rule to the rule's PromQL query."""
     return {each["record"]: each["expr"] for each in _read_rules(RECORDING)}
 
 
 @cache
 def series() -> dict[str, frozenset[str]]:
-    """Map the name of each known series to its labels."""
+    """Map the name of each time series to its labels.
+
+    The time series come from the product's metrics and from the recording rules.
+    """
     known = {name: labels for each in registered() for name, labels in each.series.items()}
     for name, query in recorded().items():
         grouped = _GROUPING.search(query)
         labels = set(re.findall(r"\w+", grouped[1])) if grouped else set()
-        # The query computes a quantile from the buckets, so its result has no bucket label.
+        # A recording rule computes a quantile from histogram buckets, so its result has no ``le``
+        # label, which names a bucket.
         known[name] = frozenset(labels - {"le"})
     return known
 
 
 def find_unknown_names(query: str) -> list[str]:
-    """Return the metrics and labels in a query that no process and no rule creates."""
+    """Return the names in a PromQL query that belong to no existing metric or label.
+
+    A metric exists if a process reports it, or if a recording rule creates it.
+    """
     plain = _STRING.sub('""', query)
     names = [name for name in _METRIC_NAME.findall(plain) if not name.startswith("process")]
     unknown = [name for name in names if name not in series()]

@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
-# The modules of programs. Their imports register all metrics that the programs can report.
+# Importing these modules of the API and of the workers registers all metrics of Pressroom.
 _PROGRAMS = ("api.app", "workers.main", "workers.task_table")
-# Maps the type of a metric to the endings of its series.
+# Maps each type of metric to the suffixes that Prometheus adds to the metric's name.
 _ENDINGS = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
@@ -21,7 +21,7 @@ class Metric:
 
     @property
     def series(self) -> dict[str, frozenset[str]]:
-        """Map each series of the metric to its labels."""
+        """Map the name of each time series of the metric to the labels of the series."""
         return {
             self.name + ending: self.labels | ({"le"} if ending == "_bucket" else set())
             for ending in _ENDINGS[self.type]
@@ -32,7 +32,7 @@ class Metric:
 def registered() -> frozenset[Metric]:
     for program in _PROGRAMS:
         import_module(program)
-    # The library has no public list of collectors.
+    # Use a private attribute, because `prometheus_client` has no public list of its collectors.
     collectors: Any = REGISTRY._collector_to_names
     metrics = set()
     for collector in list(collectors):

@@ -64,7 +64,7 @@ class ExportedSpan:
 
 @dataclass
 class Collector:
-    """A fake collector. If ``silent`` is true, it doesn't answer any call."""
+    """A fake collector of traces. If ``silent`` is true, the collector never responds."""
 
     url: str = ""
     silent: bool = False
@@ -74,7 +74,10 @@ class Collector:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the variables with which a process exports to this collector without delay."""
+        """Return environment variables that make a process send its spans to this collector.
+
+        The process sends its spans every 0.1 s.
+        """
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
 
     def spans(self) -> list[ExportedSpan]:
@@ -89,9 +92,10 @@ class Collector:
     def trace(
         self, root: str, is_whole: Callable[[list[ExportedSpan]], object], *, after: int = 0
     ) -> list[ExportedSpan]:
-        """Wait for the newest trace with this root span until it is whole, and return its spans.
+        """Return the spans of the newest trace whose root span has the name ``root``.
 
-        ``after``: ignore traces in this number of earlier request bodies.
+        Wait until ``is_whole`` returns true for the spans of the trace. ``after``: ignore the
+        traces in the first ``after`` request bodies that the collector received.
         """
 
         def find_trace() -> list[ExportedSpan]:
@@ -122,7 +126,7 @@ class Collector:
 
 
 def _plain(pairs: Any) -> dict[str, str | int]:
-    """Convert attributes to a dict of Python values."""
+    """Convert the attributes of a span or process from Protobuf to a dict."""
 
     def read_value(pair: KeyValue) -> str | int:
         type_name = pair.value.WhichOneof("value")

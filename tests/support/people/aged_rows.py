@@ -8,8 +8,9 @@ from core.ids import random_id
 from devstack.harness.stack import Stack
 from services.privacy.retention import RULES, Rule
 
-# Maps each retention rule to the rest of an INSERT statement. `{at}` is the time at which the
-# retention period of the row begins, and `{any}` is a different number for each row.
+# Maps the name of each retention rule to an INSERT statement, without the words `INSERT INTO`. In
+# the statement, `{at}` stands for the time at which the retention period of the row begins, and
+# `{any}` for a number that is different for each row.
 INSERTS = {
     "jobs": "jobs (kind, queue, status, finished_at) VALUES ('x', 'bulk', 'succeeded', {at})",
     "subscription_events": "subscription_events (list_id, user_id, action, actor, via, created_at)"
@@ -88,7 +89,7 @@ INSERTS = {
 RULES_BY_NAME = {rule.name: rule for rule in RULES}
 
 
-# The precision of the stored time for tables that store only the day.
+# Maps each table that stores the day of an event, but not the exact time, to one day.
 TIME_PRECISIONS = dict.fromkeys(("composer_uses", "sign_up_views"), timedelta(days=1))
 MINUTE = timedelta(minutes=1)
 
@@ -109,12 +110,13 @@ class AgedRows:
         return self.make(name, past_by=-TIME_PRECISIONS.get(name, MINUTE))
 
     def make(self, name: str, *, past_by: timedelta) -> str:
-        """Insert a row whose retention period ended this long ago, and return its key.
+        """Insert a row whose retention period ended ``past_by`` ago, and return the row's key.
 
         If ``past_by`` is negative, the retention period ends in the future.
         """
         self._row_count += 1
-        # Some rows need a user of their own.
+        # Create a new user for each row, because in some tables a unique constraint forbids a
+        # second row for the same user.
         own_user_id = random_id()
         if "{own}" in INSERTS[name]:
             query = "INSERT INTO users (id, email) VALUES (%s, %s)"
@@ -136,7 +138,10 @@ class AgedRows:
         return bool(self.stack.query(query, key))
 
     def _make_parents(self) -> dict[str, object]:
-        """Insert the rows to which the other rows refer, and return their keys."""
+        """Insert one row into each table that the rows in ``INSERTS`` refer to.
+
+        Return the keys of the inserted rows.
+        """
         user = self.stack.create_owner().user_id
         keys: dict[str, object] = {"user": user}
         for name, row in {

@@ -51,7 +51,7 @@ class Device:
         point = self._key.public_key().public_numbers()
         public = {1: 2, 3: -7, -1: 1, -2: point.x.to_bytes(32), -3: point.y.to_bytes(32)}
         name = struct.pack(">H", len(self.credential_id)) + self.credential_id
-        # The zero bytes replace the AAGUID, which would name the manufacturer.
+        # A real device could send its AAGUID, which identifies its model, instead of zero bytes.
         key = bytes(16) + name + cbor2.dumps(public)
         data = self._data(options["rp"]["id"], _HAS_KEY) + key
         attestation = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
@@ -97,7 +97,8 @@ class App:
 
     secret: str
     recovery_codes: list[str]
-    # The code with which the app was confirmed. The app shows another code every half minute.
+    # The code that the authenticator app showed when the owner added the app to the account. The
+    # authenticator app shows a new code every 30 seconds.
     confirmed_by: str
 
     def code(self) -> str:
@@ -139,7 +140,7 @@ def send_passkey(visitor: Visitor, page: httpx2.Response, answer: object) -> htt
 
 
 def log_in_by_passkey(visitor: Visitor, device: Device) -> httpx2.Response:
-    # The query shows the login page even to a visitor who is logged in.
+    # With `again=yes`, even a visitor who is logged in sees the login page.
     page = visitor.get("/login?again=yes")
     answer = device.sign(options_of(page))
     form = {**read_hidden_fields(page, 1), "passkey": json.dumps(answer)}
@@ -147,7 +148,10 @@ def log_in_by_passkey(visitor: Visitor, device: Device) -> httpx2.Response:
 
 
 def make_code_valid_again(visitor: Visitor, email: str) -> None:
-    """Make the app's current code valid again, as a new code is half a minute later."""
+    """Allow the account to log in again with the authenticator app's current code.
+
+    Pressroom accepts each code only once, and the app shows a new code only every 30 seconds.
+    """
     statement = "UPDATE totp_secrets SET last_step = last_step - 10 WHERE user_id = %s"
     visitor.stack.query(statement, user_id_of(visitor.stack, email))
 

@@ -19,7 +19,8 @@ from services.accounts import accounts
 from tests.support.people.authenticator import add_app
 from tests.support.people.visiting import Visitor, new_visitor
 
-# The end of the refresh link that a page with changing content has for people without JavaScript.
+# The last part of the HTML code of the link "Refresh". A page whose content changes shows the link
+# "Refresh" to people without JavaScript.
 REFRESH_LINK_END = "autofocus>Refresh</a></p></noscript>"
 RUNNING_MARK = 'aria-busy="true"'
 _CURL_CALL = re.compile(r"<code>(curl .*?)</code>", re.DOTALL)
@@ -30,7 +31,7 @@ _CURL_OPTIONS = {"--data": "body", "--request": "method"}
 
 @dataclass
 class OwnerAtConsole:
-    """An owner who is logged in, with a browser and an API client."""
+    """A logged-in owner, who uses a simulated browser and an API client."""
 
     owner: Owner
     visitor: Visitor
@@ -45,8 +46,8 @@ class OwnerAtConsole:
     ) -> httpx2.Response:
         """Open a page, and submit one of its forms as a browser does.
 
-        ``form``: the index of the form. ``without``: the checkboxes that the owner clears.
-        ``typed``: the values that the owner enters.
+        ``form``: the index of the form on the page. ``without``: the names of the checkboxes that
+        the owner clears. ``typed``: maps names of form fields to the values that the owner enters.
         """
         page = self.visitor.get(path)
         assert page.status_code == 200, page.text
@@ -55,7 +56,7 @@ class OwnerAtConsole:
         return self.visitor.client.post(action or path, data={**remaining, **typed})
 
     def do(self, path: str, form: int = 0, without: tuple[str, ...] = (), /, **typed: str) -> str:
-        """Submit a form like ``send``, and return the HTML of the page to which it redirects."""
+        """Submit a form with ``send``, follow the redirect, and return the HTML of the new page."""
         reply = self.send(path, form, without, **typed)
         assert reply.status_code == 303, reply.text
         return read_page(self.visitor.client.get(reply.headers["location"]))
@@ -91,11 +92,12 @@ def read_page(reply: httpx2.Response, status: int = 200) -> str:
         assert rule in policy
     assert "unsafe" not in policy
     text = reply.text
-    # The page contains no inline script or style, because the policy would block it.
+    # A page must not contain inline scripts or styles, because its Content-Security-Policy would
+    # block them.
     assert _INLINE.findall(text) == []
     assert len(re.findall("<h1[ >]", text)) == 1
     assert "{{" not in text
-    # A page must not reload itself, because each reload would lose the focus.
+    # A page must not reload itself, because each reload would take the focus from a form field.
     assert 'http-equiv="refresh"' not in text
     ids = re.findall(r'\sid="([^"]*)"', text)
     assert len(ids) == len(set(ids))
@@ -132,7 +134,8 @@ def rows_of(text: str) -> list[list[str]]:
 
 
 def _plain(markup: str) -> str:
-    # A ``<wbr>`` tag allows a line break inside an address, and isn't a space.
+    # Remove ``<wbr>`` tags, which allow line breaks in an address. Replace every HTML tag except
+    # ``<wbr>`` by a space.
     text = re.sub(r"<[^>]+>", " ", markup.replace("<wbr>", ""))
     return " ".join(html.unescape(text).split())
 
@@ -174,7 +177,7 @@ class _FormParser(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.forms: list[tuple[str, dict[str, str]]] = []
-        # The names of the elements that are open.
+        # The names of the form fields whose tags `<select>` and `<textarea>` are still open.
         self._select: str | None = None
         self._textarea: str | None = None
 
@@ -197,13 +200,13 @@ class _FormParser(HTMLParser):
         elif tag == "select":
             self._select = name
         elif tag == "option" and self._select is not None:
-            # A browser sends the first option if no option is selected.
+            # If no option has the attribute `selected`, a browser sends the first option.
             earlier_value = values.get(self._select, value)
             values[self._select] = value if "selected" in attributes else earlier_value
 
     def handle_data(self, data: str) -> None:
         if self._textarea is not None:
-            # A browser ignores a line break directly after the tag.
+            # A browser ignores a line break directly after the tag `<textarea>`.
             text = self.forms[-1][1][self._textarea] + data
             self.forms[-1][1][self._textarea] = text.removeprefix("\n")
 
@@ -215,7 +218,7 @@ class _FormParser(HTMLParser):
 
 
 def forms_of(reply: httpx2.Response) -> list[tuple[str, dict[str, str]]]:
-    """Return the action of each form on the page, and the values that it sends unchanged."""
+    """Return each form's action, and the values that the form sends if the user changes nothing."""
     parser = _FormParser()
     parser.feed(reply.text)
     base = str(reply.request.url.copy_with(raw_path=b"/")).rstrip("/")

@@ -13,7 +13,7 @@ from storage.resources import Resources
 
 @dataclass(frozen=True)
 class Erased:
-    """The result of the erasure's job."""
+    """The result of a job that erased a person."""
 
     user_id: int
     subscriptions: int
@@ -29,7 +29,7 @@ def erase(resources: Resources, email: str) -> Erased:
 
 
 def finish(resources: Resources, job_id: int) -> Erased:
-    """Work on the erasure until it has ended, and return its result."""
+    """Run the erasure job until the job has ended, and return the job's result."""
 
     def find_ended_job() -> Job | None:
         lease = claim(resources, job_id)
@@ -47,7 +47,10 @@ def finish(resources: Resources, job_id: int) -> Erased:
 
 
 def take_turn(resources: Resources, lease: Lease) -> None:
-    """Run a turn of the erasure, as a worker does. After a transient error, enqueue it again."""
+    """Run an erasure job until it ends or must be requeued, as a worker does.
+
+    After a transient error, put the job back into its queue.
+    """
     try:
         erasure.run_erasure(resources, lease)
     except TransientError:

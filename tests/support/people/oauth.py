@@ -30,7 +30,7 @@ def fields_of(location: str) -> dict[str, str]:
 
 @dataclass
 class Person:
-    """A person who is logged in, with a browser."""
+    """A logged-in person, and the person's browser."""
 
     stack: Stack
     owner: Owner
@@ -61,7 +61,10 @@ class Program:
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
 
     def request(self, *scopes: str, **others: str | None) -> str:
-        """Return the path of an authorization request. ``None`` leaves a parameter out."""
+        """Return the path and query of an OAuth authorization request.
+
+        ``others``: query parameters to add or replace. A parameter whose value is None is omitted.
+        """
         parameters = {
             "response_type": "code",
             "client_id": self.client_id,

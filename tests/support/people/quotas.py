@@ -1,14 +1,14 @@
-"""Changes stored counts, so that an owner quickly comes close to the quotas of the plan."""
+"""Pretends that an owner has used most of a quota, so that tests quickly reach the quota."""
 
 from devstack.harness.stack import Stack
 
-# The maximum number of members on the paid plan. Test stacks use the product's default.
+# The product's default for the maximum number of members on the paid plan.
 MAX_MEMBERS = 10_000_000
 MB = 2**20
 
 
 def leave_room_for_members(stack: Stack, list_id: int, room: int) -> None:
-    """Change the stored count, as if the list's owner could add only ``room`` more members."""
+    """Raise the stored number of members, so that the owner can add only ``room`` more members."""
     stack.query(
         "INSERT INTO subscriber_counts (list_id, active) SELECT %s, %s - coalesce("
         " (SELECT sum(active) FROM subscriber_deltas WHERE list_id = %s), 0)::bigint"
@@ -20,7 +20,7 @@ def leave_room_for_members(stack: Stack, list_id: int, room: int) -> None:
 
 
 def set_stored_bytes(stack: Stack, user_id: int, size: int) -> None:
-    """Change the stored count, as if the user had stored this many bytes."""
+    """Set the number of bytes that the user's files occupy according to the database."""
     stack.query(
         "INSERT INTO storage_uses (user_id, bytes) VALUES (%s, %s)"
         " ON CONFLICT (user_id) DO UPDATE SET bytes = excluded.bytes",
@@ -30,13 +30,13 @@ def set_stored_bytes(stack: Stack, user_id: int, size: int) -> None:
 
 
 def stored_bytes(stack: Stack, user_id: int) -> int:
-    """Return the number of the user's stored bytes, which database triggers count."""
+    """Return the number of bytes that the user has stored, as counted by database triggers."""
     rows = stack.query("SELECT bytes FROM storage_uses WHERE user_id = %s", user_id)
     return int(str(rows[0][0])) if rows else 0
 
 
 def begin_jobs(stack: Stack, user_id: int, count: int) -> None:
-    """Insert jobs of the user that never become due."""
+    """Insert queued jobs for the user. The jobs never become due, so no worker runs them."""
     stack.query(
         "INSERT INTO jobs (kind, queue, user_id, on_behalf_of, status, run_at, send_after)"
         " SELECT 'export.members', 'export', %s, %s, 'queued', 'infinity', 'infinity'"
@@ -48,5 +48,5 @@ def begin_jobs(stack: Stack, user_id: int, count: int) -> None:
 
 
 def end_jobs(stack: Stack, user_id: int) -> None:
-    """Delete the jobs from ``begin_jobs``, because no worker would ever end them."""
+    """Delete the jobs that ``begin_jobs`` has inserted."""
     stack.query("DELETE FROM jobs WHERE user_id = %s AND run_at = 'infinity'", user_id)

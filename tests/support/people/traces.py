@@ -96,21 +96,23 @@ SELECT %s, CURRENT_DATE, 'ada', '', '', '', 1, 0 FROM generate_series(1, %s)
 
 # The names of columns that contain the id of a person.
 PERSON_COLUMNS = ("user_id", "person_id", "caller_id")
-# Tables whose rows belong to a person. Rows that refer to a person's row count as rows about the
-# person.
+# Tables whose rows belong to a person. Other tables contain foreign keys to these tables. If a
+# foreign key refers to a row of an erased person, the erasure must also change or delete the
+# referring row.
 OWNED_TABLES = ("senders", "api_keys", "webhook_endpoints", "lists")
-# An erasure may leave some rows of the following tables unchanged. The SQL conditions select the
-# rows that the erasure must delete or change.
+# An erasure leaves some of the person's rows in these tables unchanged. The SQL conditions select
+# the rows that an erasure must delete or change.
 _ERASURE_CONDITIONS = {
     "subscription_events": "%(id)s IN (user_id, actor_id)"
     " AND (ip IS NOT NULL OR request_id IS NOT NULL)",
     "webhook_deliveries": "(person_id = %(id)s AND answer IS NOT NULL"
     " OR endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = %(id)s))",
 }
-# Tables to which ``fill`` adds no rows, because other tests of erasures cover the tables.
+# Tables to which ``insert_rows`` adds no rows, because other tests of erasures cover these tables.
 NOT_FILLED = {
-    # Tables with rows that an erasure keeps: money, opt-outs and evidence. Lists are kept too, so
-    # that members can still leave the lists.
+    # Tables with rows that an erasure keeps, such as payments, opt-outs and evidence. If the erased
+    # person owned lists, the erasure keeps the lists, so that the lists' members can still
+    # unsubscribe.
     *("credit_accounts", "credit_checkpoints", "credit_entries", "payment_orders", "erasures"),
     *("opt_outs", "departures", "events", "feed_events", "lists", "subscriptions"),
     *("subscriber_counts", "subscriber_deltas", "member_days", "member_day_deltas"),
@@ -143,7 +145,10 @@ def insert_rows(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows
 def _fill_reports(
     stack: Stack, tag: str, *, list_id: int, user_id: int, other_id: int, rows: int
 ) -> None:
-    """Add reports about the person, and rows of the person's own sender and archived list."""
+    """Add reports about the person, and add a sender and an archived list that the person owns.
+
+    Also add rows that refer to the sender or to the list.
+    """
     [(sender_id,)] = stack.query(_SENDER, user_id)
     [(other_sender_id,)] = stack.query(_SENDER, other_id)
     stack.query(_SECRETS, sender_id, tag)
@@ -162,10 +167,11 @@ def _fill_reports(
 
 
 def count_unerased_rows(stack: Stack, user_id: int) -> dict[str, int]:
-    """Map each table to the number of rows that an erasure of the person should have changed.
+    """Map each table to the number of rows that an erasure of the person must delete or change.
 
-    Tables without such rows are left out. The tables are found in the models, so that new tables
-    are included.
+    The result omits tables that contain no row that an erasure must delete or change.
+    The function finds the tables in the SQLAlchemy models, so it also checks tables that are added
+    later.
     """
     conditions = {name: each for name, each in build_conditions().items() if name not in NOT_FILLED}
     counts = {

@@ -1,8 +1,8 @@
-"""Runs the API with an extra route `/ask`, or a worker that answers the questions of this route.
+"""Runs the API with an extra route `/ask`, or a worker that answers the requests to this route.
 
-``python -m tests.support.probe.asking api PORT`` starts the API with the extra route.
-``python -m tests.support.probe.asking worker`` starts the worker that answers the questions.
-A Redis key counts the questions that the worker has started to answer.
+``python -m tests.support.probe.asking api PORT`` starts the API with the extra route `/ask`.
+``python -m tests.support.probe.asking worker`` starts the worker that answers the requests. The
+worker counts in Redis how many requests it has started to answer.
 """
 
 import os
@@ -34,14 +34,19 @@ from workers.serving import plan_serving
 
 os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
-# The Redis keys that count the questions and the steps that the worker has begun.
+# The Redis key ``TAKEN_KEY`` counts the requests to `/ask` that the worker has begun to answer. The
+# worker answers a request in steps, and ``STEPS_KEY`` counts the steps of all requests.
 TAKEN_KEY = "probe:taken"
 STEPS_KEY = "probe:steps"
 router = APIRouter(route_class=JsonRoute)
 
 
 def answer(resources: Resources, lease: RequestLease) -> dict[str, Any]:
-    """Answer a question in as many steps as it wants, or fail as its ``end`` says."""
+    """Run as many steps as a request to `/ask` demands, and return the text in the request.
+
+    After the last step, the function raises the error that the request's field ``end`` names. If
+    the field ``end`` is empty, the function raises no error.
+    """
     question = lease.payload
     resources.redis.incr(TAKEN_KEY)
     for _ in range(question["steps"]):
@@ -81,7 +86,8 @@ async def ask(
     return build_envelope(await run_while_connected(request.receive, call))
 
 
-# The limit is shorter than in production, so that a test can overload the queue quickly.
+# Let requests wait in the queue for a shorter time than in production, so that a test can overload
+# the queue quickly.
 request_calls.MAX_QUEUED_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", "10"))
 
 if __name__ == "__main__":

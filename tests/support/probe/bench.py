@@ -1,4 +1,4 @@
-"""Enqueues probe jobs, and reads their results."""
+"""Enqueues probe jobs, which exist only for tests of the job system, and reads their results."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ PROBE_WORKER = "tests.support.probe.worker"
 
 @dataclass(frozen=True)
 class Bench:
-    """A stack with the tables of probe jobs."""
+    """A stack whose database has the tables of probe jobs, which exist only for tests."""
 
     stack: Stack
 
@@ -48,7 +48,7 @@ class Bench:
         eventually(have_all_ended, within=within, what="the end of all jobs")
 
     def started(self, job_id: int, attempt: int = 1) -> int:
-        """Wait until this attempt has begun, and return the id of its process."""
+        """Wait until an attempt at the job has begun, and return the id of the worker process."""
         statement = "SELECT pid FROM probe_starts WHERE job_id = %s AND attempt = %s"
         rows = eventually(
             lambda: self.stack.query(statement, job_id, attempt),
@@ -62,7 +62,7 @@ class Bench:
         return self._count_rows("probe_starts", job_id)
 
     def effects(self, job_id: int) -> int:
-        """Return how many effects the job has committed."""
+        """Return how many rows the job has committed to `probe_effects`."""
         return self._count_rows("probe_effects", job_id)
 
     def _count_rows(self, table: str, job_id: int) -> int:

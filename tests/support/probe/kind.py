@@ -1,7 +1,8 @@
-"""Probe jobs, which do whatever a test has written into their plan.
+"""Registers kinds of probe jobs. A probe job does what a test has written into the job's plan.
 
-The test creates the tables in `TABLES`. The subject of a job is a row of `probe_plans`. The job
-writes to `probe_effects` in the same transaction that ends the job or records its progress.
+A test must first create the database tables in `TABLES`. The plan of each probe job is a row of the
+table `probe_plans`. When a probe job records its progress or ends, it also inserts a row into
+`probe_effects` in the same transaction.
 """
 
 from typing import Any

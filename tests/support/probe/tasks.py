@@ -1,4 +1,4 @@
-"""Runs probe jobs. The plan of a probe job describes what the job does."""
+"""Runs probe jobs, which exist only for tests. A test writes a plan of what a probe job does."""
 
 import os
 import signal
@@ -15,15 +15,19 @@ from storage.unit_of_work import UnitOfWork
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """Follow the plan of a job. Its entries apply in this order:
+    """Run a probe job as described in the job's plan, which a test has written.
+
+    The plan of a probe job may have these keys, which apply in this order:
 
     kill: the number of attempts that kill their own process.
     flaky: the number of attempts that fail with a transient error.
     hang: the number of attempts that don't react to anything for a minute.
     refuse: the message of a permanent error.
     sleep: the seconds of work, which a cancellation interrupts.
-    steps: the number of transactions, each with progress and an effect. They are `step_sleep`
-        seconds apart, and each turn ends after `turn` steps. Without steps, there is one effect.
+    steps: the number of transactions. Each transaction records progress, and inserts a row into
+        `probe_effects`. Without ``steps``, the job has only one transaction.
+    step_sleep: the seconds of work before each of the ``steps`` transactions.
+    turn: the number of steps after which the job goes back to the queue.
     """
     plan = _begin(resources, lease)
     if lease.attempt <= plan.get("kill", 0):
@@ -59,7 +63,8 @@ def _pause(lease: Lease, seconds: float) -> None:
 
 def _finish(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
-        # Write the effect first. If the lease is lost, completing the job must roll it back.
+        # If the worker has lost the lease, `complete_job` must fail and roll back the new row in
+        # `probe_effects`.
         _insert(uow, "probe_effects", lease)
         complete_job(uow, lease, {"pid": os.getpid()})
 

@@ -1,4 +1,6 @@
-"""Additional tokens of bot challenges for tests. The beginning of a token selects the reply.
+"""Makes the sandbox accept additional CAPTCHA tokens.
+
+The beginning of a CAPTCHA token determines how the sandbox replies:
 
 ```
 pass.action.…   passes once, for this action
@@ -23,7 +25,7 @@ _SLOW_SECONDS = 10.0
 
 
 class FaultyChallenge:
-    """The sandbox's stub of one provider, with replies to the additional tokens."""
+    """The sandbox's stub of one CAPTCHA provider, which also accepts tokens such as ``slow-…``."""
 
     def __init__(self, provider: str) -> None:
         self._stub = ChallengeStub(provider)

@@ -1,4 +1,7 @@
-"""Additional faults of the sandbox's language model for tests. The model's name selects a fault."""
+"""Adds faults to the sandbox's language model.
+
+The name of the language model in a request determines which fault occurs.
+"""
 
 import asyncio
 import json
@@ -67,7 +70,7 @@ def _ended(reply: Response, reason: str) -> Response:
 
 
 class _CutResponse(Response):
-    """A response that is shorter than its Content-Length, so that the server hangs up."""
+    """A response with only half of its body, after which the server closes the connection."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -133,7 +136,7 @@ async def _new_limit(body: CompletionBody) -> Response:
 
 
 async def _echo(body: CompletionBody) -> Response:
-    """Return an error that repeats the whole request, as careless servers do."""
+    """Return an error that repeats the whole request, as some language model servers do."""
     return build_error(500, json.dumps(body, ensure_ascii=False))
 
 
@@ -151,7 +154,7 @@ async def _obedient_shape(body: CompletionBody) -> Response:
 
 
 def _draft_and_answer(body: CompletionBody) -> tuple[str, str]:
-    """Return a draft that has a valid shape, and the correct answer."""
+    """Return a draft and the correct answer, which both satisfy the request's JSON schema."""
     answer = build_instance(body)
     draft = {
         name: ["draft", "idea", "todo"] if isinstance(value, list) else "draft"

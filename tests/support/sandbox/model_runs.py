@@ -1,6 +1,7 @@
-"""Runs of the sandbox's language model. Each test has its own run, which counts its requests.
+"""Records the requests to the sandbox's language model, separately for each test.
 
-If the name of a model ends with `-once`, only the first request of a run meets its fault.
+Each test sends its requests to a separate URL, called a run. If the name of a model ends with
+`-once`, only the first request to the model gets a faulty response, and later requests succeed.
 """
 
 import asyncio
@@ -24,11 +25,11 @@ _MAX_KEPT_REQUESTS = 20
 
 @dataclass
 class ModelRun:
-    """The requests of one run.
+    """The requests that one test has sent to the sandbox's language model.
 
     Attributes:
         model: the model that answers all requests, or None for the model that a request names.
-        left: the number of callers that hung up before they had their answer.
+        left: the number of callers that closed the connection before they had their response.
     """
 
     model: str | None = None
@@ -40,7 +41,10 @@ class ModelRun:
     _by_model: Counter[str] = field(default_factory=Counter)
 
     def note(self, body: dict[str, Any]) -> tuple[str, int]:
-        """Count a request. Return the model that answers, and its number of requests so far."""
+        """Record a request.
+
+        Return the name of the model that answers, and how many requests the test has sent to it.
+        """
         model = self.model or str(body.get("model", ""))
         self.calls += 1
         self._by_model[model] += 1
@@ -94,7 +98,7 @@ def make_router() -> APIRouter:
 async def _unless_disconnected(
     request: Request, run: ModelRun, reply: Awaitable[Response]
 ) -> Response:
-    """Return the reply, or cancel it as soon as its caller hangs up."""
+    """Return the model's reply, or cancel the reply if the caller closes the connection."""
     answering = asyncio.ensure_future(reply)
     while True:
         done, _ = await asyncio.wait({answering}, timeout=_DISCONNECT_CHECK_SECONDS)
@@ -107,7 +111,10 @@ async def _unless_disconnected(
 
 
 def _add_schema(body: dict[str, Any]) -> dict[str, Any]:
-    """Add the schema in the prompt to the body, if no parameter contains a schema."""
+    """Return a request body with the JSON schema of the response in ``response_format``.
+
+    Some requests contain the JSON schema only in the prompt, so copy the schema from the prompt.
+    """
     response_format = body.get("response_format") or {"type": "prompt"}
     system = str((body.get("messages") or [{}])[0].get("content", ""))
     start = system.find('{"')
@@ -118,7 +125,10 @@ def _add_schema(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_behaviour(model: str, times: int) -> Behaviour:
-    """Return the function that answers the `times`-th request of a run to a model."""
+    """Return the function that answers a request to a model.
+
+    ``times``: the number of requests that the test has sent to the model, including this request.
+    """
     if model.endswith(_ONCE):
         model = model.removesuffix(_ONCE) if times == 1 else ""
     return WITH_FAULTS.get(model, ("", respond_correctly))[1]

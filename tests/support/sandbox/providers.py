@@ -1,7 +1,7 @@
-"""The sandbox's providers, with additional faults for tests, and a record of photo requests.
+"""Adds faults to the providers that the sandbox simulates, and records searches for photos.
 
-Test stacks start the sandbox with ``python -m tests.support.sandbox``, which adds faults for tests
-to the sandbox that `make run` starts.
+Test stacks run ``python -m tests.support.sandbox``, which starts the sandbox with faults that only
+tests need. `make run` starts the sandbox without the faults that only tests need.
 """
 
 from collections import deque
@@ -32,9 +32,10 @@ PHOTO_FAULTS: Faults = {
 
 
 def _recorded(router: APIRouter) -> APIRouter:
-    """Return the routes with a record of their requests.
+    """Return a copy of ``router`` that records all requests, except requests for pictures.
 
-    `GET /calls` returns the recorded requests, newest last. `DELETE /calls` clears the record.
+    `GET /calls` returns the recorded requests, newest last. `DELETE /calls` removes all recorded
+    requests.
     """
     recorded = APIRouter()
     requests: deque[dict[str, Any]] = deque(maxlen=2000)

@@ -1,7 +1,7 @@
 """Makes the sandbox's imitation of Stripe as strict as Stripe.
 
-The imitation itself trusts Pressroom's requests. The checks in this module make a test fail if
-Pressroom sends a request that Stripe would refuse.
+The sandbox that `make run` starts accepts even requests that Stripe would refuse. With the checks
+in this module, a test fails if Pressroom sends an invalid request to Stripe.
 """
 
 import time
@@ -31,7 +31,7 @@ def strict_router(server: StripeServer) -> APIRouter:
 
 
 class StrictCheck:
-    """Refuses requests that Stripe would refuse."""
+    """Makes the sandbox refuse requests that Stripe would refuse."""
 
     def __init__(self) -> None:
         self._first_uses: dict[str, tuple[str, Params]] = {}

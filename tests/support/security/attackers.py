@@ -1,4 +1,4 @@
-"""Simulates attackers, who keep connections open with unfinished requests."""
+"""Simulates attackers who keep connections open with unfinished requests."""
 
 import re
 import secrets
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 
 class Attacker:
-    """Sends unfinished requests from one address, through the proxy that the API trusts."""
+    """Sends unfinished requests, all with the same IP address in the header `X-Forwarded-For`."""
 
     def __init__(self, port: int, address: str) -> None:
         self._port = port
@@ -20,9 +20,9 @@ class Attacker:
     def begin_request(
         self, operation: str, *, declares: int, sends: int = 0, key: str | None = None
     ) -> socket.socket:
-        """Send the beginning of a request. The rest of its body never follows.
+        """Send the headers of a request, but only the beginning of its body.
 
-        ``declares``: the declared size of the body. ``sends``: the number of bytes to send.
+        ``declares``: the Content-Length of the body. ``sends``: how many bytes of the body to send.
         """
         lines = [
             f"{operation} HTTP/1.1",
@@ -44,7 +44,11 @@ class Attacker:
 
 
 def new_address() -> str:
-    """Return an address in a new network, because the API counts each network as one caller."""
+    """Return a random IPv6 address.
+
+    Each returned address is in a different network, because the API counts all addresses of a
+    network as one caller.
+    """
     return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
 
 
@@ -59,11 +63,11 @@ def running_attacker(port: int, address: str) -> Iterator[Attacker]:
 
 @contextmanager
 def trickling(connection: socket.socket, drip: bytes = b"x") -> Iterator[None]:
-    """Send a few bytes again and again until the block ends."""
+    """Send ``drip`` on the connection five times per second until the block ends."""
     stop = threading.Event()
 
     def trickle() -> None:
-        # The API may close the connection after its response.
+        # Sending the rest of the request may fail, because the API may close the connection first.
         with suppress(OSError):
             while not stop.wait(0.2):
                 connection.sendall(drip)
@@ -84,7 +88,10 @@ def read_first_answer(connections: list[socket.socket]) -> tuple[int, str]:
 
 
 def read_answer(connection: socket.socket) -> tuple[int, str]:
-    """Return the status of a response, and its error code or an empty text."""
+    """Read a response, and return its status and error code.
+
+    If the response isn't an error, the error code is an empty string.
+    """
     received = b""
     while b"\r\n\r\n" not in received or (b"problem+json" in received and b"}" not in received):
         piece = connection.recv(65536)

@@ -21,7 +21,8 @@ class Call:
         others: the status if another user makes the call. 200 if the response contains only data of
             the caller or public data.
         own: the status if the owner of the data makes the call.
-        values: maps parameters to the key in ``World.values`` that replaces the usual one.
+        values: maps placeholders to keys of ``World.values``. By default, a placeholder is replaced
+            by the value whose key is the placeholder's name.
         program: whether an OAuth client makes the call with its own id and secret, without a token.
     """
 
@@ -55,7 +56,7 @@ class Call:
 
 
 def _filled(body: Any, values: Values) -> Any:
-    """Return the body with all placeholders in its strings replaced."""
+    """Return a copy of the request body in which ids have replaced the `{placeholders}`."""
     if isinstance(body, dict):
         return {name: _filled(each, values) for name, each in body.items()}
     if isinstance(body, list):
@@ -70,7 +71,7 @@ _LEAVING = {"user_id": "leaving_user_id"}
 _NO_REPORTS = '{{"type": "delivery.reports", "data": {{"reports": []}}}}'
 _PAID = {"order_id": "paid_order_id"}
 
-# Calls that delete data follow the calls that need the data.
+# The tests make the calls in the order of this dictionary, so calls that delete data come last.
 CALLS: dict[str, Call] = {
     "GET /users/me": Call(200),
     "PATCH /users/me": Call(200, json={"import_mails": False}),
@@ -88,7 +89,8 @@ CALLS: dict[str, Call] = {
     "GET /auxilia/credits/prices": Call(200),
     "GET /auxilia/credits/orders": Call(200),
     "GET /auxilia/credits/orders/{order_id}": Call(404, values=_PAID),
-    # Anyone with the claim token may use the order. This token is wrong.
+    # Anyone with the claim token of an order may see and claim the order. The claim token in these
+    # calls belongs to no order, so even the owner gets status 404.
     "POST /auxilia/credits/orders/status": Call(404, json={"claim_token": "x" * 43}, own=404),
     "POST /auxilia/credits/orders/claim": Call(404, json={"claim_token": "x" * 43}, own=404),
     "POST /webhooks/stripe": Call(400, own=400, json={}),
@@ -99,7 +101,8 @@ CALLS: dict[str, Call] = {
     f"GET {_ENDPOINT}": Call(404),
     f"PATCH {_ENDPOINT}": Call(404, json={"types": ["order.refunded"]}),
     f"POST {_ENDPOINT}/rotate": Call(404),
-    # The endpoint is paused.
+    # The owner has paused this webhook endpoint. Calls that would send an event to the endpoint
+    # therefore get the status 409.
     f"POST {_ENDPOINT}/test": Call(404, own=409),
     f"POST {_ENDPOINT}/replay": Call(404, own=409, json={"since": "2026-01-01T00:00:00Z"}),
     f"GET {_ENDPOINT}/deliveries": Call(404),
@@ -113,8 +116,8 @@ CALLS: dict[str, Call] = {
     "GET /lists/{list_id}/mailings": Call(403),
     "GET /lists/{list_id}/mailings/{mailing_id}": Call(403),
     f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
-    # Use the id of a list instead of a sender's id, because a rejected call would change the
-    # sender's count of rejected calls.
+    # This call uses the id of a list as the id of the sender. A call with the id of a real sender
+    # would increase the number of this sender's rejected calls.
     f"POST {_SENDER}/events": Call(401, own=401, values={"sender_id": "list_id"}, json={}),
     "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
     "GET /attachments": Call(200),
@@ -172,7 +175,7 @@ CALLS: dict[str, Call] = {
     "GET /imports": Call(200),
     "GET /imports/{import_id}/undo": Call(404),
     "GET /imports/{import_id}": Call(404),
-    # Only a signed link gives access.
+    # Files can be downloaded only with a signed link, so even the owner's API key gets status 403.
     "GET /imports/{import_id}/errors.csv": Call(403, own=403),
     "POST /lists/{list_id}/exports": Call(403, json={"kind": "members"}),
     "GET /exports/{export_id}/file.csv.gz": Call(403, own=403),
@@ -202,8 +205,8 @@ CALLS: dict[str, Call] = {
     "GET /.well-known/oauth-authorization-server": Call(200),
     "GET /oauth/userinfo": Call(200),
     "GET /grants": Call(200),
-    # These calls depend on the secret of the OAuth client, not on the caller. A client learns
-    # nothing about the tokens of other clients.
+    # These calls authenticate with the secret of an OAuth client instead of an API key. The tokens
+    # belong to another client, so the responses must reveal nothing about the tokens.
     "POST /oauth/introspect": Call(200, program=True, form={"token": "{access_token}"}),
     "POST /oauth/revoke": Call(200, program=True, form={"token": "{refresh_token}"}),
     "POST /oauth/token": Call(
@@ -232,7 +235,7 @@ CALLS: dict[str, Call] = {
     "DELETE /apikeys/{key_id}": Call(404),
 }
 
-# Calls that everyone may make. They change the data of a list that another user owns.
+# The calls that every user may make about another user's list, for example to subscribe to it.
 CALLS_FOR_EVERYBODY = {
     "POST /subscriptions/{list_id}",
     "POST /subscriptions/{list_id}/no-challenge",
@@ -240,9 +243,9 @@ CALLS_FOR_EVERYBODY = {
     "POST /subscriptions/{list_id}/delete",
     "DELETE /subscriptions/{list_id}",
 }
-# The calls in ``CALLS_FOR_EVERYBODY`` that need no credentials.
+# Those calls in ``CALLS_FOR_EVERYBODY`` that need no credentials.
 CALLS_FOR_STRANGERS = {"POST /subscriptions/{list_id}"}
-# Calls that need no scope. Some of them need credentials, and others don't.
+# Calls for which an API key or OAuth token needs no scope, and calls without credentials.
 CALLS_WITHOUT_SCOPE = {
     "GET /users/me",
     "PATCH /users/me",

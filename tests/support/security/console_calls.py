@@ -1,6 +1,7 @@
-"""One call of each page and form of the console, with the ids of one owner's data.
+"""One request for each page and form of the console, with the ids of one owner's data.
 
-Add one line for each new page or form. The isolation tests and other security tests use all calls.
+Security tests send all requests in CONSOLE_CALLS. If you add a page or form to the console, also
+add a request for it to CONSOLE_CALLS.
 """
 
 from dataclasses import replace
@@ -26,8 +27,8 @@ _OPERATORS = "/console/operators"
 _HIDDEN = Call(404, own=404)
 _NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
 
-# `others` is the status for another owner who is logged in: 404 for data of the first owner. `own`
-# is the status for the first owner: forms redirect, and empty forms get 422.
+# The requests contain ids of one owner's data. ``own`` is the HTTP status that the owner of the
+# data gets. ``others``, the first argument of ``Call``, is the HTTP status that other owners get.
 CONSOLE_CALLS: dict[str, Call] = {
     "GET /console": Call(200),
     "GET /console/assets/{name}": Call(200, values={"name": "asset"}),
@@ -46,7 +47,8 @@ CONSOLE_CALLS: dict[str, Call] = {
     "GET /console/imports/new": Call(200),
     "POST /console/imports/new": Call(422, own=422, form={"kind": "members"}, files=_FILE),
     f"GET {_IMPORT}": Call(404),
-    # The import isn't a dry run, so its file isn't stored any more.
+    # Only a dry run of an import has a preview. The tested import wasn't a dry run, so a request to
+    # refresh its preview gets status 409.
     f"POST {_IMPORT}": Call(404, own=409, form={"act": "look"}),
     f"GET {_IMPORT}/events": Call(404),
     f"GET {_IMPORT}/not-added": Call(404, own=303),
@@ -61,7 +63,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_EXPORT}/cancel": Call(404, own=303, form={}),
     f"GET {_EXPORT}/file": Call(404, own=303),
     "GET /console/images": Call(200),
-    # The file type isn't supported.
+    # The uploaded file isn't an image, so the console rejects it with status 415.
     "POST /console/images": Call(415, own=415, form={"encrypted": "on"}, files=_FILE),
     f"GET {_IMAGE}": Call(404),
     f"POST {_IMAGE}": Call(404, own=422, form={"title": "x" * 256}),
@@ -71,7 +73,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_IMAGE}/link": Call(404, own=409),
     f"POST {_IMAGE}/link": Call(404, own=409, form={"lasts": "3600"}),
     "GET /console/composer": Call(200),
-    # The post is empty.
+    # The blog post in this form is empty, so the console rejects the form with status 422.
     "POST /console/composer": Call(422, own=422, form={"write": "all", "content": " "}),
     f"GET {_LIST}/members": Call(404),
     f"GET {_LIST}/members/new": Call(404),
@@ -140,14 +142,15 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_HOOK}/rotate": Call(404),
     f"GET {_HOOK}/end": Call(404),
     f"GET {_HOOK}/deliveries/{{delivery_id}}": Call(404),
-    # The owner has paused the endpoint.
+    # The owner has paused this webhook endpoint, so a test event, a resend or a replay gets status
+    # 409.
     f"POST {_HOOK}/test": Call(404, own=409),
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
     f"GET {_HOOK}/replay": Call(404, query={"day": "2026-11-20"}),
     f"POST {_HOOK}/replay": Call(404, own=409, form={"day": "2026-11-20"}),
     "GET /console/developers/feed": Call(200),
     "GET /console/developers/access/{grant_id}/end": Call(404),
-    # Only operators may open these pages. Everyone else gets 404.
+    # Only operators may open the following pages. Users who aren't operators get status 404.
     f"GET {_OPERATORS}": _HIDDEN,
     f"GET {_OPERATORS}/texts": _HIDDEN,
     f"POST {_OPERATORS}/texts": replace(_HIDDEN, form={"kind": "list", "id": "1"}),
@@ -162,7 +165,8 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_OPERATORS}/jobs/{{job_id}}": replace(_HIDDEN, form={"act": "cancel"}),
     f"GET {_OPERATORS}/maintenance": _HIDDEN,
     f"POST {_OPERATORS}/maintenance": replace(_HIDDEN, form={"name": "maintenance.purge"}),
-    # Calls that delete data come last.
+    # Requests that delete data come last, because the tests send the requests in the order of
+    # CONSOLE_CALLS.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     f"POST {_IMAGE}/delete": Call(404, own=303, form={}),
     f"POST {_LIST}/bulk-actions/{{bulk_id}}/undo": Call(404, own=303),

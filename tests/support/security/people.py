@@ -1,4 +1,4 @@
-"""People in every possible relation to a list, and the requests of strangers about these people."""
+"""Creates people with different relations to a list, and requests about these people."""
 
 import secrets
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class Person:
     def is_new(self) -> None: ...
 
 
-# Maps each relation to a list to a function that creates the relation.
+# Maps each relation between a person and a list, such as "pending", to a function that creates it.
 KINDS: dict[str, Callable[[Person], object]] = {
     "active": Person.subscribes,
     "pending": Person.asks,
@@ -115,13 +115,17 @@ def build_traced_requests(list_id: int) -> list[Request]:
 
 
 def forge_trace_id(stack: Stack, list_id: int, user_id: int) -> str:
-    """Return a trace id of this person with a wrong signature."""
+    """Return a trace id that identifies this person, but has a wrong signature."""
     signed, key_id, mac = trace_for(stack, list_id, user_id).split(".")
     return f"{signed}.{key_id}.{'B' if mac[0] == 'A' else 'A'}{mac[1:]}"
 
 
 def user_ids(stack: Stack, list_id: int) -> dict[str, int]:
-    """Map each relation to the id of a new person with this relation, and `nobody` to no person."""
+    """For each relation in ``KINDS``, create a person who has this relation to the list.
+
+    Map each relation to the user id of the person. Relations such as ``new`` are missing, because
+    the person has no user id. The id with the key ``nobody`` belongs to no person.
+    """
     ids = {"nobody": secrets.randbelow(2**53)}
     for kind in KINDS:
         email = address_of(stack, list_id, kind)

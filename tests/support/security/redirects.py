@@ -50,7 +50,7 @@ _NEAR_LOOPBACK = [
     *("http://0/callback", "http://0.0.0.0:1/c", "http://[::1]/callback"),
 ]
 
-# URIs that are similar to the registered ones. The server must not redirect to them.
+# URIs that are similar to a registered redirect URI, but to which the server must not redirect.
 HOSTILE_URIS = [
     *(f"https://{host}/callback" for host in _HOSTS),
     *(f"{scheme}://client.example/callback" for scheme in _SCHEMES),
@@ -59,7 +59,7 @@ HOSTILE_URIS = [
     *_NEAR_LOOPBACK,
 ]
 
-# URIs that a client must not register.
+# Redirect URIs that an OAuth client must not register.
 UNREGISTRABLE = [
     *("", " ", "x", "/callback", "//client.example/callback", "http://client.example/callback"),
     *("https://", "https:///x", "https://client.example/x#y", "https://client.example/#"),

@@ -1,6 +1,7 @@
-"""Creates data of one owner through the API, and computes digests of rows in the database.
+"""Creates data of one owner through the API, and computes digests of the owner's database rows.
 
-Security tests compare the digests to check that a call of another user changes nothing.
+Security tests compare the digests before and after a call of another user. If the digests are
+equal, the other user has changed none of the owner's data.
 """
 
 import random
@@ -33,18 +34,20 @@ SHOP = "https://shop.example/done"
 
 @dataclass
 class World:
-    """An owner with one row of each kind that an API path can name."""
+    """An owner, and the ids of the owner's data for the placeholders in API paths."""
 
     stack: Stack
     owner: Owner
     client: httpx2.Client
-    # A random word that is part of all names and addresses in the owner's data, and of no others.
-    # The word has no digits, because texts that may contain a telephone number are rejected.
+    # A random word that all names and addresses in the owner's data contain, and that occurs
+    # nowhere else in the database. ``mark`` contains no digits, because the API rejects names that
+    # may contain a telephone number.
     mark: str = field(
         default_factory=lambda: "mark" + "".join(random.choices(string.ascii_lowercase, k=12))
     )
     values: Values = field(default_factory=dict)
-    # The cached row counts and digests, and the database snapshot to which they belong.
+    # The most recent result of ``digest_all_rows`` or ``digest_owned_rows``, and the database
+    # snapshot on which the result is based.
     rows: Rows = field(default_factory=dict)
     snapshot: object = None
 
@@ -54,10 +57,10 @@ class World:
 
 
 def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = None) -> World:
-    """Create one row of each kind for an owner.
+    """Create data of every kind for an owner, such as lists, members, images and orders.
 
     Args:
-        owner: the owner of the rows, or ``None`` to create an owner.
+        owner: the owner of the data, or ``None`` to create an owner.
         list_id: the list that the members join, or ``None`` to create a list.
     """
     owner = owner or stack.create_owner()
@@ -101,14 +104,14 @@ def _add_members(world: World) -> None:
 
 
 def _add_segment(world: World) -> None:
-    """Create a segment, and a bulk action on its members that changes nothing."""
+    """Create a segment, and run a bulk action that changes none of the segment's members."""
     client, path = world.client, f"/lists/{world.values['list_id']}"
     body = {"name": world.mark, "filter": {"field": "name", "is": world.mark}}
     segment_id = data(client.post(f"{path}/segments", json=body))["id"]
     action = {"action": "untag", "value": "none", "segment_id": segment_id}
     job = data(client.post(f"{path}/members/bulk", json=action), 202)
     world.values["segment_id"] = segment_id
-    # In benchmarks, the bulk action takes a long time, because the list has millions of members.
+    # In benchmarks, the list has millions of members, so the bulk action may take two minutes.
     world.values["bulk_id"] = await_job(client, job["id"], within=120)["result"]["bulk_id"]
 
 
@@ -149,7 +152,10 @@ def _add_orders(world: World) -> None:
 
 
 def _add_endpoint(world: World) -> None:
-    """Create a paused webhook endpoint with one delivery. Nothing listens on its port."""
+    """Create a paused webhook endpoint with one delivery.
+
+    No server listens on the port in the endpoint's URL, so no delivery succeeds.
+    """
     client, url = world.client, f"http://127.0.0.1:9/{world.mark}"
     body = {"url": url, "types": ["order.disputed"]}
     endpoint = data(client.post("/webhook-endpoints", json=body))
@@ -160,7 +166,11 @@ def _add_endpoint(world: World) -> None:
 
 
 def _add_sender(world: World) -> None:
-    """Create a sender, rows in all tables about its reports, and sign-up statistics of the list."""
+    """Create a sender of reports, and insert rows about the sender into the database.
+
+    The function inserts rows into all tables that store reports or their effects, and into the
+    tables with the sign-up statistics of a list.
+    """
     values, stack = world.values, world.stack
     sender = data(world.client.post("/senders", json={"name": world.mark, "provider": "generic"}))
     values["sender_id"] = sender["id"]
@@ -171,7 +181,7 @@ def _add_sender(world: World) -> None:
         "mailing": values["mailing_id"],
         "mark": world.mark,
     }
-    # Delay the request body until tomorrow, so that no worker applies the body during a test.
+    # Make the stored request body due tomorrow, so that no worker reads it during a test.
     data_key, wrapped = stack.resources.key_wrapper.create_key(world.mark)
     body = encrypt(b"{}", data_key, world.mark)
     stack.query(
@@ -199,7 +209,7 @@ def _add_sender(world: World) -> None:
             "bounces (list_id, address_hmac, mailing_id, user_id, is_hard, mailing_at, bounced_at)"
             " VALUES ({list}, sha256('{mark}'), {mailing}, {user}, true, now(), now())"
         ),
-        # In benchmarks, the list already has views.
+        # In benchmarks, the list already has a row for today in ``sign_up_views``.
         (
             "sign_up_views (list_id, day, seen) VALUES ({list}, CURRENT_DATE, 1)"
             " ON CONFLICT DO NOTHING"
@@ -210,7 +220,7 @@ def _add_sender(world: World) -> None:
 
 
 def _add_grant(world: World) -> None:
-    """Create an OAuth client with access to the owner's credits, and one without any access."""
+    """Register two OAuth clients, the first of which gets access to the owner's credits."""
     values, stack = world.values, world.stack
     program, other_program = (register(stack, name=f"{world.mark} {n}") for n in range(2))
     tokens = obtain_tokens(world, program)
@@ -246,7 +256,7 @@ def list_tables(stack: Stack) -> dict[str, list[str]]:
 
 
 def digest_all_rows(world: World) -> Rows:
-    """Return the row count and a digest of each table, except the request logs of API keys."""
+    """Return each table's number of rows and digest, except for the request logs of API keys."""
     stack = world.stack
     conditions = dict.fromkeys(list_tables(stack), "true")
     del conditions["api_requests"]
@@ -254,18 +264,20 @@ def digest_all_rows(world: World) -> Rows:
 
 
 def digest_owned_rows(world: World) -> Rows:
-    """Return the row count and a digest, per table, of the rows about the owner or their lists."""
+    """Return, per table, the number and a digest of the rows about the owner or their lists."""
     return _cache_rows(world, lambda: _digest_belongings(world))
 
 
 def _cache_rows(world: World, digest: Callable[[], Rows]) -> Rows:
-    """Return the result of ``digest``, or the previous result if nothing was committed since then.
+    """Call ``digest`` if the database has changed since the last call, and return the last result.
 
-    Equal snapshots contain the same committed transactions.
+    If two snapshots of the database are equal, no transaction was committed between them.
     """
     [(snapshot,)] = world.stack.query("SELECT pg_current_snapshot()::text")
     if snapshot != world.snapshot:
-        # Store the snapshot from before ``digest``, so that no commit during ``digest`` is missed.
+        # Store the snapshot that was taken before the call of ``digest``. If a transaction is
+        # committed while ``digest`` runs, the next call of ``_cache_rows`` takes a different
+        # snapshot, and therefore computes the digests again.
         world.rows, world.snapshot = digest(), snapshot
     return world.rows
 
@@ -273,7 +285,7 @@ def _cache_rows(world: World, digest: Callable[[], Rows]) -> Rows:
 def _digest_belongings(world: World) -> Rows:
     names = f"\\y{world.owner.user_id}\\y|{world.mark}"
     references = build_reference_conditions(world.owner.user_id)
-    # Leave out the request logs of API keys, because the API adds entries with a delay.
+    # Leave out the request logs of API keys, because the API writes each log entry with a delay.
     del references["api_requests"]
     return digest_rows_about(world.stack, names, world.list_ids, references)
 
@@ -281,7 +293,8 @@ def _digest_belongings(world: World) -> Rows:
 def build_reference_conditions(user_id: int) -> dict[str, str]:
     """Map each table to the SQL condition for rows with a foreign key to a row of the person.
 
-    The tables are found by their foreign keys, so that new tables are included.
+    The function finds the tables in the SQLAlchemy models, so it includes tables that are added
+    later.
     """
     conditions: dict[str, list[str]] = {}
     for table in Model.metadata.tables.values():
@@ -296,11 +309,12 @@ def build_reference_conditions(user_id: int) -> dict[str, str]:
 def digest_rows_about(
     stack: Stack, names: str, list_ids: list[int], references: Mapping[str, str] | None = None
 ) -> Rows:
-    """Return the row count and a digest, per table, of the rows about the lists or with a name.
+    """Return, per table, the number and a digest of the rows that belong to the given lists.
 
     Args:
-        names: a regular expression for the names.
-        references: maps tables to SQL conditions for additional rows.
+        names: a regular expression. The result also includes each row whose JSON matches this
+            expression, even if the row doesn't belong to one of the lists.
+        references: maps tables to SQL conditions for further rows to include.
     """
     of_lists = f"= ANY(ARRAY{list_ids})"
     named = f"row_to_json(t)::text ~ '{names}'"
@@ -328,6 +342,6 @@ def _digest_rows(stack: Stack, conditions: dict[str, str]) -> Rows:
 
 def await_jobs(stack: Stack) -> None:
     """Wait until no job is due or running."""
-    # Ignore jobs that are due later, because an erasure enqueues a job for an hour later.
+    # Ignore jobs that aren't due yet, because each erasure enqueues a job that is due in an hour.
     unfinished = "SELECT 1 FROM jobs WHERE status IN ('queued', 'running') AND run_at <= now()"
     eventually(lambda: not stack.query(unfinished), what="the end of all jobs")

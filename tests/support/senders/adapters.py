@@ -20,7 +20,8 @@ from integrations.senders.port import (
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 NOW_SECONDS = int(NOW.timestamp())
 ADDRESS = "ada@example.org"
-# A text that adapters accept as a delivery id, because they don't verify its MAC.
+# An invented delivery id. The adapters accept an invented delivery id, because they don't verify
+# the message authentication code in a delivery id.
 DELIVERY_ID = "k7" * 26
 OTHER_ID = "z3" * 26
 
@@ -46,7 +47,8 @@ def verify(
 def notify(content: object, **fields: object) -> dict[str, Any]:
     """Return an unsigned message of Amazon SNS.
 
-    ``content``: the content of the message: an event of Amazon SES, or any text.
+    ``content``: the text of the message, or an event of Amazon SES, which the function converts to
+    JSON.
     """
     return {
         "Type": "Notification",

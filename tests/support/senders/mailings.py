@@ -1,4 +1,4 @@
-"""Adds mailings to the database, with chosen figures instead of members and reports."""
+"""Adds mailings to the database, with the bounces and other figures that a test chooses."""
 
 import time
 from collections.abc import Mapping
@@ -18,9 +18,10 @@ def new_mailing(
 ) -> int:
     """Add a mailing of a list, and return its id.
 
-    ``figures``: maps columns of the table ``mailings``, such as ``hard_bounced``, to values.
+    ``rows``: the number of recipients. ``figures``: maps columns of the table ``mailings``, such as
+    ``hard_bounced``, to values.
     """
-    # Later mailings must have higher ids, like mailings of real exports.
+    # As in production, a later mailing must have a higher id than an earlier mailing.
     mailing_id = time.time_ns() // 1000
     figures = figures or {}
     columns = ["id", "list_id", "label", "rows", "created_at", *figures]

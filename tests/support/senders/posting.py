@@ -1,4 +1,4 @@
-"""Posts reports of deliveries and bounces in Pressroom's own format, like an owner's program."""
+"""Posts reports of deliveries and bounces in Pressroom's format, as an owner's program does."""
 
 import json
 import secrets
@@ -60,7 +60,10 @@ def post_body(
 
 
 def reject_calls(client: httpx2.Client, sender: dict[str, Any], *, count: int) -> None:
-    """Post unsigned requests at the same time, and wait until the sender's count includes them."""
+    """Post ``count`` requests without a signature at the same time.
+
+    Wait until Pressroom has counted all ``count`` requests as rejected calls of the sender.
+    """
     path = f"/senders/{sender['id']}"
     before = data(client.get(path))["refused_24h"]
     with ThreadPoolExecutor(count) as pool:
@@ -73,7 +76,7 @@ def reject_calls(client: httpx2.Client, sender: dict[str, Any], *, count: int) -
 
 
 def settle(stack: Stack, sender: dict[str, Any]) -> None:
-    """Wait until a worker has applied all request bodies of the sender."""
+    """Wait until a worker has processed all reports that were posted for the sender."""
     query = "SELECT count(*) FROM sender_bodies WHERE sender_id = %s"
     eventually(
         lambda: stack.query(query, sender["id"]) == [(0,)], what="the reports applied", within=30
@@ -81,7 +84,7 @@ def settle(stack: Stack, sender: dict[str, Any]) -> None:
 
 
 def deliver(stack: Stack, client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> None:
-    """Post reports, and wait until a worker has applied the reports."""
+    """Post reports, and wait until a worker has processed the reports."""
     assert data(post(client, sender, *reports)) == 1
     settle(stack, sender)
 
@@ -99,7 +102,10 @@ def outcomes(client: httpx2.Client, sender: dict[str, Any]) -> list[str]:
 def delivery_for(
     stack: Stack, list_id: int, user_id: int, mailing_id: int = 1, day: datetime | None = None
 ) -> str:
-    """Return a valid delivery id, such as the one in an exported roster."""
+    """Return a delivery id, with which a report identifies a member and a mailing.
+
+    The delivery id is signed, like the delivery ids in an exported roster.
+    """
     moment = day or datetime.now(UTC)
     delivery = DeliveryId(list_id, user_id, mailing_id, moment.date())
     return create_delivery_id(stack.resources.keyring, delivery)

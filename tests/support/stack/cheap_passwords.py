@@ -1,4 +1,7 @@
-"""Makes password hashes cheap in the current process. The product has no setting for this."""
+"""Makes password hashes cheap in the current process, so that logins in tests are fast.
+
+The module replaces a private attribute, because the product has no setting for the hash's cost.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +21,7 @@ def use_cheap_hashes() -> None:
 
 @contextmanager
 def thorough_hashes() -> Iterator[None]:
-    """Hash passwords like the product until the block ends."""
+    """Until the block ends, hash passwords as slowly as the product does."""
     earlier_hasher = passwords._hasher
     _use_hasher(_PRODUCT_HASHER)
     try:

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, text
 
-# Functions of extensions are left out.
+# Selects the functions in the schema `public`, except those that a Postgres extension created.
 _FUNCTIONS = """
 FROM pg_proc WHERE pronamespace = 'public'::regnamespace
     AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_proc.oid AND deptype = 'e')
@@ -43,5 +43,8 @@ _STATEMENTS = {
 
 
 def definitions(connection: Connection) -> dict[str, set[str]]:
-    """Map each kind of object to its definitions. The order of columns in a table is ignored."""
+    """Map each kind of database object, such as `indexes`, to the definitions of these objects.
+
+    Two tables whose columns differ only in their order have the same definition.
+    """
     return {kind: set(connection.scalars(text(sql))) for kind, sql in _STATEMENTS.items()}

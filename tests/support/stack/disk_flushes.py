@@ -10,8 +10,9 @@ from devstack.harness.stack import Stack
 def disable_disk_flushes(stack: Stack) -> None:
     """Stop Postgres and Valkey from flushing each write to the disk, because flushes are slow.
 
-    A killed server still loses no acknowledged write, because the operating system has the write.
-    Only a crash of the machine could lose the write. Valkey flushes again after a restart.
+    If a test kills a server, no acknowledged write is lost, because the operating system still
+    writes the data to the disk. Only a crash of the whole machine could lose writes. After a
+    restart, Valkey flushes each write to the disk again.
     """
     with closing(psycopg2.connect(stack.owner_url)) as connection:
         # Postgres accepts ALTER SYSTEM only outside a transaction.

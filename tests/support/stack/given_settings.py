@@ -18,7 +18,7 @@ _REQUIRED = {
     "secret_keys": KEY,
     "encryption_keys": KEY,
 }
-# A function that reads these settings and the required settings from the environment.
+# The type of the fixture ``load``, a function that returns settings.
 Load = Callable[..., Settings]
 
 
@@ -35,7 +35,10 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def load(no_settings: None, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """A function that sets variables of settings, and loads the settings like a program."""
+    """A function that loads settings from environment variables, as a program does.
+
+    The function first writes its arguments and all required settings into environment variables.
+    """
 
     def load_from_environment(**chosen: str) -> Settings:
         for name, value in {**_REQUIRED, **chosen}.items():

@@ -16,22 +16,23 @@ from tests.support.http.certificates import self_signed
 from tests.support.prerequisites import skip_or_fail
 
 EXAMPLE = Path(__file__).parents[3] / "deploy/haproxy/haproxy.cfg"
-# The names that the example gives to its servers.
+# The names of the API hosts in the example configuration.
 SERVERS = ("one", "two")
 
 
 def find_haproxy() -> str:
-    """Return the path of HAProxy. Skip the test if it isn't installed."""
+    """Return the path of the program `haproxy`. If HAProxy isn't installed, skip the test."""
     path = shutil.which("haproxy", path="/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin")
     return path or skip_or_fail("needs haproxy (Debian: haproxy)")
 
 
 def write_configuration(folder: Path, public: str, hosts: tuple[str, str]) -> Path:
-    """Write the example's configuration into the folder, with addresses and files of the test."""
+    """Write the example configuration into the folder, with the addresses and files of the test."""
     text = EXAMPLE.read_text()
     certificate = self_signed(folder / "pressroom.pem")
     for original, replacement in {
-        # A test may not change its user, and may open only a few files.
+        # Remove or change the settings for which HAProxy must run as root, such as its user, ports
+        # below 1024, and the maximum number of connections.
         "    user haproxy\n    group haproxy\n": "",
         "maxconn 20000": "maxconn 400",
         "/run/haproxy/admin.sock": str(folder / "admin.sock"),
@@ -50,7 +51,7 @@ def write_configuration(folder: Path, public: str, hosts: tuple[str, str]) -> Pa
 
 @dataclass(frozen=True)
 class RunningHaproxy:
-    """A running HAProxy, whose servers have the same names as in the example."""
+    """A running HAProxy, which forwards requests to the API hosts `one` and `two`."""
 
     url: str
     running: Running
@@ -94,12 +95,13 @@ def _is_listening(admin: Path) -> bool:
 def running_haproxy(
     stack: Stack, public: str, hosts: tuple[str, str], prefix: tuple[str, ...] = ()
 ) -> Iterator[RunningHaproxy]:
-    """Run HAProxy in front of two hosts, and wait until it finds both hosts ready.
+    """Run HAProxy in front of two API hosts, and wait until HAProxy finds both hosts ready.
 
-    ``public``: the address and port of HAProxy. ``prefix``: the beginning of its command line, for
-        example to run it in a network namespace.
+    ``public``: the address and port of HAProxy. ``prefix``: words to put before the command
+        `haproxy`, for example to run HAProxy in a network namespace.
     """
-    # Use a temporary folder, because the folders of tests have too long paths for a socket.
+    # Use a short temporary path, because the path of a Unix socket must not exceed 107 bytes, and
+    # pytest's folders have longer paths.
     with tempfile.TemporaryDirectory(prefix="haproxy-") as place:
         folder = Path(place)
         argv = (

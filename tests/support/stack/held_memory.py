@@ -1,4 +1,4 @@
-"""Measures memory that changes for a while after the work has ended."""
+"""Measures the memory of a process that still frees memory for a while after its work."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,11 @@ MEGABYTE = 1024 * 1024
 
 
 def await_stable_memory(memory: Callable[[], int]) -> int:
-    """Wait until the memory stays the same for two seconds, and return it.
+    """Wait until the size of a process's memory is constant for two seconds. Return this size.
 
-    Image converters free their memory after an idle second.
+    ``memory``: a function that returns the current size of the process's memory in bytes. The wait
+    is necessary because an image converter frees its memory only after it has been idle for a
+    second.
     """
     level = 0
     level_since = time.monotonic()

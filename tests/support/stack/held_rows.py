@@ -16,7 +16,7 @@ LOCK_WAIT_QUERY = (
 
 @contextmanager
 def uncommitted(stack: Stack, statement: str, *values: object) -> Iterator[None]:
-    """Run a statement, keep its locks until the block ends, and roll it back."""
+    """Run a statement, keep its locks until the block ends, and then roll the statement back."""
     with closing(psycopg2.connect(stack.owner_url)) as connection:
         connection.cursor().execute(statement, values)
         yield
@@ -30,7 +30,7 @@ def locked_row(stack: Stack, table: str, row_id: object) -> Iterator[None]:
 
 
 def await_waiter(stack: Stack, words: str) -> None:
-    """Wait until a statement with these words waits for a lock."""
+    """Wait until an SQL statement that contains ``words`` waits for a lock."""
     pattern = f"%{words}%"
     eventually(
         lambda: stack.query(LOCK_WAIT_QUERY, pattern), within=60, what=f"the lock of {words}"

@@ -14,10 +14,11 @@ import httpx2
 from devstack.harness.polling import Result, eventually
 from devstack.harness.stack import plain_client
 
-# How long a caller retries a call. A client with a waiting user would not retry for longer.
+# The maximum number of seconds for which a caller retries a failed API call. A real client would
+# give up after a similar time, because its user is waiting.
 MAX_RETRY_SECONDS = 30.0
 _PAUSE_SECONDS = 0.2
-# The statuses of responses after which a caller retries.
+# The HTTP statuses after which a caller retries a call.
 _RETRYABLE_STATUSES = frozenset({409, 429, 500, 502, 503, 504})
 
 
@@ -25,8 +26,9 @@ _RETRYABLE_STATUSES = frozenset({409, 429, 500, 502, 503, 504})
 class Caller:
     """A client that retries calls until they succeed, and keeps its connection open.
 
-    After a broken connection, the client retries only calls with an Idempotency-Key. Any other call
-    fails, because the server may have performed it.
+    If the connection breaks during a call, the client retries only a call with an Idempotency-Key.
+    A call without an Idempotency-Key fails, because a retry could repeat an action that the server
+    has already performed.
     """
 
     load: "Load"
@@ -84,7 +86,7 @@ Action = Callable[[Caller], None]
 
 
 def charge(caller: Caller, *, keyed: bool = True) -> None:
-    """Charge the caller one credit, and count the action."""
+    """Charge the caller one credit, and add the charge to the number of successful actions."""
     body = {"amount_credit": 1, "source_id": "load"}
     caller.call("POST", "/auxilia/credits/consume", json=body, keyed=keyed)
     caller.load.count()
@@ -124,11 +126,11 @@ def call_at_once(count: int, call: Callable[[], Result]) -> list[Result]:
 
 @dataclass
 class Load:
-    """Several callers who repeat their actions.
+    """Several callers, each of which repeats an action.
 
     Attributes:
         done: the number of successful actions.
-        again: the failures after which a call was retried.
+        retried: the failures after which a call was retried.
         longest: the seconds of the slowest call, including its retries.
     """
 
@@ -147,9 +149,9 @@ class Load:
 
     @contextmanager
     def running(self, *actions: tuple[str, Action]) -> Iterator[None]:
-        """Repeat each action, as the caller with the given API key, until the block ends.
+        """Repeat each action with the given API key until the ``with`` block ends.
 
-        If the test fails inside the block, its error names the call of each caller.
+        If the test fails inside the block, the error message contains each caller's last call.
         """
         self._callers = [Caller(self, key) for key, _ in actions]
         threads = [
@@ -170,7 +172,7 @@ class Load:
         assert self._faults == []
 
     def require_more(self, actions: int) -> None:
-        """Wait until this many further actions have succeeded."""
+        """Wait until the number of successful actions has grown by ``actions``."""
         before = self.done
 
         def is_enough() -> bool:
@@ -181,7 +183,9 @@ class Load:
 
     def _end(self, threads: list[threading.Thread]) -> None:
         self._stop.set()
-        # An action makes at most two calls, and the last attempt of each call takes extra time.
+        # An action makes at most two API calls. A caller retries each call for up to
+        # ``MAX_RETRY_SECONDS``, and the last attempt may take ``MAX_RETRY_SECONDS`` more until it
+        # times out.
         deadline = time.monotonic() + 4 * MAX_RETRY_SECONDS
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))

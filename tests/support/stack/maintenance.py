@@ -1,4 +1,4 @@
-"""Starts maintenance when a test needs it, or keeps all maintenance from running."""
+"""Runs a maintenance task when a test needs it, or prevents all maintenance tasks from running."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,15 +8,15 @@ from devstack.harness.stack import Stack
 
 
 def run_maintenance(stack: Stack, name: str) -> None:
-    """Make the maintenance due, and wait until a new run of it has succeeded.
+    """Make a maintenance task due, and wait until a new run of the task has succeeded.
 
-    If a run fails, make the maintenance due again immediately, because the product retries it only
-    later.
+    If a run fails, make the task due again at once, because the product would retry it only later.
     """
     [(before,)] = stack.query("SELECT now()")
 
     def has_run() -> bool:
-        # Repeat the update, because a run in progress may set the time of the next run.
+        # Set ``due_at`` in each call of ``has_run``, because a run of the task that is already in
+        # progress may overwrite ``due_at`` when the run ends.
         stack.query(
             "UPDATE maintenance SET due_at = now(), send_after = now() WHERE name = %s"
             " AND due_at > now() AND (last_started_at < %s OR last_error IS NOT NULL)",
@@ -42,10 +42,11 @@ def run_maintenance(stack: Stack, name: str) -> None:
 
 @contextmanager
 def resting_maintenance(stack: Stack) -> Iterator[None]:
-    """Keep all maintenance from running until the block ends."""
+    """Prevent all maintenance tasks from running until the block ends."""
 
     def is_resting() -> bool:
-        # Repeat the update, because a run in progress may set the time of the next run.
+        # Postpone all tasks in each call of ``is_resting``, because a task that is already running
+        # may overwrite ``due_at`` when the task ends.
         later = "now() + interval '1 day'"
         stack.query(f"UPDATE maintenance SET due_at = {later}, send_after = {later}")
         return not stack.query("SELECT 1 FROM maintenance WHERE lease_expires_at IS NOT NULL")

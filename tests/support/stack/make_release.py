@@ -43,7 +43,8 @@ ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "tests" / "storage" / "releases"
 _CHECKSUM_FILE = FOLDER / "SHA256SUMS"
 _KEY_SETTINGS = ("PRESSROOM_SECRET_KEYS", "PRESSROOM_ENCRYPTION_KEYS")
-# Paths whose responses never change.
+# The API paths whose responses ``make_release`` saves. After an upgrade to a later release, each
+# path must still return the saved response.
 _PATHS = (
     "/lists",
     "/lists/{list_id}/subscriptions",
@@ -94,7 +95,7 @@ def main() -> None:
 
 
 def read_checksums() -> dict[str, str]:
-    """Map the path of each released file to its SHA-256 checksum."""
+    """Map the path of each file that must never change to the SHA-256 checksum of the file."""
     lines = _CHECKSUM_FILE.read_text().splitlines() if _CHECKSUM_FILE.exists() else []
     return {name: digest for digest, name in map(str.split, lines)}
 
@@ -108,7 +109,7 @@ def compute_checksums(files: Iterable[Path]) -> dict[str, str]:
 def _fill(stack: Stack) -> World:
     """Create the data of two owners, and return the first owner's data.
 
-    The second owner makes all API calls, including calls that delete data.
+    The second owner calls all operations of the API, including operations that delete data.
     """
     complete_world = worlds.build(stack)
     changed_world = worlds.build(stack)
@@ -127,7 +128,11 @@ def _fill(stack: Stack) -> World:
 
 
 def _add_readers(world: World) -> None:
-    """Add consent with a wording and by an import, and pending, unsubscribed and erased people."""
+    """Add people to lists. Some of the people haven't confirmed, have unsubscribed or are erased.
+
+    Some people sign up for a list whose owner has written a consent wording. For one person, an
+    import file states when and where the person gave consent.
+    """
     stack, client = world.stack, world.client
     fields = {"consent_wording": "I want this letter.", "confirm_required": True}
     confirmed_list_id = new_list(client, **fields)["id"]

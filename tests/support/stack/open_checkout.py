@@ -1,7 +1,9 @@
-"""Makes our modules, their packages and a Python readable for every user of this machine.
+"""Makes Pressroom's modules, the installed packages and the Python program readable for every user.
 
-Parts that every user can read stay in their place. Parts in a folder of root are copied with hard
-links, which takes half a second for a virtual environment of a gigabyte.
+Tests run Pressroom as an ordinary user, who may not be able to read the original files. A folder
+that every user can read isn't copied. For a folder that only root can open, ``open_checkout``
+creates another folder with hard links to the files, which takes half a second for a virtual
+environment of one gigabyte.
 """
 
 import os
@@ -20,10 +22,12 @@ _READABLE, _EXECUTABLE = 0o444, 0o111
 
 @dataclass(frozen=True)
 class Checkout:
-    """The places of the parts.
+    """Paths that every user of this machine can read.
 
     Attributes:
+        source: the folder that contains Pressroom's modules.
         packages: the site-packages of the virtual environment.
+        python: the Python program.
         libraries: the folder with the shared library of a copied Python, or None if Python isn't
             copied.
     """
@@ -35,12 +39,16 @@ class Checkout:
 
 
 def as_ordinary_user(*words: str) -> list[str]:
-    """Return a command line with which root runs a command as a user without privileges."""
+    """Return a command line with which root can run a command as a user without privileges."""
     return ["setpriv", f"--reuid={ORDINARY_ID}", f"--regid={ORDINARY_ID}", "--clear-groups", *words]
 
 
 def open_checkout(room: Path) -> Checkout:
-    """Copy the parts that other users can't read to `room`, and return the places of all parts."""
+    """Make Pressroom's modules, the installed packages and Python readable for every user.
+
+    Modules, packages or a Python program that not every user can read are copied to the folder
+    ``room``. Return the paths that every user can read.
+    """
     source, environment = _SOURCE, Path(sys.prefix)
     packages = Path(sysconfig.get_paths()["purelib"])
     if not _can_read(source / "devstack" / "__main__.py"):
@@ -80,7 +88,11 @@ def _copy_python(target: Path) -> Path:
 
 
 def _copy_tree(source: Path, target: Path, *, without: dict[str, set[str]] | None = None) -> Path:
-    """Copy a folder so that every user can read it. ``without`` maps folders to ignored names."""
+    """Copy a folder so that every user can read the copy.
+
+    ``without``: the files and folders that aren't copied. Maps the path of a folder to the names of
+    files and folders in this folder.
+    """
     ignored_names = without or {}
 
     def ignore(folder: str, _: list[str]) -> set[str]:
@@ -97,7 +109,7 @@ def _make_folder_readable(folder: Path) -> None:
 
 
 def _copy_file(source: str, target: str) -> str:
-    """Link a file that every user can read, or copy any other file."""
+    """Create a hard link to a file that every user can read, or a readable copy of another file."""
     mode = Path(source).stat().st_mode
     required_mode = _READABLE | (_EXECUTABLE if mode & 0o100 else 0)
     if mode & required_mode == required_mode:
@@ -117,8 +129,8 @@ def _can_read(path: Path) -> bool:
 
 
 def _can_run(python: Path) -> bool:
-    # Use a shell, because right after the change of user, root's rights still apply to the first
-    # program.
+    # Let a shell that runs as the ordinary user start Python. If `setpriv` started Python directly,
+    # the start would succeed even if only root may run Python.
     return _succeeds("sh", "-c", 'exec "$0" -c ""', str(python))
 
 

@@ -1,4 +1,4 @@
-"""Makes Postgres log the plan of each statement that a stack runs, and finds expensive plans."""
+"""Makes Postgres log the plan of each SQL statement that a stack runs, and finds slow plans."""
 
 import json
 import re
@@ -14,25 +14,28 @@ from devstack.harness.stack import Stack
 _PLAN = re.compile(r" plan:\n((?:\t.*\n)+)")
 _INDEX_SCANS = {"Index Scan", "Index Only Scan", "Bitmap Index Scan"}
 _Node = dict[str, Any]
-# A call must not read this number of rows.
+# A table or index counts as large if it has at least this many rows. An API call must not read a
+# large table completely.
 LARGE_ROW_COUNT = 100_000
-# A statement and its plan.
+# The text of an SQL statement, and the statement's plan.
 Plan = tuple[str, _Node]
 
 
 @dataclass(frozen=True)
 class WholeScan:
-    """A part of a plan that may read a whole table, or all rows of an owner in a table."""
+    """A node of a query plan that may read a whole table, or all rows of an owner in a table."""
 
-    # The name of the table or index, or the sort key.
+    # The name of the table or index that the node of the query plan reads. For a Sort node, the
+    # columns by which the node sorts.
     read: str
     statement: str
 
 
 def log_plans(stack: Stack) -> None:
-    """Log the plans of all statements on new connections of the application.
+    """Log the plans of all statements that the application runs on new connections.
 
-    The log includes the plans of functions and foreign keys, but no statements of the tests.
+    The log also includes the statements that SQL functions run, and the checks of foreign keys.
+    Statements that tests run as the owner of the tables aren't logged.
     """
     owner = make_url(stack.owner_url).username
     settings = {
@@ -49,13 +52,14 @@ def log_plans(stack: Stack) -> None:
 
 
 def pretend_growth(stack: Stack, times: int) -> set[str]:
-    """Multiply the numbers of rows that the planner assumes, for all tables and indexes.
+    """Make the planner assume that each table and index has ``times`` as many rows as in reality.
 
-    Return the names of the tables and indexes that are large afterwards. An index that contains
-    only some rows of a large table, such as the unfinished jobs, may be small.
+    Return the names of the tables and indexes that are large with the assumed number of rows. A
+    partial index on a large table, such as an index of the unfinished jobs, may be small.
     """
     _keep_statistics(stack)
-    # Raise the numbers of different ids too, because a larger database has more lists and people.
+    # Also raise the number of distinct values in each id column, because a larger database contains
+    # more lists and people, not only more rows per list.
     stack.query(
         "UPDATE pg_statistic SET stadistinct = -stadistinct / reltuples FROM pg_class, pg_attribute"
         " WHERE pg_class.oid = starelid AND attrelid = starelid AND attnum = staattnum"
@@ -72,7 +76,7 @@ def pretend_growth(stack: Stack, times: int) -> set[str]:
 
 
 def forget_vacuum(stack: Stack) -> None:
-    """Make the planner assume that index-only scans read the table, as after a large import."""
+    """Make the planner assume that index-only scans must read the table, as after an import."""
     _keep_statistics(stack)
     stack.query(
         "UPDATE pg_class SET relallvisible = 0"
@@ -81,7 +85,7 @@ def forget_vacuum(stack: Stack) -> None:
 
 
 def _keep_statistics(stack: Stack) -> None:
-    """Turn autovacuum off, because it would replace the changed statistics."""
+    """Turn autovacuum off, because it would overwrite the statistics that the test has changed."""
     tables = (
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
     )
@@ -90,7 +94,7 @@ def _keep_statistics(stack: Stack) -> None:
 
 
 def plans_in(log: Path, start: int) -> Iterator[Plan]:
-    """Yield each statement and its plan in the log after the first ``start`` bytes."""
+    """Read the log from byte ``start`` on, and yield each logged statement with its plan."""
     text = log.read_bytes()[start:].decode(errors="replace")
     for match in _PLAN.finditer(text):
         entry = json.loads(re.sub(r"^\t", "", match[1], flags=re.MULTILINE))
@@ -98,7 +102,10 @@ def plans_in(log: Path, start: int) -> Iterator[Plan]:
 
 
 def whole_scans(statement: str, plan: _Node, large: set[str]) -> Iterator[WholeScan]:
-    """Yield sequential scans of large tables, and scans of whole large indexes without a limit."""
+    """Find scans that completely read a large table or a large index.
+
+    The function ignores an index scan that a LIMIT can stop early.
+    """
     for node, is_limited in _walk_nodes(plan, is_limited=False):
         kind = node["Node Type"]
         name = node.get("Relation Name") if kind == "Seq Scan" else node.get("Index Name")
@@ -110,9 +117,9 @@ def whole_scans(statement: str, plan: _Node, large: set[str]) -> Iterator[WholeS
 
 
 def filtered_scans(statement: str, plan: _Node) -> Iterator[WholeScan]:
-    """Yield scans that read an index from one end, and filter the rows until a limit is reached.
+    """Find scans with a LIMIT that read an index until enough rows match a filter.
 
-    The number of rows that such a scan reads depends on the places of the matching rows.
+    If only rows at the end of the index match the filter, Postgres reads the whole index.
     """
     for node, is_limited in _walk_nodes(plan, is_limited=False):
         is_ordered = node["Node Type"] in _INDEX_SCANS and "Index Cond" not in node
@@ -121,7 +128,10 @@ def filtered_scans(statement: str, plan: _Node) -> Iterator[WholeScan]:
 
 
 def large_sorts(statement: str, plan: _Node) -> Iterator[WholeScan]:
-    """Yield sorts of many rows before a limit. No index provides the order of these rows."""
+    """Find Sort nodes that sort many rows, although a LIMIT needs only the first few of them.
+
+    With an index on the sorted columns, Postgres would read only the rows that the LIMIT allows.
+    """
     for node, is_limited in _walk_nodes(plan, is_limited=False):
         if node["Node Type"] == "Sort" and is_limited:
             [child] = node["Plans"]
@@ -130,9 +140,9 @@ def large_sorts(statement: str, plan: _Node) -> Iterator[WholeScan]:
 
 
 def _walk_nodes(node: _Node, *, is_limited: bool) -> Iterator[tuple[_Node, bool]]:
-    """Yield each node of a plan, and whether a limit above it can end it early."""
+    """Yield each node of a plan, and whether a LIMIT in the plan can stop the node early."""
     yield node, is_limited
-    # A sort, an aggregate and a hash always read all of their input.
+    # A Sort, an Aggregate and a Hash node always read all rows of their child nodes.
     kind = node["Node Type"]
     is_child_limited = (is_limited or kind == "Limit") and kind not in {"Sort", "Aggregate", "Hash"}
     for each in node.get("Plans", []):

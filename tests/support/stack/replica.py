@@ -38,16 +38,19 @@ class RunningReplica:
     log_file: Path
 
     def log(self) -> str:
-        """Return the log of the replica, which contains each statement."""
+        """Return the log of the replica, which contains each SQL statement that the replica ran."""
         return self.log_file.read_text()
 
     def build_url(self, url: str) -> str:
-        """Return a URL of the primary changed so that it leads to the replica."""
+        """Return a database URL of the primary, but with the replica's host and port."""
         return _replace_host(url, self.address, self.port)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause the replay until the block ends. The replica receives changes, but hides them."""
+        """Until the block ends, make the replica receive changes without applying them.
+
+        Queries on the paused replica return old data.
+        """
         self._execute("SELECT pg_wal_replay_pause()")
         is_paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'"
         eventually(lambda: self._execute(is_paused), what="the replica's pause")
@@ -60,12 +63,15 @@ class RunningReplica:
         self._execute("SELECT pg_wal_replay_resume()")
 
     def promote(self) -> None:
-        """Promote the replica to a primary, and wait until it is one."""
+        """Promote the replica to a primary, and wait until the promotion is complete."""
         assert self._execute("SELECT pg_promote(true, 30)")
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop the process until the block ends. It accepts connections, but never answers."""
+        """Suspend the replica's process until the block ends.
+
+        The operating system still accepts connections to the replica, but nothing answers them.
+        """
         os.kill(self.pid, signal.SIGSTOP)
         try:
             yield
@@ -74,7 +80,10 @@ class RunningReplica:
 
     @contextmanager
     def impatient(self) -> Iterator[None]:
-        """Make the replica cancel each query that delays the replay, until the block ends."""
+        """Until the block ends, make the replica cancel queries that conflict with new changes.
+
+        By default, the replica applies a change only after the conflicting queries have ended.
+        """
         name = "max_standby_streaming_delay"
         self._execute(f"ALTER SYSTEM SET {name} = 0", "SELECT pg_reload_conf()")
         try:
@@ -98,7 +107,10 @@ def running_replica(
     placed: Callable[[Program], Program] = lambda program: program,
     port: int | None = None,
 ) -> Iterator[RunningReplica]:
-    """Run a replica until the block ends. Tests must call this in the main thread.
+    """Run a replica until the block ends.
+
+    Call this function in the main thread, because the replica is killed when the thread that
+    started it ends.
 
     Args:
         port: the replica's port, by default a free port.
@@ -120,7 +132,7 @@ def running_replica(
         "listen_addresses": LOOPBACK,
         "port": str(port),
         "unix_socket_directories": "",
-        # The limit must not be lower than the primary's limit.
+        # Postgres requires that a replica's ``max_connections`` isn't lower than the primary's.
         "max_connections": "300",
         "log_statement": "all",
     }

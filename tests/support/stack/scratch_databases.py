@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, make_url, text
 from core.settings import Settings
 from devstack.harness.stack import Stack
 
-# Migrations begin with the same timeout.
+# The lock timeout that ``ScratchDatabase.step`` sets, as the product does before its migrations.
 MIGRATION_LOCK_TIMEOUT = "1s"
 
 
@@ -46,7 +46,7 @@ class ScratchDatabase:
             yield
 
     def step(self, step: Callable[[], None]) -> None:
-        """Run a step of ``storage.migrations.online`` like a migration."""
+        """Run a step from ``storage.migrations.online`` in the same way as a migration does."""
         with self.engine.connect() as connection:
             with connection.begin():
                 connection.exec_driver_sql(f"SET lock_timeout = '{MIGRATION_LOCK_TIMEOUT}'")

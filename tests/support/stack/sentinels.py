@@ -21,13 +21,14 @@ from tests.support.http.certificates import Authority
 MASTER = "main"
 SERVERS = ("redis-1", "redis-2")
 SENTINELS = ("sentinel-1", "sentinel-2", "sentinel-3")
-# Both passwords contain characters that must be escaped in URLs.
+# These passwords contain characters that must be escaped in URLs.
 PASSWORD = "word/of;redis"
 SENTINEL_PASSWORD = "word?of&sentinels"
 _PASSWORD_IN_URL = "word%2Fof%3Bredis"
 _SENTINEL_PASSWORD_IN_URL = "word%3Fof%26sentinels"
 _ADMIN_PASSWORD = "administrator"
-# A Sentinel checks each second. Deployments wait for longer, so that a pause isn't a failure.
+# How long the master must be unreachable before a Sentinel considers it down. In production,
+# Sentinels wait for about 5 s, so that a short pause of the master doesn't cause a failover.
 DOWN_AFTER_SECONDS = 3
 _QUORUM = len(SENTINELS) // 2 + 1
 
@@ -50,7 +51,7 @@ class WatchedRedis:
 
     @property
     def url(self) -> str:
-        """Return the URL for the settings of our programs."""
+        """Return the URL of this Redis for Pressroom's setting ``redis_url``."""
         scheme = "sentinel+tls" if self.authority else "sentinel"
         first, *others = (f"{self._address(name)}:{self.ports[name]}" for name in SENTINELS)
         query = f"master_name={MASTER}&sentinel_password={_SENTINEL_PASSWORD_IN_URL}"
@@ -62,7 +63,7 @@ class WatchedRedis:
         )
 
     def master(self) -> str | None:
-        """Return the name of the master on which most Sentinels agree, or None."""
+        """Return the name of the Redis that most Sentinels consider the master, or None."""
         master_ports = []
         for name in SENTINELS:
             with suppress(redis.RedisError), self._client(name) as client:
@@ -71,7 +72,10 @@ class WatchedRedis:
         return masters[0] if masters else None
 
     def administrator(self, name: str) -> redis.Redis:
-        """Return a client of this Redis with all permissions, for the database of our programs."""
+        """Return a client with all permissions for one Redis server.
+
+        The client uses the Redis database that Pressroom uses.
+        """
         return self._client(name, db=3)
 
     def programs(self, server: Path) -> list[Program]:
@@ -103,7 +107,8 @@ class WatchedRedis:
     def _program(self, server: Path, name: str, lines: list[str]) -> Program:
         folder = self.home / name
         folder.mkdir(mode=0o700)
-        # Each program needs its own file, because it writes the changes of a failover into it.
+        # Each Redis server and each Sentinel needs its own configuration file, because each process
+        # writes into its file which server has become the master.
         file = folder / "redis.conf"
         file.write_text("\n".join([f"dir {folder}", *self._address_lines(name), *lines, ""]))
         return Program(
@@ -125,7 +130,7 @@ class WatchedRedis:
         return False
 
     def _address_lines(self, name: str) -> list[str]:
-        """Return the lines of the configuration that set the address, the port and TLS."""
+        """Return the configuration lines that set the address, port and TLS of a server."""
         bind = f"bind {self._address(name)}"
         port = self.ports[name]
         if self.authority is None:
@@ -164,10 +169,13 @@ def watched_redis(
     addresses: Mapping[str, str] = MappingProxyType({}),
     placed: Callable[[Program], Program] = lambda program: program,
 ) -> Iterator[tuple[WatchedRedis, Group]]:
-    """Run a Redis with Sentinels until the block ends. Tests must call this in the main thread.
+    """Run a Redis with a replica and Sentinels until the block ends.
+
+    Call this function in the main thread, because the servers are killed when the thread that
+    started them ends.
 
     Args:
-        server: the program of the Redis server. The default, Valkey, doesn't support TLS here.
+        server: the program of the Redis server, by default a Valkey that was built without TLS.
         placed: changes a program, for example to run it on the host with its address.
     """
     watched = WatchedRedis(home, authority, addresses)

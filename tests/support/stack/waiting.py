@@ -13,7 +13,11 @@ def is_running(pid: int) -> bool:
 
 
 def list_users(directory: Path) -> list[str]:
-    """Return the processes whose arguments, environment or working directory name the directory."""
+    """Return the processes that use the directory.
+
+    A process uses the directory if the directory's path occurs in the arguments, the environment or
+    the working directory of the process.
+    """
     users = []
     for process in psutil.process_iter():
         try:

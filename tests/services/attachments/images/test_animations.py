@@ -42,7 +42,9 @@ def test_animation_delays_of_fractional_milliseconds_do_not_drift() -> None:
     assert set(delays) == {16, 17}
 
 
-# A delay with the denominator 0 counts hundredths of a second. A delay of many hours is kept.
+# An APNG file stores the delay of each frame as a fraction of a second. If the denominator of a
+# frame's delay is 0, the numerator is the delay in hundredths of a second. The converter doesn't
+# shorten even a frame delay of 20,000 seconds.
 @pytest.mark.parametrize(("delay", "ms"), [((7, 0), 70), ((20_000, 1), 20_000_000)])
 def test_animation_frame_keeps_its_delay(delay: tuple[int, int], ms: int) -> None:
     frames = [Rectangle(FULL_CANVAS, colour, delay=delay) for colour in (OPAQUE_RED, OPAQUE_GREEN)]

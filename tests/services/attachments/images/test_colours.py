@@ -42,7 +42,7 @@ def chromaticity_chunk(*values: float) -> bytes:
 
 
 def profile_chunk(method: int = 0) -> bytes:
-    """Return a chunk with a colour profile that swaps red and green."""
+    """Return a PNG chunk with a colour profile that swaps red and green."""
     return chunk(b"iCCP", b"x\0" + bytes([method]) + zlib.compress(wide_gamut_profile()))
 
 

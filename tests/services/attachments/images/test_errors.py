@@ -52,7 +52,7 @@ def test_unsupported_image_type_is_rejected(data: bytes) -> None:
 def test_truncated_image_is_rejected_wherever_the_file_is_cut(name: str) -> None:
     data = encode_each_format()[name]
     if name == "mpo":
-        # The first picture of an MPO file is a complete JPEG file, so cut only inside this picture.
+        # Use only the first picture of an MPO file, because this picture is a complete JPEG file.
         data = data[: data.index(b"\xff\xd9\xff\xd8") + 2]
     cuts = {len(data) - 1, len(data) - 2, 20, *random.Random(7).sample(range(16, len(data)), 40)}
     assert {find_error(data[:length]).code for length in cuts} == {"image.truncated"}
@@ -64,7 +64,7 @@ def test_file_with_only_an_image_signature_is_rejected_as_truncated(data: bytes)
 
 
 def test_image_errors_contain_no_memory_addresses() -> None:
-    # The only image of this icon has an unknown format.
+    # Convert an icon file that contains only one image, whose format is unknown.
     entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, 64, 22)
     errors = [find_error(struct.pack("<HHH", 0, 1, 1) + entry + bytes(range(64)))]
     for data in encode_each_format().values():

@@ -83,7 +83,7 @@ def swap_chunks(name: bytes, number: int, distance: int) -> Callable[[Chunks], N
 
 
 def replace_control(number: int, change_body: Callable[[bytes], bytes]) -> Callable[[Chunks], None]:
-    """Return a change that replaces the body of a frame's control chunk."""
+    """Return a function that changes the body of the control chunk of frame ``number``."""
 
     def change(chunks: Chunks) -> None:
         position = find_positions(chunks, b"fcTL")[number]
@@ -181,12 +181,12 @@ def test_faulty_apng_keeps_delays_of_frames_before_the_fault() -> None:
 def test_apng_with_faulty_first_frame_control_shows_only_its_still_image(
     change: Callable[[Chunks], None],
 ) -> None:
-    """The pixels of the first frame are complete, although its control chunk is faulty."""
+    """The first frame has a faulty control chunk, but complete pixels."""
     assert list_colours(change_chunks(APNG_WITHOUT_STAND_IN, change)) == [FIRST_COLOUR]
 
 
 def test_apng_frame_with_pixel_data_after_the_fault_is_not_shown() -> None:
-    """The second frame has two data chunks, and the third frame's control comes between them."""
+    """The third frame's control chunk is between the two pixel data chunks of the second frame."""
     chunks = split_chunks(APNG_WITH_STAND_IN)
     position = find_positions(chunks, b"fdAT")[1]
     pixels = chunks[position][1][4:]

@@ -1,7 +1,8 @@
-"""Tests conversion in every mode and format against an independent decoding of the same file.
+"""Tests that the converter keeps the pixels of images in all image modes and formats.
 
-Lossless results must agree in every visible pixel. Lossy results may differ by
-MAX_MEAN_DIFFERENCE levels on average, and by MAX_DIFFERENCE levels in a pixel.
+The tests decode the source image and the converted image without the converter's code. After
+lossless compression, all visible pixels must be equal. After lossy compression, colour levels may
+differ by MAX_MEAN_DIFFERENCE on average, and by MAX_DIFFERENCE at most.
 """
 
 import zlib
@@ -14,7 +15,7 @@ from services.attachments.images.conversion import convert_image
 from tests.support.images.reading import level_differences, read_pixels
 from tests.support.images.samples import chunk, encoded, open_image, picture, quarters
 
-# Writing and reading the pictures takes seconds.
+# These tests are slow, because encoding and decoding the pictures takes seconds.
 pytestmark = pytest.mark.slow
 MAX_MEAN_DIFFERENCE = 4.0
 MAX_DIFFERENCE = 32
@@ -22,7 +23,10 @@ SIZE = (24, 18)
 
 
 def make_scene(mode: str) -> Image.Image:
-    """Return the same scene in any mode, partly transparent if the mode has transparency."""
+    """Return the test picture in one of Pillow's image modes, such as ``RGB``.
+
+    In a mode with an alpha channel, the picture is partly transparent.
+    """
     scene = picture(*SIZE)
     if mode in ("LA", "RGBA"):
         scene = scene.convert(mode)
@@ -96,7 +100,8 @@ def assert_agrees(data: bytes, *, lossy: bool) -> None:
         assert max(pixel_differences) == 0
 
 
-# The colours of the corners, row by row, of an "RGBW" picture in each orientation of EXIF.
+# Maps each EXIF orientation to the colours of the corners that a viewer sees: top left, top right,
+# bottom left, bottom right. The stored picture has the corners "RGBW": red, green, blue and white.
 CORNERS = {1: "RGBW", 2: "GRWB", 3: "WBGR", 4: "BWRG", 5: "RBGW", 6: "BRWG", 7: "WGBR", 8: "GWRB"}
 
 
@@ -135,7 +140,13 @@ def assert_rotated_like_pillow(data: bytes, *, expected_orientation: int) -> Non
 
 
 def encode_with_orientation(name: str, *, exif: int = 0, xmp: int = 0) -> bytes:
-    """Return the quarters in a format, with these orientations. 0 means no orientation."""
+    """Encode the picture that `quarters` returns, with an orientation in its EXIF or XMP metadata.
+
+    Args:
+        name: the name of a format in FORMATS.
+        exif: the orientation in the EXIF metadata, or 0 for a picture without EXIF metadata.
+        xmp: the orientation in the XMP metadata, or 0 for a picture without XMP metadata.
+    """
     format_name, options = FORMATS[name]
     metadata: dict[str, object] = {}
     if exif:

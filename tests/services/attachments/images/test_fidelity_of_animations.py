@@ -1,6 +1,6 @@
-"""Tests random animations pixel by pixel, at sampled times, against a composition of the frames.
+"""Tests that converted random animations show the right pixels throughout each frame.
 
-The short form tests 12 animations of each kind. `make test-full SIZE=full` tests 400.
+The tests convert 12 animations of each file format, or 400 in `make test-full SIZE=full`.
 """
 
 import random
@@ -29,7 +29,10 @@ ANIMATION_COUNT = sized(12, 400)
 
 
 def blend(below: Pixel, above: Pixel) -> Pixel:
-    """Return the upper pixel over the lower one. Neither is premultiplied by its alpha."""
+    """Return the pixel that results from drawing the pixel ``above`` over the pixel ``below``.
+
+    The colours of the arguments and of the result aren't premultiplied by alpha.
+    """
     alpha = above[3] / 255
     below_alpha = below[3] / 255 * (1 - alpha)
     if not alpha + below_alpha:
@@ -45,7 +48,7 @@ Canvas = dict[tuple[int, int], Pixel]
 
 
 def compose_frames(size: tuple[int, int], frames: Sequence[Rectangle]) -> Iterator[list[Pixel]]:
-    """Yield the pixels that are visible during each frame, by the rules of APNG."""
+    """Compose the frames by the rules of APNG, and yield the visible pixels during each frame."""
     canvas: Canvas = {(x, y): CLEAR for y in range(size[1]) for x in range(size[0])}
     for frame in frames:
         before = dict(canvas)
@@ -90,7 +93,7 @@ def _random_frame(
         box,
         colour,
         delay=(hundredths, 100),
-        # APNG: restoring before the first frame means clearing.
+        # In APNG, the value 2 (restore the previous image) means 1 (clear) for the first frame.
         dispose=random_source.choice((0, 1, 2) if number else (0, 1)),
         blend=1 if gif_only else random_source.choice((0, 1)),
     )
@@ -173,7 +176,7 @@ def assert_plays(
         for sample in (start_ms, start_ms + ms / 2, start_ms + ms - 1) if ms else ():
             levels = find_frame_at(played_frames, sample)
             actual = list(zip(*[iter(levels)] * 4, strict=True))
-            # One level of rounding for each blend that the pixel went through.
+            # Rounding can change a colour level by 1 for each frame that is blended.
             assert max(level_differences(actual, expected)) <= len(frames)
         start_ms += ms
     if len(played_frames) > 1:

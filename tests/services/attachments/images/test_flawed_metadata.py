@@ -45,7 +45,11 @@ def damage_checksum(name: bytes, body: bytes) -> bytes:
 
 
 def grey_png(extra: bytes = b"", *, after: bytes = b"") -> bytes:
-    """Return a grey PNG with the chunks ``extra`` before its pixels and ``after`` behind them."""
+    """Return a grey PNG file with additional chunks.
+
+    ``extra``: the PNG chunks to insert before the pixel data. ``after``: the PNG chunks to insert
+    after the pixel data.
+    """
     data = png(2, 1, b"\0" + bytes([GREY_LEVEL] * 6), colour=2, extra=extra)
     end = len(data) - len(chunk(b"IEND"))
     return data[:end] + after + data[end:]

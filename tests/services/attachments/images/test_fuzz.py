@@ -1,6 +1,6 @@
 """Tests that the converter turns each damaged file into an image or an error.
 
-The short form tests 300 files of all types. `make test-full SIZE=full` tests 20,000.
+The test converts 300 damaged files of all types, or 20,000 in `make test-full SIZE=full`.
 """
 
 import os
@@ -15,7 +15,8 @@ from tests.support.images.samples import encode_each_format
 from tests.support.sizes import sized
 
 FILE_COUNT = sized(300, 20_000)
-# CPU time per file, because other programs may use the processor meanwhile.
+# The maximum CPU time to convert one damaged file. The test doesn't limit the elapsed time, because
+# the elapsed time also depends on other programs on the machine.
 MAX_CPU_SECONDS = 5.0
 MAX_RESIDENT_BYTES = 400 * 1024 * 1024
 ERRORS = {
@@ -41,7 +42,7 @@ EXTREME_VALUES = (
 
 
 def damage_image(seed: int) -> bytes:
-    """Return a damaged file. The same seed gives the same file."""
+    """Return an image file with random damage. Equal seeds give equal files."""
     random_source = random.Random(seed)
     names = list(encode_each_format())
     data = bytearray(encode_each_format()[names[seed % len(names)]])
@@ -51,7 +52,8 @@ def damage_image(seed: int) -> bytes:
 
 
 def _damage(data: bytearray, random_source: random.Random) -> None:
-    # Headers have the greatest effect, so half of the damage is near the start of the file.
+    # Damage in the headers has the greatest effect, so put half of the damage near the start of the
+    # file.
     position = random_source.randrange(min(len(data), random_source.choice((64, len(data)))) or 1)
     match random_source.randrange(6):
         case 0:

@@ -9,7 +9,7 @@ _DISC = Image.radial_gradient("L").resize(_SIZE)
 _FLAT = Image.new("L", _SIZE, 90)
 
 
-# The expected values come from the reference implementation in C.
+# The expected strings were computed with the reference implementation of BlurHash in C.
 @pytest.mark.parametrize(
     ("image", "expected"),
     [

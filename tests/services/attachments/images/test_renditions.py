@@ -26,7 +26,7 @@ from tests.support.images.samples import (
     wide_gamut_profile,
 )
 
-# Writing and reading the pictures takes seconds.
+# These tests are slow, because encoding and decoding the pictures takes seconds.
 pytestmark = pytest.mark.slow
 
 MAX_MEAN_DIFFERENCE = 4.0
@@ -125,7 +125,8 @@ def test_renditions_are_upright_in_srgb_without_metadata() -> None:
             image = open_image(each.data)
             assert image.height > image.width
             assert not {"exif", "icc_profile", "xmp", "comment"} & set(image.info)
-            # The profile swaps red and green. The rotated quarters() have blue and red at the top.
+            # The upper right corner of the rotated picture is red. The conversion to sRGB makes the
+            # corner green, because the picture's colour profile swaps red and green.
             right = image.convert("RGB").getpixel((image.width - 9, 9))
             assert isinstance(right, tuple)
             assert right[1] > right[0]
@@ -164,7 +165,7 @@ def test_animation_renditions_keep_frame_delays_and_mail_rendition_is_a_still(
 
 
 def test_animation_renditions_scale_partial_frames_to_their_positions() -> None:
-    """Frames that are smaller than the canvas are scaled together with the disposed frames."""
+    """A frame smaller than the canvas keeps its relative position in the scaled animation."""
     animation = apng(
         (800, 400),
         [

@@ -283,7 +283,10 @@ def test_image_conversion_imports_no_module_at_conversion_time(tmp_path: Path) -
 
 @contextmanager
 def killed_parent(script: str, *arguments: str) -> Iterator[int]:
-    """Run a process that prints the pid of its child. Kill the process at the end of the block."""
+    """Run a process that prints the pid of its child, and yield this pid.
+
+    Kill the process, but not the child, at the end of the block.
+    """
     command = [sys.executable, "-c", script, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
         assert parent.stdout
@@ -318,7 +321,8 @@ def test_busy_image_converter_exits_immediately_when_its_parent_is_killed(
     with killed_parent(script, str(image)) as child:
         eventually(lambda: _measure_resident_bytes(child) > 60 * MEGABYTE)
         cpu_seconds = sum(psutil.Process(child).cpu_times()[:2])
-    # The rest of the image would take seconds of CPU time.
+    # The converter process must exit instead of converting the rest of the image, which would take
+    # seconds of CPU time.
     assert _measure_cpu_seconds_until_end(child) - cpu_seconds < 0.5
 
 

@@ -54,7 +54,7 @@ def apply_evidence(payment_order: PaymentOrder, *news: Evidence) -> PaymentOrder
 
 
 def report_disputes(total: int, ended: int = 0, lost: int = 0) -> Evidence:
-    """Return a report on all disputes of the payment at one moment."""
+    """Return evidence about a payment's disputes: the sums of all, ended and lost disputes."""
     return Evidence(
         payment_id="pi", disputes_minor=total, disputes_ended_minor=ended, disputes_lost_minor=lost
     )
@@ -127,7 +127,8 @@ def test_payment_that_differs_from_its_order_requires_review_by_an_operator(
     payment_order = apply_evidence(create_order(status=status, user_id=user_id), deviating_payment)
     assert payment_order.status == OrderStatus.REVIEW
     assert not order_facts.is_credited(payment_order)
-    # Later evidence doesn't end the review, but an operator does.
+    # A payment event that arrives during the review of an order doesn't end the review. Only the
+    # decision of an operator ends the review.
     assert apply_evidence(payment_order, PAYMENT).status == OrderStatus.REVIEW
     payment_order.user_id = 1
     payment_order.resolution = Resolution.CREDIT
@@ -187,7 +188,7 @@ def test_partial_refunds_never_leave_more_credits_than_money_kept(
         for t in totals
     ]
     assert dues == sorted(dues)
-    # The remaining credits are never worth more than the money that wasn't refunded.
+    # The credits that the buyer keeps are never worth more than the money that wasn't refunded.
     for total, due in zip(totals, dues, strict=True):
         assert (credit_amount - due) * 1000 <= credit_amount * (1000 - total)
         assert (due == credit_amount) >= (total == 1000)
@@ -200,7 +201,8 @@ def test_refund_and_dispute_together_never_take_more_than_the_whole_order() -> N
         report_disputes(1000, ended=1000, lost=1000),
     )
     assert summarise_order(payment_order) == ("refunded", Decimal("333.3333"), Decimal("10.00"))
-    # The seller refunds a suspicious payment, and then the bank takes back the same money.
+    # The seller has refunded a part of a suspicious payment, and then the bank disputes the whole
+    # payment.
     disputed_order = apply_evidence(
         create_order(payment_id="pi"), replace(PAYMENT, refunded_minor=700), report_disputes(1000)
     )
@@ -224,7 +226,9 @@ def test_dispute_outcome_is_independent_of_the_sequence_of_dispute_reports(
     sequences: tuple[list[tuple[int, str]], list[int]],
 ) -> None:
     dispute_ends, sequence = sequences
-    # First all disputes open one by one, then all end. There is a report after each step.
+    # The disputes open one after the other. Once the last dispute is open, the disputes end one
+    # after the other. Whenever a dispute opens or ends, the payment provider reports the sums of
+    # all disputes of the payment.
     reports = [
         report_disputes(sum(minor for minor, _ in dispute_ends[: n + 1]))
         for n in range(len(dispute_ends))

@@ -135,7 +135,8 @@ def test_topup_money_never_buys_more_credits_than_it_is_worth(rate: CreditRate, 
     bought_credits = rate.credits(minor)
     assert 0 <= calculate_worth(rate, minor) - Fraction(bought_credits) < Fraction(1, 10_000)
     if is_storable(bought_credits) and bought_credits:
-        # An order of exactly these credits costs no more than the amount.
+        # The money that bought some credits must be enough to pay for an order of exactly these
+        # credits.
         assert rate.minor(bought_credits) <= minor
 
 

@@ -1,4 +1,4 @@
-"""Tests of the number of expired rows that aren't purged yet, and of the metric that reports it."""
+"""Tests the number of expired rows that weren't purged in time, and the metric of this number."""
 
 from datetime import timedelta
 
@@ -31,7 +31,8 @@ def test_expired_rows_count_as_overdue_only_two_hours_after_their_expiry(
     assert count_by_rule(retention_stack) == before
     for name in COUNTED_RULES:
         aged_rows.make(name, past_by=TWO_ROUNDS + TIME_PRECISIONS.get(name, MINUTE))
-    # Each rule counts only its own new row, also the rules for ended sessions and for files.
+    # The count of each retention rule must increase by one, for the overdue row that was created
+    # for this rule.
     increases = {
         name: count - before[name] for name, count in count_by_rule(retention_stack).items()
     }

@@ -6,8 +6,9 @@ from services.privacy.retention import RULES, select_expired
 from storage.unit_of_work import UnitOfWork
 from tests.support.documents.retention_table import read_retention_table
 
-# For each foreign key, whether an index has its columns. When a row is deleted, Postgres searches
-# for rows that refer to it. A partial index suffices if it contains every row with a reference.
+# Selects all foreign keys, and whether the referring table has an index on the columns of the
+# foreign key. When a row is deleted, Postgres uses this index to search for rows that refer to the
+# deleted row. The index may be a partial index that omits the rows whose foreign key is NULL.
 FOREIGN_KEYS_QUERY = """
 SELECT c.conname, c.confrelid::regclass::text, c.confdeltype::text, EXISTS (
     SELECT FROM pg_index i
@@ -41,7 +42,8 @@ def test_every_foreign_key_to_deletable_rows_has_an_index(retention_stack: Stack
 
 
 def explain_statement(uow: UnitOfWork, statement: str) -> str:
-    # Postgres would read a small table completely, so exclude all plans that don't use an index.
+    # The tables of the test are small, so Postgres would read a whole table instead of an index.
+    # Disable all query plans that don't use an index.
     for method in ("seqscan", "bitmapscan", "sort"):
         uow.session.execute(text(f"SET LOCAL enable_{method} = off"))
     return "\n".join(uow.session.connection().exec_driver_sql(f"EXPLAIN {statement}").scalars())
@@ -61,6 +63,7 @@ def test_retention_purge_finds_expired_rows_by_an_index_without_sorting(
     assert "Sort" not in query_plan, query_plan
     assert f"Seq Scan on {table}" not in query_plan, query_plan
     assert f" on {table}" in query_plan, query_plan
-    # An index condition finds the expired rows directly.
+    # If the retention rule has no `oldest_by`, Postgres must use an index condition to find the
+    # expired rows, instead of reading the whole index.
     if not rule.oldest_by:
         assert "Index Cond" in query_plan, query_plan

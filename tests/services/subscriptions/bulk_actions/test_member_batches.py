@@ -27,7 +27,7 @@ def _limit_batches_to_three_members(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Killed(BaseException):
-    """Simulates a killed worker. No handler for ``Exception`` catches it."""
+    """Simulates a killed worker. ``except Exception`` doesn't catch ``Killed``."""
 
 
 def die(*_: object, **__: object) -> None:
@@ -46,7 +46,8 @@ def test_bulk_action_or_undo_resumes_where_its_worker_died(
     run = BULK_UNDO.run if is_undo else actions.change_members
     module = "undo" if is_undo else "bulk_actions.actions"
     expected = "active" if is_undo else "removed"
-    # The worker dies in the middle of the first batch, and then after each of the three batches.
+    # The worker dies four times: in the middle of the first batch, and after each of the three
+    # batches.
     for changed_count in (0, 3, 6, 8):
         lease = bulk_actions.importing.lease(job_id)
         with monkeypatch.context() as patch:
@@ -94,9 +95,10 @@ def test_bulk_action_changes_each_member_exactly_once_despite_status_changes(
 def test_member_who_opts_out_while_the_list_is_locked_is_excluded_from_bulk_action(
     bulk_actions: BulkActions,
 ) -> None:
-    """The opt-out is already stored, but the member's record is updated later.
+    """The opt-out is already stored, but the status of the pending subscription isn't updated yet.
 
-    The bulk action must not make the record look newer than the opt-out.
+    The bulk action must not change the subscription. Otherwise the subscription's ``updated_at``
+    would be later than the opt-out, so Pressroom would mistake the subscription for a new sign-up.
     """
     ada = bulk_actions.add(2)[0]
     with bulk_actions.importing.person(bulk_actions.list_id, ada) as (uow, _, person):
@@ -131,7 +133,8 @@ def test_bulk_tagging_adds_no_tag_beyond_100_to_a_member(bulk_actions: BulkActio
             tags.delete_tag(uow, bulk_actions.list_id, ids[name])
 
     assert tag("vip") == (2, 1)
-    # A deleted tag no longer counts toward the limit, for a bulk action and for an undo.
+    # A member can have at most 100 tags, and a deleted tag doesn't count. After the deletion of a
+    # tag, both a bulk action and an undo can therefore add another tag.
     delete("tag 0")
     assert tag("vip") == (2, 1)
     assert tag("other") == (2, 1)
@@ -202,7 +205,7 @@ def test_bulk_undo_restores_only_as_many_members_as_the_plan_allows(
         BULK_UNDO.run(replace(bulk_actions.resources, settings=limited_settings), lease)
     assert error.value.code == "quota.exceeded"
     assert bulk_actions.statuses() == ["active"] * 2 + ["removed"] + ["active"] * 2
-    # With enough room in the plan, the undo restores all members.
+    # If the plan allows enough members, the undo restores all removed members.
     with bulk_actions.resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
     assert bulk_actions.importing.work(job_id).status == "succeeded"

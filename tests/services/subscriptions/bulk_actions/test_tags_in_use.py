@@ -74,7 +74,10 @@ def list_tagged_members(bulk: BulkActions, tag_id: int) -> list[str]:
 def begin_bulk_action_on_segment(
     bulk: BulkActions, criteria: Any, action: BulkActionKind, value: str
 ) -> tuple[int, int]:
-    """Return the ids of a new segment and of a bulk action's job on the segment's members."""
+    """Create a segment, and begin a bulk action on its members.
+
+    Return the id of the segment, and the id of the bulk action's job.
+    """
     with bulk.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, bulk.list_id)
         segment_id = segments.create_segment(uow, mailing_list, "A segment", criteria).id
@@ -105,7 +108,8 @@ def test_bulk_action_keeps_its_filter_and_tags_when_they_are_renamed_or_deleted_
         greeted_id = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], create=False)[
             "greeted"
         ]
-    # Other tags get the old names, the field is retired, and the segment is changed and deleted.
+    # None of these changes may affect the bulk action: rename its tags, give an old name to a new
+    # tag, replace its field, and change and delete its segment.
     rename_tag(bulk_actions, vip_id, "patron")
     rename_tag(bulk_actions, greeted_id, "welcomed")
     tag_members(bulk_actions, members[5:], "vip")
@@ -209,7 +213,7 @@ def test_segment_created_during_deletion_of_its_tag_uses_a_new_tag(
         query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         eventually(lambda: bool(bulk_actions.stack.query(query)), what="a transaction that waits")
     thread.join(10)
-    # The segment uses a new tag with the same name.
+    # The segment uses a new tag with the name of the deleted tag.
     [tag_id] = used_tag_ids
     assert tag_id != vip_id
     assert list_tagged_members(bulk_actions, tag_id) == []

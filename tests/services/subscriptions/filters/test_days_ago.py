@@ -1,4 +1,4 @@
-"""Tests of filters with ``days_ago``, which is counted back from the day of the filter's use."""
+"""Tests of filters with ``days_ago``, which counts back from the day on which a filter is used."""
 
 from datetime import timedelta
 

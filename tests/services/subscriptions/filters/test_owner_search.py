@@ -1,4 +1,4 @@
-"""Tests of the limits of a search over all lists of an owner."""
+"""Tests that a search in all lists of an owner limits its duration and the number of results."""
 
 from collections.abc import Callable
 

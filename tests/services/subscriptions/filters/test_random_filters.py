@@ -37,7 +37,7 @@ def test_random_member_filter_finds_exactly_the_matching_members(
 def test_filter_by_origin_finds_quotes_backslashes_and_wildcards(
     random_list: RandomList, operator: str
 ) -> None:
-    """The index contains origins as JSON text, which escapes quotes and backslashes."""
+    """The database index stores origins as JSON text, with escaped quotes and backslashes."""
     operands = (True,) if operator == "exists" else written.ORIGINS
     for name in ("utm_source", "landing"):
         for operand in operands:
@@ -66,7 +66,7 @@ def require_matches(random_list: RandomList, filter_: Json) -> None:
         assert list(uow.session.scalars(query)) == list_matching_ids(random_list, filter_)
         indexed_condition = criteria.build_indexed_condition()
         if indexed_condition is not None:
-            # The condition that uses an index finds every member whom the whole filter finds.
+            # Each member that matches the filter must also match ``indexed_condition``.
             missed_members = query.where(not_(func.coalesce(indexed_condition, False)))
             assert list(uow.session.scalars(missed_members)) == []
 

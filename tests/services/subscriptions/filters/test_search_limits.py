@@ -1,4 +1,4 @@
-"""Tests of the limits of a member search: the members read for one page, the time and memory."""
+"""Tests the limits of a member search: the members read per page, the duration and the memory."""
 
 import gc
 
@@ -24,7 +24,8 @@ def test_member_search_falls_back_from_a_slow_index_to_a_limited_scan(
     monkeypatch.setattr(searching, "_build_time_limit", lambda _seconds: slow_statement)
     scanned_ids, totals = search_all_pages(random_list, VIP, None)
     assert scanned_ids == indexed_ids == list_matching_ids(random_list, VIP)
-    # Each page ends at the scan limit, so there are more pages than the members need.
+    # Each page contains only the matches among at most 20 scanned members. With 25 matches on each
+    # page, the search would return fewer pages.
     assert len(totals) > len(scanned_ids) / 25 + 3
     with random_list.stack.resources.unit_of_work() as uow:
         assert uow.session.scalar(text("SHOW statement_timeout")) == "10s"

@@ -16,7 +16,8 @@ from services.subscriptions.imports.row_extras import split_tags
 from tests.support.imports.importing import ImportRunner
 from tests.support.imports.product_files import PRODUCT_FILES
 
-# Pressroom stores the meaning of these columns, but not the text of their cells.
+# Pressroom interprets the cells of columns with these meanings, for example as a status. Pressroom
+# doesn't have to store the text of such a cell.
 INTERPRETED_MEANINGS = {
     *("name", "first_name", "last_name", "tier", "paid_expiry", "tier, status"),
     *("status", "subscribed", "unsubscribed"),
@@ -54,7 +55,7 @@ def is_kept(member: dict[str, Any], meaning: str, cell: str) -> bool:
         return True
     kind, _, name = meaning.partition(".")
     if kind == "consent":
-        # Pressroom stores only the network of the IP address in an old claim.
+        # If the consent in the file is old, Pressroom stores only the network of the IP address.
         expected_start = cell.rpartition(".")[0] if name.endswith("ip") else cell[:10]
         return any(expected_start in part for claim in member["claims"] for part in claim)
     expected: dict[str, Any] = {

@@ -245,7 +245,7 @@ def test_import_mapping_assigns_any_column_to_any_member_attribute() -> None:
 
 
 def find_new_fields(file: str) -> dict[str, tuple[str, str]]:
-    """Return the key and type of each field that the file would create, by column."""
+    """Map column names of a file to the keys and types of fields that an import would create."""
     fields_by_column: dict[str, tuple[str, str]] = {}
 
     def find(layout: ColumnLayout, sample: Any) -> None:

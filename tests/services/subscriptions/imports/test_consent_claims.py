@@ -101,7 +101,8 @@ def test_consent_claim_is_shown_with_its_source_and_cleaned_details(
         place=0,
     )
     assert (second.how, second.ip, second.claimed_by) == ("confirmation", None, "Mailchimp")
-    # The other member has only the entry of the import itself.
+    # The second imported member has no consent claim, but only the consent entry that the import
+    # itself adds.
     assert [each.how for each in list_consent(importing, list_id, claimants[1])] == ["import"]
 
 
@@ -168,7 +169,8 @@ def test_overlong_texts_and_invalid_times_in_consent_claims_are_cut_or_replaced(
     assert stored_claims[3].occurred_at == CLAIM_TIME
     assert [each.url for each in stored_claims] == [None] * 4
     assert stored_claims[2].ip is None
-    # This claim is old, so its IP address is shortened at once and not by the next maintenance.
+    # The last consent claim is from 2019. Because the retention period of its IP address is over,
+    # Pressroom shortens the IP address when it stores the claim.
     assert stored_claims[3].ip == "192.0.2.0/24"
 
 
@@ -287,7 +289,8 @@ def test_application_role_cannot_delete_or_shorten_consent_of_existing_people_an
             cursor.execute("SELECT take_back_claims(%s, 10)", (task.id,))
         cursor.execute("SELECT erase_consent(ARRAY[%s, %s], 10)", (user_id, importer.user_id))
         assert cursor.fetchone() == (0,)
-        # Recent IP addresses stay complete, even if the caller passes a negative age.
+        # The function shortens only IP addresses that are more than a day old, even if the caller
+        # passes a negative number of days.
         cursor.execute("SELECT shorten_consent_ips(-100, 10)")
     after = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
     assert after == before
@@ -319,9 +322,10 @@ def test_export_reads_consent_evidence_of_many_members_together(
     by_claim, (_, *own_values) = (
         build_export_values(evidence_by_member[ids[each]]) for each in claimants[:2]
     )
-    # An action of the member takes precedence over a claim about the member.
+    # The consent entry of the member's own sign-up takes precedence over the import's entry.
     assert own_values == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
-    # The consent claim in the imported file takes precedence over the entry that each import adds.
+    # A consent claim in the imported file takes precedence over the consent entry that the import
+    # adds itself.
     from_file = ("form", "192.0.2.0/24", None, wording, None, None, "Mailchimp")
     assert by_claim == (clock.format_timestamp(CLAIM_TIME), *from_file)
     assert build_export_values(()) == (None,) * len(CONSENT_COLUMNS)

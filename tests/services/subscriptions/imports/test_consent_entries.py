@@ -19,7 +19,8 @@ WORDING_COUNT = 6
     [
         ("203.0.113.9", "203.0.113.9"),
         ("2001:DB8::1", "2001:db8::1"),
-        # Pressroom's exports contain shortened addresses in this form.
+        # In Pressroom's exports, a shortened IP address is written as a network, such as
+        # 203.0.113.0/24.
         ("203.0.113.0/24", "203.0.113.0/24"),
         ("2001:db8:1::/48", "2001:db8:1::/48"),
         ("203.0.113.9/31", "203.0.113.0/24"),
@@ -48,7 +49,7 @@ def test_concurrently_set_consent_wordings_each_get_their_own_version(
                 with importing.resources.unit_of_work() as uow:
                     lists.change_list(uow, lists.get_list(uow, list_id), wording, ())
             except DomainError as error:
-                # Retry, because the error tells a caller to try again.
+                # Retry after the error ``list.busy``, because its message asks for a retry.
                 if error.code != "list.busy":
                     raise
             else:
@@ -66,7 +67,7 @@ def test_concurrently_set_consent_wordings_each_get_their_own_version(
 def test_consent_entry_records_the_wording_in_force_when_it_is_written(
     importing: ImportRunner, list_id: int
 ) -> None:
-    """The transaction has read the list before another transaction changes the wording."""
+    """After a sign-up has read the list, another transaction changes the list's consent wording."""
     with importing.resources.unit_of_work() as uow:
         mailing_list = uow.session.get_one(MailingList, list_id)
         person = accounts.create_user(uow, email=f"{random_hash_id()}@example.com", name="Ada")

@@ -23,7 +23,7 @@ FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n
 
 
 def error_message(data: bytes, code: str) -> str:
-    """Return the message of the error, which is raised on opening or while rows are read."""
+    """Return the error message of a file that can't be read, and check the code of the error."""
     with pytest.raises(DomainError) as error:
         read_outcomes(data)
     assert error.value.code == code

@@ -64,7 +64,7 @@ def build_csv(names: Sequence[str], encoding: str) -> bytes:
 
 
 def decode_names(names: Sequence[str], encoding: str) -> list[str] | None:
-    """Return the names that are read from a file in this encoding.
+    """Write the names to a file in this encoding, and return the names that the import reads.
 
     Return ``None`` if the owner must choose the encoding.
     """
@@ -115,7 +115,7 @@ def test_single_name_in_a_legacy_encoding_is_decoded_correctly_or_left_to_the_ow
 ) -> None:
     for name in NAMES_BY_ENCODING[encoding]:
         assert decode_names([name], encoding) in ([name], None)
-    # The bytes of a Czech name may also be a name of another language in another encoding.
+    # The bytes of a Czech name may also spell a name of another language in another encoding.
     for name in CZECH_NAMES:
         assert decode_names([name], "cp1250") in ([name], None)
 

@@ -32,7 +32,7 @@ from tests.support.imports.forms import (
     write_file,
 )
 
-# Reading files in all these formats takes seconds.
+# These tests are slow, because they read hundreds of generated files.
 pytestmark = pytest.mark.slow
 
 HEADERS = [
@@ -51,7 +51,8 @@ LATIN_LETTERS = "abcXYZ éüñßç"
 ALL_LETTERS = LATIN_LETTERS + "名前אבИва가😀"
 SPECIAL_CHARACTERS = "\",;\t|\n'-.()"
 FORMULA_SIGNS = {*"=+-@＝＋－＠"}  # noqa: RUF001
-# An apostrophe that an export inserts before a sign that would begin a formula.
+# An apostrophe that an export inserts where a spreadsheet program could otherwise read the text as
+# a formula.
 ESCAPING_APOSTROPHE = re.compile("(^|[;\t\r\n])'(?=[ \"']*[-\t\r\n])")
 
 hosts = st.sampled_from(["example.com", "mail.example.org", "x.co.uk", "bücher.example.com"])
@@ -86,7 +87,8 @@ def expected_name(name: str, form: FileFormat) -> str:
     if not form.json and not form.quote_all and not {form.delimiter, '"', *form.newline} & {*cell}:
         # Spaces at the start of an unquoted cell don't belong to its value.
         cell = cell.lstrip(" ")
-    # Remove only one apostrophe, because an export adds one to those that the value already has.
+    # Remove only one apostrophe, because an export adds only one, even if the value already begins
+    # with an apostrophe.
     return " ".join(ESCAPING_APOSTROPHE.sub(r"\1", cell).split())
 
 
@@ -149,7 +151,7 @@ def test_members_are_read_correctly_from_json_lines(
 def test_members_are_read_correctly_from_files_without_a_header(
     members: list[Person], form: FileFormat, read_bytes: int
 ) -> None:
-    # An import ignores whitespace around an address, so a tab after it needn't be a delimiter.
+    # An import may regard a tab after an address as whitespace, and not as the delimiter.
     assume(
         form.delimiter != "\t" or any(member.name.strip()[:1] not in {*",;|"} for member in members)
     )
@@ -176,9 +178,9 @@ def test_import_removes_the_formula_guards_that_exports_add(name: str, mailbox: 
 
 
 def find_formulas(sheet: str) -> list[str]:
-    """Return the formulas that a spreadsheet would run.
+    """Return each text in a CSV file that a spreadsheet program could run as a formula.
 
-    Some programs split cells at semicolons or tabs, even inside quotes.
+    Some spreadsheet programs split cells at semicolons or tabs, even inside quotes.
     """
     cells = [cell for line in csv.reader(io.StringIO(sheet, newline="")) for cell in line]
     pieces = [piece for each in (sheet, *cells) for piece in re.split("[;\t\r\n]", each)]
@@ -218,7 +220,8 @@ def test_formula_guard_for_many_cells_equals_the_guard_for_each_cell(cells: list
 @example(b"\xff\xfe\0")
 def test_any_bytes_after_a_header_yield_storable_rows_or_problems_in_order(data: bytes) -> None:
     file = b"email,name\n" + data
-    # With more zero bytes, the whole file may be detected as UTF-16, including its header.
+    # Don't test files with many zero bytes, because the reader may decode a file with many zero
+    # bytes as UTF-16, and then misread the header.
     assume(file.count(0) * 10 <= len(file))
     try:
         parsed_rows = [*open_reader(file)]

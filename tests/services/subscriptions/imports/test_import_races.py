@@ -28,7 +28,7 @@ from tests.support.sizes import sized
 
 ROW_COUNT = sized(1500, 50_000, few=300)
 ROUND_COUNT = sized(2, 20, few=1)
-# The number of people who take each of the four actions during the import.
+# During an import, each action, such as an erasure, is applied to this number of people.
 PEOPLE_PER_ACTION = sized(60, 60, few=10)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 Action = Callable[[ImportRunner, int, str], None]
@@ -135,7 +135,7 @@ def test_person_who_opts_out_or_is_erased_during_an_import_is_not_subscribed(
 
 
 def _retry_while_busy(action: Callable[[], None]) -> None:
-    """Repeat the action while the list is busy, as the error tells a caller to do."""
+    """Repeat the action while it fails with ``list.busy``, which tells callers to try again."""
     for _ in range(60):
         try:
             return action()
@@ -168,7 +168,7 @@ def _remove_and_add(importing: ImportRunner, list_id: int, address: str) -> None
 
 
 def _require_no_erased(importing: ImportRunner, list_id: int, addresses: list[str]) -> None:
-    """Require that the records of erased people are blank.
+    """Require that the list's records of erased people contain neither an address nor a name.
 
     A person who joins again with an erased address has a new user record.
     """
@@ -205,7 +205,8 @@ def test_rows_for_one_member_in_different_chunks_count_as_duplicates(
         [first_new_address, "Two", ""],
         [second_old_address, "", ""],
     ]
-    # The last row opts out one of these members. The chunk with this row is applied first.
+    # The last row of the file opts out the second member, but contains the member's new address.
+    # An import writes chunks that contain opt-outs to the database before all other chunks.
     rows += [[second_new_address, "", "unsubscribed"]]
     job_id = importing.begin(
         importer, list_id, csv_of(rows, ("email", "name", "status")), on_existing="update"
@@ -265,7 +266,8 @@ def test_rows_rejected_by_the_database_fail_the_import_after_all_others_are_appl
     assert (job.error["kind"], job.error["code"]) == ("damaged", "job.rows_failed")
     assert "Lines 2 to 3" in job.error["message"]
     assert importing.active(list_id) == set(people[2:])
-    # Without the constraint, a retry of the job imports the remaining rows.
+    # The test has dropped the constraint that rejected the rows, so a retry of the job imports the
+    # rejected rows.
     with importing.resources.unit_of_work() as uow:
         job_records.retry_locked_job(uow, uow.session.get_one(Job, job_id, with_for_update=True))
     assert importing.work(job_id).status == "succeeded"

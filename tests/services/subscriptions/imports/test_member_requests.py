@@ -1,4 +1,7 @@
-"""Tests of API requests that add many members, in jobs of several turns on several workers."""
+"""Tests of API requests that add many members.
+
+The job that adds the members can pause after some members, and continue in another worker process.
+"""
 
 import json
 import time
@@ -22,7 +25,8 @@ from tests.support.people.quotas import leave_room_for_members
 pytestmark = pytest.mark.usefixtures("_shorten_turns")
 
 ROW_COUNT = 41
-# A chunk has two rows, and a turn has five chunks.
+# The job adds the members in chunks of two. After five chunks, the job can continue in another
+# process.
 CHUNK_COUNT = 21
 TURN_COUNT = 5
 
@@ -37,7 +41,7 @@ def request_job_id(importing: ImportRunner, importer: Owner, list_id: int) -> in
 
 
 def take_turn(importing: ImportRunner, job_id: int) -> Lease:
-    """Take one turn in a process that then hands the job back."""
+    """Import up to ten rows. If the job isn't complete, queue the job for another process."""
     lease = importing.lease(job_id)
     turns = import_job.run_import(importing.resources, lease)
     if next(turns, "ended") != "ended":
@@ -84,7 +88,7 @@ def test_large_member_request_resumes_where_a_killed_worker_stopped(
     importing: ImportRunner, list_id: int, request_job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
-        """Simulates a killed process. No handler for ``Exception`` catches it."""
+        """Simulates a killed process. Handlers for ``Exception`` don't catch this exception."""
 
     commit_chunk = applying.commit_chunk
     remaining_commits = 3
@@ -115,7 +119,7 @@ def test_worker_that_lost_its_lease_adds_no_members(
     records_before = importing.records(list_id)
     with pytest.raises(LeaseLost):
         next(import_job.run_import(importing.resources, stale_lease))
-    # Another worker lost its lease while it prepared the next chunk.
+    # A worker that loses its lease while preparing a chunk can't commit the chunk.
     task = importing.of_job(request_job_id)
     sixth_chunk = [*read_chunks(importing, task)][5]
     chunk = prepare_chunk(sixth_chunk.number, sixth_chunk.rows)
@@ -133,7 +137,10 @@ def test_first_members_of_a_request_are_added_up_to_the_plan_quota(
     request_job_id: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The quota is used in the order of the rows, even if an earlier chunk is committed late."""
+    """If the quota is too small for all members, the first ones in the request are added.
+
+    The result doesn't depend on the order in which the chunks of members are committed.
+    """
     commit_chunk = applying.commit_chunk
 
     def commit_even_chunks_late(
@@ -144,7 +151,8 @@ def test_first_members_of_a_request_are_added_up_to_the_plan_quota(
         commit_chunk(resources, import_id, chunk, *hold)
 
     monkeypatch.setattr(applying, "commit_chunk", commit_even_chunks_late)
-    # The quota ends in a chunk that is applied at the same time as a later chunk.
+    # The quota of 13 more members is used up in the middle of one chunk, while another transaction
+    # already adds the next chunk.
     leave_room_for_members(importing.stack, importing.new_list(importer), 13)
     importing.work(request_job_id)
     task = importing.of_job(request_job_id)

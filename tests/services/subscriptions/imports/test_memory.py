@@ -12,7 +12,8 @@ from services.subscriptions.imports.line_blocks import MAX_LINE_CHARACTERS
 
 MEGABYTE = 1024 * 1024
 MAX_MEMORY_BYTES = 32 * MEGABYTE
-# A line of the maximum length. Its characters take the most memory.
+# A line of the maximum length. The line consists of emoji, because no other character takes more
+# memory than an emoji.
 LONGEST_LINE = "\U0001f600".encode() * MAX_LINE_CHARACTERS
 
 
@@ -50,7 +51,7 @@ def compress_gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def generate_members() -> Iterator[bytes]:
-    """Yield members of 4 kB each. Few large rows suffice to measure memory."""
+    """Yield the lines of a CSV file of 50 MB. The line of each member has 4 kB."""
     noise = Random(1).randbytes(4000).hex().encode()
     yield b"email,name,note\n"
     for n in range(12_500):

@@ -6,7 +6,11 @@ from tests.support.imports.forms import open_reader, read_rows
 
 
 def read_names(header: str, *records: str, **options: object) -> list[str]:
-    """Return the names that an import reads from rows with these cells after the address."""
+    """Return the names of the people that an import reads from a file.
+
+    ``header``: the first line of the file, without the address column. ``records``: the lines below
+    the header, without the address column.
+    """
     lines = [f"n{number}@example.com;{record}" for number, record in enumerate(records)]
     return [
         row.name for row in read_rows("\n".join([f"E-Mail;{header}", *lines]) + "\n", **options)
@@ -41,7 +45,7 @@ def read_names(header: str, *records: str, **options: object) -> list[str]:
         ("First Name;Last Name", "伟;王", "王伟"),
         ("姓;名", "Yamada;Taro", "Taro Yamada"),
         ("姓;名", "スミス;ジョン", "ジョン スミス"),
-        # A part that the full name already contains is not added again.
+        # A first or last name that the full name already contains isn't added again.
         ("Full Name;First Name;Last Name", "Ann Lee;Ann;Lee", "Ann Lee"),
         ("Full Name;Last Name", "Ann Lee;Lee", "Ann Lee"),
         ("Name;Surname", "Ann Lee;Lee", "Ann Lee"),

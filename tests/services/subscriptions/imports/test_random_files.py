@@ -38,9 +38,10 @@ class PriorState:
 
     member: Member | None
     opt_out_kinds: frozenset[str]
-    # The person was erased after opting out, so only the address identifies the opt-out.
+    # Whether the person was erased after opting out. Only the hashed address identifies the opt-out
+    # of an erased person.
     erased: bool
-    # The address of the opt-out is hashed with the older key.
+    # Whether the opt-out's address is hashed with the older one of two secret keys.
     older_key: bool
 
 
@@ -69,9 +70,10 @@ def prior_states(draw: st.DrawFn) -> PriorState:
 
 @st.composite
 def random_lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
-    """Draw the number of a person, whether the address is in capitals, and the rest of the row.
+    """Generate a random row of the imported file.
 
-    The number is -1 for a row without a valid address.
+    Returns the index of the person in ``people``, whether the address is in capitals, and the other
+    cells of the row. For a row with an invalid address, the index of the person is -1.
     """
     tier = draw(st.sampled_from(["", "", "free", "silver", "gold"]))
     expiry = draw(st.sampled_from(EXPIRIES)) if tier != "free" else ""

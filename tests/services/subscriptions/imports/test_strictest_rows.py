@@ -1,4 +1,8 @@
-"""Tests that the strictest of a person's rows counts, and that opt-outs are applied first."""
+"""Tests imports of files in which a person has several rows, such as a subscription and an opt-out.
+
+If a file contains several rows of a person, an import uses only the most restrictive row, such as
+an opt-out. An import saves opt-outs before it adds members.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -186,9 +190,10 @@ def test_strictest_row_per_person_counts_in_a_suppression_file(
 
 
 def create_late_opt_outs() -> tuple[list[str], list[str], bytes]:
-    """Return members, people who opt out in the last rows of a file, and this file.
+    """Return addresses of members, addresses of opted-out people, and a file with all addresses.
 
-    The first rows of the file state that these people are subscribed.
+    The first rows of the file state that the opted-out people are subscribed, and the last rows
+    state that they have unsubscribed.
     """
     members = new_addresses(12)
     opted_out = [f"left.{each}" for each in new_addresses(3)]
@@ -233,7 +238,7 @@ def test_all_opt_outs_of_an_import_are_kept_before_the_first_member_is_added(
 
 
 class Killed(BaseException):
-    """Simulates a killed process. No handler for ``Exception`` catches it."""
+    """Simulates a killed process. Code that catches ``Exception`` doesn't catch ``Killed``."""
 
 
 def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
@@ -361,7 +366,7 @@ def test_import_read_partially_by_release_1_0_0_is_read_again(
 def test_release_1_0_0_cannot_read_an_import_with_status_values(
     importing: ImportRunner, importer: Owner, list_id: int
 ) -> None:
-    """Release 1.0.0 ignores the values, so it would add people who have unsubscribed."""
+    """Release 1.0.0 ignores ``status_values``, so it would add people who have unsubscribed."""
     ada, bea = new_addresses(2)
     file = csv_of([[ada, "1"], [bea, "2"]], HEADER)
     values = {"1": "subscribed", "2": "unsubscribed"}
@@ -382,7 +387,7 @@ def test_release_1_0_0_cannot_read_an_import_with_status_values(
 def test_import_that_repeatedly_crashes_at_the_same_row_fails_after_three_crashes(
     importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The crash count must not be reset, although each attempt stores rows before it crashes."""
+    """Although each attempt stores rows before its crash, the crash count must not be reset."""
     job_id = importing.begin(importer, list_id, create_late_opt_outs()[2])
     crashes = []
     for _ in range(3):

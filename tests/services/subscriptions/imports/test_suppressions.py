@@ -70,7 +70,7 @@ BOUNCE_AND_COMPLAINT = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
 
 
 def read_reasons(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
-    """Return the reason or the error code of each row, by address."""
+    """Map each address in a suppression list to its suppression reason, or to its error code."""
     lines = convert_document(open_ranged_file(StoredObject(content)), len(content))
     reader = open_suppression_rows(lines)
     reasons: dict[str, str] = {}
@@ -113,14 +113,14 @@ def test_suppression_lists_from_mail_provider_apis_are_read(
             "suppressions",
             REASON_OF_EACH_KIND,
         ),
-        # A Mailgun file doesn't state the kind of its suppressions.
+        # An export from Mailgun doesn't state whether the export lists bounces or complaints.
         ("address,created_at\nb@example.com,Mon\n", "complaints", {"b@example.com": COMPLAINED}),
         (
             "address,code,error,created_at\na@example.com,550,No,Mon\nd@example.com,450,Full,Mon\n",
             "bounces",
             {"a@example.com": BOUNCED, "d@example.com": MAY_PASS},
         ),
-        # Exports of SendGrid.
+        # Exports from SendGrid.
         (
             "ip,email,created\n192.0.2.1,b@example.com,1\n",
             "complaints",

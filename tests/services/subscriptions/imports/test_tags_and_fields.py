@@ -63,7 +63,7 @@ def test_import_ignores_tags_beyond_100_per_member(
     before = importing.records(list_id)
     assert import_tag("one more") == (1, 0, 1)
     assert (importing.records(list_id), count_edits()) == (before, 0)
-    # The import leaves out only the tags of the row.
+    # The import ignores the tag in the row, but still changes the member's name.
     assert import_tag("one more", on_existing="update") == (1, 1, 1)
     assert import_tag("one more", on_existing="update") == (1, 0, 1)
     assert count_edits() == 1
@@ -143,7 +143,7 @@ def test_import_creates_fields_for_unknown_columns_only_once_despite_crashes(
     )
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     job_id = importing.begin(importer, list_id, file, create_fields=True)
-    # The process that read the file died after it had created the fields.
+    # Simulate a worker that created the new member fields, and died before it imported any row.
     task = importing.of_job(job_id)
     with closing(open_ranged_file(open_stored_file(importing.resources, task))) as source:
         FileRows(importing.resources, task, source).close()

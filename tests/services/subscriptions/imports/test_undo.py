@@ -51,7 +51,7 @@ def test_import_undo_keeps_members_changed_since_and_counts_them(
     before = importing.records(list_id)
     other_list_id = importing.new_list(importer)
     task = importing.import_members(importer, list_id, build_file(people, "Imported", "silver"))
-    # Change five of the earlier members, and five of the members whom the import added.
+    # Change five people who were members before the import, and five whom the import added.
     for start in (0, 6):
         edited, unsubscribed, without_email, transferred, erased = people[start : start + 5]
         with importing.person(list_id, edited) as (uow, mailing_list, person):
@@ -66,7 +66,8 @@ def test_import_undo_keeps_members_changed_since_and_counts_them(
         erase(importing.resources, erased)
     result = importing.undo(importer, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}
-    # The unchanged earlier member is restored in every column. The unchanged new member is gone.
+    # After the import, nothing changed ``people[5]`` and ``people[11]``. The undo restores every
+    # column of ``people[5]``, who was already on the list, and removes ``people[11]``, who wasn't.
     after = importing.records(list_id)
     assert before[5] in after
     assert not any(people[11] in row for row in after)
@@ -225,7 +226,7 @@ def test_killed_import_undo_resumes_and_counts_each_member_once(
         call_count[0] += 1
         record(*args, **keywords)  # type: ignore[arg-type]
         if call_count[0] % 2 == 0:
-            # The exception rolls the transaction back, as the end of the process would.
+            # The exception rolls the transaction back, as a crash of the process would.
             raise LeaseLost(job_id)
 
     monkeypatch.setattr("services.subscriptions.undo.record_progress", record_and_lose_lease)
@@ -257,7 +258,7 @@ def test_person_erased_during_an_import_is_not_restored_by_the_import(
     def erase_then_write(
         uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk
     ) -> None:
-        # At this point, the people of the rows are known but not yet locked.
+        # The import has looked up the people in the rows, but hasn't locked them yet.
         if not erasures:
             erasures.append(erasure.begin_erasure(importing.resources, people[0]))
         write_rows(uow, task, counts, chunk)

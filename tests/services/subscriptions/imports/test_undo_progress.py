@@ -35,7 +35,7 @@ def test_undo_of_a_resumed_import_removes_members_added_since(
         " WHERE id = %s",
         task.id,
     )
-    # Restart the job, as a retry does after a failure that the file didn't cause.
+    # Restart the import job, as an owner's retry does after an internal error.
     [(job_id,)] = importing.stack.query(
         "SELECT id FROM jobs WHERE kind = 'members.import' AND subject_id = %s", task.id
     )
@@ -53,7 +53,10 @@ def test_undo_of_a_resumed_import_removes_members_added_since(
 def begin_failed_import(
     importing: ImportRunner, owner: Owner, list_id: int, file: bytes
 ) -> tuple[int, int]:
-    """Begin an import whose job fails for a reason outside the file. Return the ids of both."""
+    """Begin an import, and let its job fail for a reason other than the file.
+
+    Return the id of the import and the id of the job.
+    """
     job_id = importing.begin(owner, list_id, file)
     fail_job(importing.stack, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
     return importing.of_job(job_id).id, job_id
@@ -72,7 +75,8 @@ def test_undone_import_cannot_be_retried(
     undo_id = importing.begin_undo(importer, import_id)
     assert retry_error(importing, importer, import_id) == "job.not_retryable"
     assert importing.work(undo_id).status == "succeeded"
-    # No undo would remove the members that a retry added now.
+    # The undo of the import has already run, so it can't remove members that a retry of the import
+    # would add.
     assert retry_error(importing, importer, import_id) == "job.not_retryable"
     assert importing.active(list_id) == set()
 

@@ -38,7 +38,10 @@ def test_subscriber_counts_stay_correct_during_concurrent_changes_and_folding(
 
 
 def require_figures_of_history(acting: ListActions, list_id: int) -> None:
-    """Require that the daily figures match the history, which is complete without imports."""
+    """Require that the list's daily figures of joined and left members match the list's events.
+
+    No import runs in this test, so Pressroom records an event for every change of a subscription.
+    """
     faults = daily_figures.verify_figures(acting.resources)
     assert [each for each in faults if each.list_id == list_id] == []
     [(joined_count, left_count)] = acting.stack.query(
@@ -53,9 +56,10 @@ def require_figures_of_history(acting: ListActions, list_id: int) -> None:
 
 
 def build_actions(acting: ListActions, list_id: int, owner: Owner) -> list[Action]:
-    """Return actions in random order. About half of the actions sign up new people.
+    """Return actions on a list, such as sign-ups, in random order.
 
-    In the other actions, known people join, leave and are removed, some at the same time.
+    About half of the actions sign up new people. With the other actions, the same few people join,
+    leave or are removed again and again. Several actions for one person may run at the same time.
     """
     known_people = [acting.new_person(with_login=True) for _ in range(ACTION_COUNT // 20)]
 

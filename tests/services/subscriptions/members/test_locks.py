@@ -19,7 +19,7 @@ from storage.unit_of_work import UnitOfWork
 
 LIST_ID = 7
 ATTEMPT_COUNT = 300
-# The duration of an import chunk on a busy machine.
+# How long it takes a busy machine to import a chunk of members.
 CHUNK_SECONDS = 0.8
 ACTION_COUNT = 5
 HELD_LOCKS_QUERY = """
@@ -46,13 +46,13 @@ def test_lock_waits_that_time_out_leave_no_list_lock_behind(empty_stack: Stack) 
     with ThreadPoolExecutor(len(locks)) as pool:
         lock_counts = list(pool.map(lock_repeatedly, locks))
     assert empty_stack.query(HELD_LOCKS_QUERY) == []
-    # Some attempts got the lock, and some timed out.
+    # Require that some attempts got the lock, and that others timed out.
     assert all(count > 0 for count in lock_counts)
     assert sum(lock_counts) < ATTEMPT_COUNT * len(locks)
 
 
 def test_member_actions_get_the_list_lock_between_two_import_chunks(empty_stack: Stack) -> None:
-    """Two threads apply chunks without a pause, but no member action is rejected as busy."""
+    """Two threads import chunks without a pause, but no change of a member is rejected as busy."""
     stop = threading.Event()
 
     def apply_chunks() -> None:

@@ -1,7 +1,7 @@
 """Tests the rules for subscriptions with random sequences of actions.
 
-People, owners, strangers and the operator act through the public interface. The expected results
-come from the rules in the module `model`.
+Subscribers, owners, strangers and the operator perform the actions, for example with API calls. The
+expected results come from the rules in the module `model`.
 """
 
 from typing import ClassVar
@@ -45,7 +45,7 @@ from tests.support.lists.tallying import Tally
 from tests.support.sizes import FULL, sized
 
 LIST_NAMES = st.sampled_from(["challenged", "confirming", "foreign"])
-# Most transfers are between lists of the same owner.
+# Most transfers of members are between two lists of the same owner.
 TARGET_NAMES = st.sampled_from(["challenged", "confirming", "confirming", "challenged", "foreign"])
 PERSON_NAMES = st.sampled_from(["ada", "bea", "unknown"])
 OWNER_KINDS = st.sampled_from(["own", "own", "own", "other"])
@@ -53,9 +53,10 @@ EXPIRIES = st.sampled_from([None, "2040-01-01T00:00:00.000000Z", "2041-01-01T00:
 
 
 class Subscriptions(RuleBasedStateMachine):
-    """Two owners, three lists and three people.
+    """Performs random actions of two owners and three people on three lists.
 
-    Two of the people can log in. The third person is at first only an e-mail address.
+    Two of the three people can log in. At first, the third person has no account, only an e-mail
+    address.
     """
 
     acting: ClassVar[ListActions]
@@ -83,16 +84,18 @@ class Subscriptions(RuleBasedStateMachine):
             "bea": self.acting.new_person(with_login=True),
             "unknown": self.acting.new_person(with_login=False),
         }
-        # The members whom each import activated, by list and person. The values are their state
-        # before the import, and their record right after the import.
+        # Maps the id of each import to the members whose status the import changed to active. Each
+        # member is identified by the names of the list and the person. For each member, the inner
+        # dictionary contains two records: the model's record before the import, and the database's
+        # record after the import.
         self.imports: dict[
             int, dict[tuple[str, str], tuple[Record | None, Subscription | None]]
         ] = {}
         self.steps = 0
         self.observed = self.observe_state()
         self.tally = Tally()
-        # The list and address of the person whose own action may lift opt-outs in this step, and
-        # the kinds of these opt-outs.
+        # The list id and the e-mail address of the person who acts in this step. ``lifted_kinds``
+        # contains the kinds of opt-outs that the person's action may cancel.
         self.lifted_by: tuple[int, str] | None = None
         self.lifted_kinds: set[str] = set()
 
@@ -337,7 +340,7 @@ class Subscriptions(RuleBasedStateMachine):
                 self.require_counts_in_responses(list_name, self.get_owner(list_name, "own")[1])
 
     def require_counts_in_responses(self, list_name: str, key: str) -> None:
-        """Require that the API returns the modelled counts to the owner."""
+        """Check that the API shows the owner as many members of the list as the model predicts."""
         headers = {"Authorization": f"Bearer {key}"}
         path = f"/lists/{self.ids[list_name]}"
         list_data = self.acting.client.get(path, headers=headers).json()["data"]
@@ -356,11 +359,11 @@ class Subscriptions(RuleBasedStateMachine):
         return number, self.owners[number].key
 
     def get_user_id(self, person: str) -> int:
-        """Return the user's id, or an id that nobody has."""
+        """Return the person's user id, or an unused id if the person has no account."""
         return self.people[person].user_id or 1
 
     def draw_pair(self, data: st.DataObject) -> tuple[str, str]:
-        """Draw a list and a person, who usually has a record on the list."""
+        """Choose a random list and a random person, who usually has a record on this list."""
         everybody = st.tuples(LIST_NAMES, PERSON_NAMES)
         if not self.model.records:
             return data.draw(everybody)
@@ -400,7 +403,7 @@ def test_no_sequence_of_actions_overrides_a_persons_opt_out(acting: ListActions)
             max_examples=sized(10, 1000, few=2),
             stateful_step_count=sized(45, 60, few=20),
             database=None,
-            # A short run has no time to shrink a failing sequence.
+            # In a short run, there is no time to shrink a failing sequence of actions.
             phases=[Phase.generate, Phase.shrink] if FULL else [Phase.generate],
             deadline=None,
             suppress_health_check=list(HealthCheck),

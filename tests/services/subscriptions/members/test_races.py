@@ -180,7 +180,7 @@ def build_actions_during_erasure(
 def test_member_action_waits_for_a_bulk_action_on_its_list_without_deadlock(
     acting: ListActions, list_ids: list[int], owner: Owner
 ) -> None:
-    """Both create the same person. Each locks the list before it creates the person."""
+    """The sign-up and the bulk action both lock the list before they create the same person."""
     address = f"{random_hash_id()}@example.com"
     query = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
     with ThreadPoolExecutor(1) as threads:

@@ -1,7 +1,7 @@
-"""Replaces ``time.sleep`` on hosts with a fake clock. Python imports this module at its start.
+"""Replaces ``time.sleep`` on hosts whose clock is faked. Python imports this module when it starts.
 
 Python sleeps until a time of the monotonic clock. libfaketime 0.9.10 rejects such sleeps (EINVAL),
-although it doesn't fake this clock. It accepts sleeps with a duration.
+although it doesn't fake this clock. libfaketime accepts sleeps for a number of seconds.
 """
 
 import select

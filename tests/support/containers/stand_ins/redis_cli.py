@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The part of redis-cli that a health check needs: `redis-cli --user NAME ping`."""
+"""Replaces redis-cli in health checks, which run `redis-cli --user NAME ping`."""
 
 import os
 import socket

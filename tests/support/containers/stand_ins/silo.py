@@ -1,7 +1,9 @@
-"""Imitates Silo for `make containers`: SeaweedFS, with the administration calls that we use.
+"""Imitates the object storage Silo for `make containers`.
 
-The administrator's login comes from the environment, as in Silo. The program stores the users and
-the buckets in their policies next to the objects.
+Runs SeaweedFS, and responds to the administration requests that Pressroom sends to Silo.
+
+The administrator's login comes from the environment, as in Silo. This imitation of Silo stores each
+user, and the buckets that the user may access, in a file next to the objects.
 """
 
 import json
@@ -30,8 +32,9 @@ PASSWORD = Path(os.environ["MINIO_ROOT_PASSWORD_FILE"]).read_text().strip()
 DATA = Path(sys.argv[2])
 USERS = DATA / "users.json"
 LOGINS = DATA / "logins.json"
-# The configuration of the proxy in front of both servers. The proxy must not change the Host
-# header, because it is part of a request's signature.
+# The configuration of a proxy, which forwards requests to SeaweedFS or to the server for
+# administration calls. The proxy must not change the Host header, because the header is part of a
+# request's signature.
 PROXY_CONFIGURATION = f"""
 {{
 	admin off
@@ -91,7 +94,8 @@ class Store:
         }
         (DATA / "objects").mkdir(exist_ok=True)
         kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
-        # Without these keys, the other ports of SeaweedFS serve every object to any caller.
+        # SeaweedFS needs signing keys, because its internal ports would otherwise serve every
+        # object to callers without credentials.
         keys = {f"WEED_JWT_{kind}_KEY": secrets.token_hex(16) for kind in kinds}
         words = ["weed", "-logtostderr=true", "mini"]
         words += [f"-{name}={value}" for name, value in flags.items()]
