@@ -254,9 +254,10 @@ async def _write_key_records(state: State) -> None:
     """Write records about API keys and senders to the database every two seconds.
 
     Each record is the last use of an API key, an entry of an API key's request log, or the number
-    of a sender's rejected calls. The writes run one after another, so that a hanging database
-    blocks only one thread of ``BACKGROUND``. After a failed write, only the entries of request logs
-    are written again.
+    of a sender's rejected calls. The function writes one kind of record after another, so that a
+    hanging database blocks only one thread of ``BACKGROUND``. If the database can't store the
+    records, the entries of request logs stay in memory until the next attempt, but all other
+    records are lost.
     """
     resources = state.resources
     writers: dict[str, Callable[[], None]] = {

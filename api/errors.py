@@ -56,8 +56,8 @@ STATUS_OF = {
     Kind.TOO_SLOW: 504,
     Kind.DAMAGED: 500,
 }
-# The key of the ASGI scope under which error responses append their error codes. The value is a
-# list, because routers copy the scope, and the copies share only mutable values.
+# Under the key ``ERROR_CODES_KEY``, the ASGI scope contains a list of the response's error codes.
+# Routers copy the ASGI scope, but all copies of the scope share this list.
 ERROR_CODES_KEY = "pressroom.error_codes"
 # The maximum number of validation errors in a response.
 MAX_PROBLEMS = 100
@@ -86,7 +86,8 @@ def problem_response(error: DomainError) -> Response:
         elif error.code == access.AUTH_INVALID_API_KEY.code:
             challenge += ', error="invalid_token"'
         if error.code == SENDER_SIGNATURE_INVALID.code:
-            # Some HTTP clients send the user name and password in a URL only after this challenge.
+            # Some HTTP clients send the user name and password in a URL only after a response with
+            # the header ``WWW-Authenticate: Basic``.
             challenge = 'Basic realm="pressroom"'
         headers["WWW-Authenticate"] = challenge
     return _Problem(

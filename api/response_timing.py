@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# The duration of a padded response is a multiple of this time. The time must exceed the slowest
-# request, so that all padded responses take equally long. The time must also be so short that
-# nobody notices the delay.
+# The duration of a padded response is a multiple of ``STEP_SECONDS``. ``STEP_SECONDS`` must exceed
+# the duration of the slowest request, so that all padded responses take equally long.
+# ``STEP_SECONDS`` must also be so short that nobody notices the delay.
 STEP_SECONDS = 0.2
 
 
 @asynccontextmanager
 async def pad_duration() -> AsyncIterator[None]:
-    """Wait at the end of the ``async with`` block until a multiple of ``STEP_SECONDS`` has passed.
+    """Extend the duration of the ``async with`` block to a multiple of ``STEP_SECONDS``.
 
-    Exceptions of the block are delayed too.
+    An exception that the ``async with`` block raises is delayed too.
     """
     start = asyncio.get_running_loop().time()
     try:
@@ -25,7 +25,10 @@ async def pad_duration() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def pad_failure() -> AsyncIterator[None]:
-    """Delay only exceptions of the ``async with`` block, in the same way as ``pad_duration``."""
+    """Delay an exception until the ``async with`` block has taken a multiple of ``STEP_SECONDS``.
+
+    An ``async with`` block that raises no exception isn't delayed.
+    """
     start = asyncio.get_running_loop().time()
     try:
         yield

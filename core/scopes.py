@@ -33,8 +33,8 @@ SCOPE_EXPLANATIONS = {
     ),
 }
 GRANTABLE_SCOPES = frozenset(SCOPE_EXPLANATIONS)
-# Explains each scope that an API key can have. OAuth tokens can have the same scopes, except
-# ``webhook`` and ``sender``.
+# Explains each scope that a user can give to an API key. Users can give the scopes ``webhook`` and
+# ``sender`` to API keys, but not to OAuth tokens.
 KEY_SCOPE_EXPLANATIONS = SCOPE_EXPLANATIONS | {
     Scope.WEBHOOK: "Send your events to a URL, but only types that the other permissions allow",
     Scope.SENDER: "Report bounces, complaints and unsubscriptions of your lists",
@@ -46,7 +46,7 @@ _INCLUDED_SCOPES = {
 
 
 def list_known_scopes(names: Iterable[str]) -> list[Scope]:
-    """Return the scopes with the given names, without scopes that only a newer release knows."""
+    """Return the scopes with the given names. Omit names that only a newer release knows."""
     known_names = frozenset(Scope)
     return [Scope(name) for name in names if name in known_names]
 

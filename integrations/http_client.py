@@ -174,10 +174,11 @@ class HttpClient:
 def record_call(provider: str, method: str, url: str = "") -> Iterator[Callable[[int], None]]:
     """Record the ``with`` block as a call to an external server, in the trace and the metrics.
 
-    The block must call the yielded function with the HTTP status of the complete reply.
+    When the server's reply is complete, the ``with`` block must pass the HTTP status to the yielded
+    function.
 
-    ``url``: the called URL. An empty string if a customer has chosen the URL, because its host may
-    be confidential.
+    ``url``: the URL of the call, whose host appears in the trace. Omit the URL of a webhook,
+    because its host may be confidential.
     """
     started_at = time.perf_counter()
     outcome = ProviderOutcome.FAILED
@@ -201,7 +202,7 @@ def record_call(provider: str, method: str, url: str = "") -> Iterator[Callable[
 def load_authorities() -> ssl.SSLContext:
     """Return TLS settings with the certificate authorities of the system.
 
-    The settings are loaded only once per process, because loading is slow.
+    The TLS settings are loaded only once per process, because loading certificates is slow.
     """
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])

@@ -24,8 +24,9 @@ class ApiRequest(Model):
     )
     # When the request began, according to the clock of the API process.
     occurred_at: Mapped[datetime] = mapped_column(primary_key=True)
-    # A random number that the API process chooses. If the process writes a request twice, for
-    # example after a broken connection, the primary key rejects the second row.
+    # A random number that the API process chooses for each request. If the process inserts the row
+    # of a request twice, for example after a broken connection, the primary key rejects the second
+    # row.
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     method: Mapped[str]
     # The path with placeholders for its parameters, such as ``/lists/{list_id}``.

@@ -14,9 +14,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-# The maximum size of an origin as JSON. An origin says where a sign-up came from. Every valid
-# origin fits, because it contains at most five values of 100 characters, a path of 300 characters,
-# and a host of 253 ASCII characters.
+# The maximum size of an origin's JSON text. An origin says where a sign-up came from. Every valid
+# origin is below this limit, because an origin contains at most five values of 100 characters, a
+# path of 300 characters, and a host of 253 ASCII characters.
 MAX_ORIGIN_BYTES = 4_000
 
 # The SQL condition that a row contains a whole IP address, not a network. Networks are written in
@@ -88,7 +88,8 @@ class ConsentEntry(Model):
     # The import that added the person to the source list of a transfer. `import_id` is NULL unless
     # a transfer copied the entry.
     import_id: Mapped[int | None]
-    # Where the sign-up came from, such as `{"utm_source": "fair"}`. NULL if nothing is known.
+    # Where the sign-up came from, as a JSON object with keys such as `utm_source` and `referrer`.
+    # NULL if the origin is unknown.
     origin: Mapped[dict[str, Any] | None]
 
 
@@ -126,7 +127,7 @@ class ConsentClaim(Model):
     # The list into which the file was imported. `of_list_id` is NULL unless a transfer copied the
     # claim to another list.
     of_list_id: Mapped[int | None]
-    # Where the sign-up came from according to the imported file. The keys are the same as in
+    # Where the sign-up came from according to the imported file, in the same JSON format as in
     # `consent_entries.origin`.
     origin: Mapped[dict[str, Any] | None]
 

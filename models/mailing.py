@@ -1,4 +1,4 @@
-"""Mailings, with the numbers of members who received the mail, bounced and so on."""
+"""Mailings to lists, with counters of delivered, bounced and opened mails."""
 
 from datetime import datetime
 
@@ -12,8 +12,8 @@ class Mailing(Model):
     """A mailing to the members of a list.
 
     A mailing begins when the list's roster is exported. The roster is the file of recipients for
-    the program that sends the mails. Reports of mail providers increase the figures of the mailing,
-    such as `delivered`. Each figure counts a member at most once.
+    the program that sends the mails. Reports of mail providers increase the counters of the
+    mailing, such as `delivered`. Each counter counts a member at most once.
     """
 
     __tablename__ = "mailings"
@@ -22,7 +22,8 @@ class Mailing(Model):
         Index(None, "created_at"),
     )
 
-    # The id of the job that exported the roster. The delivery ids in the roster contain this id.
+    # The id of the job that exported the roster. Each delivery id in the roster contains the
+    # mailing's id.
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     label: Mapped[str | None]
@@ -41,20 +42,22 @@ class Mailing(Model):
 
 
 class MailingMark(Model):
-    """Records that a report was counted in the figures of a mailing.
+    """Records that an event about a member and a mailing was counted, such as an opened mail.
 
-    A later report about the same member, mailing and kind of event isn't counted again.
+    If an event of the same kind is reported again for this member and mailing, Pressroom doesn't
+    count it.
     """
 
     __tablename__ = "mailing_marks"
-    # Retention uses this index to find the oldest rows.
+    # Pressroom uses this index to find and delete old rows of this table.
     __table_args__ = (Index(None, "created_at"),)
 
-    # The primary key starts with the user id, so that an erasure finds the person's rows.
+    # The primary key starts with the user id, so that an erasure finds the person's rows quickly.
     user_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     list_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # The id of the mailing. If the report contains no delivery id, the column contains a negative
-    # hash of the provider's message id or, without a message id, of the day.
+    # The id of the mailing, or a negative number if the report contains no delivery id. The
+    # negative number is a hash of the provider's message id or, if the report contains no message
+    # id either, of the event's date.
     mailing_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     # The kind of the event, which is the name of a column of `mailings`, such as `hard_bounced`.
     kind: Mapped[str] = mapped_column(primary_key=True)

@@ -75,8 +75,8 @@ class MailingList(Model):
     sign_up_text: Mapped[str | None]
     thanks_text: Mapped[str | None]
     confirmation_text: Mapped[str | None]
-    # The number of consecutive mailings that must bounce softly before the list's mail to a member
-    # is turned off. 0 means that soft bounces never turn mail off.
+    # The list's mail to a member is turned off after soft bounces of ``soft_bounce_limit``
+    # consecutive mailings. If ``soft_bounce_limit`` is 0, soft bounces never turn mail off.
     soft_bounce_limit: Mapped[int] = mapped_column(
         default=DEFAULT_SOFT_BOUNCE_LIMIT, server_default=text(f"{DEFAULT_SOFT_BOUNCE_LIMIT}")
     )

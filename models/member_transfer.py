@@ -99,13 +99,13 @@ class MemberImport(Model):
     chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
     # True if the whole file has been split into chunks.
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The number of chunks that have been applied to the list.
+    # The number of chunks whose rows have been imported into the list.
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The numbers of the chunks that contain opt-outs. Chunks with opt-outs are applied before all
-    # other chunks.
+    # Chunks that contain opt-outs are imported before all other chunks. This column lists the
+    # numbers that identify the chunks with opt-outs.
     opt_out_chunks: Mapped[list[int]] = mapped_column(default=list, server_default="{}")
-    # True if the chunks of the import are applied in parallel. At any time, at most one import per
-    # list applies chunks in parallel.
+    # True if several jobs import the file's chunks in parallel. At any time, at most one import per
+    # list may use parallel jobs.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
     # `received` counts all rows of the import. Each column with the name of a verdict counts the
@@ -154,10 +154,10 @@ _ImportId = Annotated[
 
 
 class ImportChunk(Model):
-    """The result of applying a chunk of an import.
+    """The result of importing a chunk of an uploaded file.
 
-    The result is stored in the transaction that applies the chunk, so that no chunk is applied
-    twice.
+    The transaction that imports a chunk also stores the chunk's result, so that no chunk is
+    imported twice.
     """
 
     __tablename__ = "import_chunks"
@@ -169,9 +169,9 @@ class ImportChunk(Model):
 
 
 class WaitingChunk(Model):
-    """A chunk of an import that a helper job is applying or will apply.
+    """A chunk of an uploaded file, which a helper job is importing or will import.
 
-    If a helper job ends before it has applied its chunk, another helper job can claim the chunk.
+    If a helper job ends before it has imported its chunk, another helper job can claim the chunk.
     The import fails if a chunk has failed too often.
     """
 
@@ -187,7 +187,7 @@ class WaitingChunk(Model):
 class NamedMember(Model):
     """A member with several e-mail addresses, one of which occurs in an import.
 
-    If rows with different addresses refer to the same member, only the first row is applied.
+    If rows with different addresses refer to the same member, only the first row is imported.
     """
 
     __tablename__ = "named_members"
@@ -259,7 +259,7 @@ class MemberExport(Model):
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
     # True if the CSV file begins with a byte-order mark.
     bom: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The owner's label for the mailing, if the export is a delivery roster.
+    # The owner's label for the mailing whose recipients the exported file contains.
     label: Mapped[str | None]
     # Exports don't use the columns `date_order` and `column_forms`.
     date_order: Mapped[str | None]

@@ -38,9 +38,10 @@ class OptOut(Model):
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
     # How Pressroom learned of the opt-out: login, trace, one-click, page, import, transfer, bounce,
-    # complaint, sender-complaint or sender-unsubscribe. The values bounce and complaint mean that
-    # the owner imported a suppression file. The last two values mean that a sender, such as a mail
-    # provider, reported the opt-out.
+    # complaint, sender-complaint or sender-unsubscribe. The value `bounce` or `complaint` means
+    # that the opt-out is from a suppression file that the owner imported. The value
+    # `sender-complaint` or `sender-unsubscribe` means that a sender, such as a mail provider,
+    # reported the opt-out.
     source: Mapped[str]
     created_at: Mapped[CreatedAt]
 

@@ -18,9 +18,9 @@ class SenderState(StrEnum):
     # The sender has never posted a report.
     WAITING = "waiting"
     WORKING = "working"
-    # Pressroom rejected many of the sender's requests within an hour, Amazon SNS ended the
-    # subscription to the sender's topic, or no report arrived after a large mailing. The column
-    # `warnings` contains the reason.
+    # A sender is failing if Pressroom rejected many of the sender's requests within an hour, if
+    # Amazon SNS ended the subscription to the sender's topic, or if no report arrived after a large
+    # mailing. The column `warnings` contains the reasons why a sender is failing.
     FAILING = "failing"
     # Pressroom rejects all requests of the sender, because the owner paused the sender or because
     # the sender's API key expired.
@@ -33,13 +33,14 @@ class ReportOutcome(StrEnum):
     APPLIED = "applied"
     # An earlier report about the same event took effect.
     DUPLICATE = "duplicate"
-    # After the reported event, the person joined the list, turned mail on, or changed the address.
+    # The report is outdated, because the person joined the list, turned mail on, or changed the
+    # e-mail address after the reported event.
     STALE = "stale"
     # The mailing began more than 30 days ago.
     LATE = "late"
     # The report is about an open or a click, which Pressroom doesn't record.
     OFF = "off"
-    # Pressroom ignores all events of this type.
+    # Pressroom has no use for the reported event, such as SendGrid's `processed`.
     IGNORED = "ignored"
     # No member of the lists that the sender covers was found for the report.
     UNMATCHED = "unmatched"
@@ -61,9 +62,10 @@ class Sender(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The API key with which the sender was created or its secret was last changed. Revoking that
-    # API key deletes the sender. NULL if a session did both, or if the owner kept the sender when
-    # revoking the API key.
+    # The API key that created the sender, or that last changed the sender's secret, key or topic.
+    # If the owner revokes the API key, the sender is deleted, unless the owner keeps the sender.
+    # NULL if the owner created the sender, or last changed its secret, key or topic, while logged
+    # in to the console. `key_id` is also NULL if the owner revoked the API key but kept the sender.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     name: Mapped[str]
     # A value of ``integrations.senders.port.SenderProvider``.
@@ -72,8 +74,8 @@ class Sender(Model):
     list_ids: Mapped[list[int] | None]
     # True if the sender covers the lists of all owners.
     any_list: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The ARN of the Amazon SNS topic from which the reports come. Only senders with the provider
-    # `ses` have a topic.
+    # The ARN of the Amazon SNS topic from which the reports come. NULL for all providers except
+    # `ses` (Amazon SES), because only Amazon SES reports through Amazon SNS.
     topic_arn: Mapped[str | None]
     state: Mapped[str] = mapped_column(default=SenderState.WAITING, server_default="waiting")
     # Codes of problems that the owner should solve, such as `sns_signature_v1`.
@@ -82,12 +84,13 @@ class Sender(Model):
     last_refused_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
-    # When the sender was deleted. The row remains until the sender's reports have expired.
+    # When the sender was deleted. A deleted sender's row remains until the sender's reports have
+    # expired.
     deleted_at: Mapped[datetime | None]
 
 
 class SenderSecret(Model):
-    """An encrypted secret or public key, with which Pressroom verifies a sender's requests."""
+    """An encrypted record of the secret or public key that verifies a sender's requests."""
 
     __tablename__ = "sender_secrets"
 
@@ -103,15 +106,16 @@ class SenderSecret(Model):
 
 
 class SenderBody(Model):
-    """The body of a sender's request, which waits until a worker applies its reports.
+    """The body of a sender's request, stored until a worker has processed the reports in the body.
 
-    The worker applies the reports and deletes the row in one transaction, so that each report is
-    applied exactly once. The body is encrypted, because it contains personal data and links.
+    The worker processes the reports and deletes the body in one transaction, so that each report
+    takes effect exactly once. The body is encrypted, because it contains personal data and links.
     """
 
     __tablename__ = "sender_bodies"
     __table_args__ = (
-        # The API uses this index to limit the number and the total size of a sender's bodies.
+        # The API uses this index to limit the number and the total size of the request bodies that
+        # are stored for a sender.
         Index("ix_sender_bodies_sender_id_size", "sender_id", "size"),
         Index(None, "received_at"),
     )
@@ -126,7 +130,8 @@ class SenderBody(Model):
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     body: Mapped[bytes]
-    # The number of failed attempts to apply the body. `due_at` is the time of the next attempt.
+    # The number of failed attempts to process the request body. A worker makes the next attempt at
+    # `due_at` or later.
     failures: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
     due_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
@@ -155,12 +160,14 @@ class SenderReport(Model):
     code: Mapped[str | None]
     # The enhanced status code of a bounce, such as `5.1.1`.
     status: Mapped[str | None]
-    # The id of the job that exported the mailing's roster or sent the single mail. NULL if the
+    # The id of the job that exported the recipients of the mailing. For a mail that Pressroom
+    # itself sent, such as a confirmation mail, the id of the job that sent the mail. NULL if the
     # report contains no valid delivery id.
     mailing_id: Mapped[int | None]
     list_id: Mapped[int | None]
     user_id: Mapped[int | None]
-    # The masked address of the recipient, such as `a…@e….org`. NULL if Pressroom found the member.
+    # The masked address of the recipient, such as `a…@e….org`. NULL if the report contains no valid
+    # address, or if Pressroom found the member, because `user_id` then identifies the recipient.
     recipient: Mapped[str | None]
 
 

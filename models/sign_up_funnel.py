@@ -1,7 +1,8 @@
 """Daily figures about sign-ups: views of sign-up pages, and members who joined or left.
 
-Members who joined or left are counted by the origin of their sign-up. An origin consists of values
-such as the name of a campaign or the referring website. The tables contain no personal data.
+Members who joined or left are counted by the origin of their sign-up. The origin of a sign-up
+consists of values such as the name of a campaign or the referring website. Daily figures about
+sign-ups contain no personal data.
 """
 
 from datetime import date
@@ -21,7 +22,7 @@ class SignUpView(Model):
     """The number of requests for a list's sign-up page on one day in UTC, not counting bots."""
 
     __tablename__ = "sign_up_views"
-    # Retention uses this index to find the oldest rows.
+    # The maintenance task that deletes old page view counts finds them with this index.
     __table_args__ = (Index(None, "day"),)
 
     list_id: Mapped[int] = mapped_column(
@@ -32,10 +33,12 @@ class SignUpView(Model):
 
 
 class OriginDay(Model):
-    """The numbers of members with the same origin who joined and left a list on one day in UTC.
+    """How many members with the same sign-up origin joined and how many left a list on one day.
 
-    If a value of the origin is missing, the column contains an empty string. Members without an
-    origin aren't counted. Queries must add the latest changes from ``origin_day_deltas``.
+    Days begin at midnight in UTC. If a sign-up has no campaign name, for example, the column
+    ``utm_campaign`` contains an empty string. The table doesn't count members whose sign-up has no
+    known origin. The latest changes are still in ``origin_day_deltas``, so queries must also read
+    that table.
     """
 
     __tablename__ = "origin_days"
@@ -53,9 +56,10 @@ class OriginDay(Model):
 
 
 class OriginDayDelta(Model):
-    """A change of ``origin_days`` that maintenance hasn't added to that table yet.
+    """Changes of member counts that maintenance hasn't added to ``origin_days`` yet.
 
-    A database trigger writes the row.
+    A database trigger inserts a row into ``origin_day_deltas`` when members join or leave. The undo
+    of an import also inserts rows into ``origin_day_deltas``.
     """
 
     __tablename__ = "origin_day_deltas"
@@ -72,8 +76,9 @@ class OriginDayDelta(Model):
     gone: Mapped[int]
 
 
-# The rows of ``origin_days`` and ``origin_day_deltas``. Maintenance moves rows between both tables,
-# so two separate queries could count a change twice or not at all.
+# A subquery that returns all rows of the tables ``origin_days`` and ``origin_day_deltas``. A single
+# query must read both tables, because maintenance could move a change from ``origin_day_deltas`` to
+# ``origin_days`` between two queries.
 ORIGINS_AND_DELTAS = (
     select(*(getattr(OriginDay, name) for name in _ORIGIN_COLUMNS))
     .union_all(select(*(getattr(OriginDayDelta, name) for name in _ORIGIN_COLUMNS)))

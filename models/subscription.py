@@ -99,9 +99,10 @@ class Subscription(Model):
             postgresql_using="gin",
             postgresql_where="fields <> '{}'",
         ),
-        # An index for filters by origin. The second column finds members by a whole value of the
-        # origin, and the third column by a part of a value. ``list_id`` is the first column,
-        # because many lists may have members with the same origin.
+        # An index for filters by origin, such as the name of a campaign. A filter that compares a
+        # complete value of the origin uses the second column of the index, and a filter that
+        # compares a part of a value uses the third column. ``list_id`` is the first column of the
+        # index, so that a filter reads only the index entries of one list.
         Index(
             "ix_subscriptions_origin",
             "list_id",
@@ -156,9 +157,9 @@ class Subscription(Model):
     submitted: Mapped[dict[str, Any] | None]
     # The language of the page on which the person subscribed, or NULL if it is unknown.
     language: Mapped[str | None]
-    # Where the person's first sign-up for the list came from, such as `{"utm_source": "fair"}`, or
-    # NULL if nothing is known. The value is copied from a consent entry or consent claim, so that
-    # filters can use an index.
+    # Where the person's first sign-up for the list came from, as a JSON object with keys such as
+    # `utm_source`. NULL if the origin is unknown. The origin is copied from a consent entry or
+    # consent claim, so that filters can use an index.
     origin: Mapped[dict[str, Any] | None]
     # The latest import that activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))

@@ -47,7 +47,7 @@ class NewAddress:
 
 @dataclass(frozen=True)
 class KeptAccess:
-    """The ids of the credentials, endpoints and senders that a person keeps at a password reset."""
+    """The ids of the credentials, endpoints and senders that survive a password reset."""
 
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]

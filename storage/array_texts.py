@@ -1,8 +1,8 @@
 """Formats large arrays as text for SQL parameters.
 
 psycopg2 writes a list as ``ARRAY[…]``, and Postgres parses each item as an expression. Postgres
-reads an array of thousands of items about four times as fast from a single text. A statement
-must cast the parameter, for example with ``CAST(:ids AS bigint[])``.
+reads a single text with thousands of items about four times as fast as ``ARRAY[…]``. A SQL
+statement must convert its text parameter to an array, for example with ``CAST(:ids AS bigint[])``.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def format_numbers(numbers: Iterable[int | None]) -> str:
 
 
 def format_times(times: Iterable[datetime]) -> str:
-    """Return an array of times as text. Each time must have a time zone."""
+    """Return an array of times as text. Each item of ``times`` must have a time zone."""
     times = [*times]
     # Format equal times only once, because the items of a batch often have the same time.
     texts = {time: time.isoformat() for time in {*times}}

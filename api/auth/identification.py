@@ -61,8 +61,8 @@ def identify_cached_caller(request: Request) -> Caller | None:
     caller = api_keys.find_cached_caller(state.used_keys, state.resources.keyring, *secrets)
     if caller is None:
         return None
-    # Assign the credential before the rate limit is checked, so that the request log of the API key
-    # also contains requests over the limit.
+    # Store the caller's credential before checking the rate limit, so that the request log of the
+    # API key also contains the requests that exceed the limit.
     event_origins.current_origin().credential = caller.credential
     rate_key = build_caller_rate_key(caller)
     if not state.rate_limiter.count_reserved(request.scope, RateLimitName.DEFAULT, rate_key):

@@ -2,11 +2,11 @@
 
 A ``GrowthPlot`` has two bars per period: people who joined are above the zero line, and people who
 left are below the zero line. A ``NetGrowthPlot`` is a line that shows the net growth since the
-first day. Both charts leave out imported members, because a single import can be so large that all
-other changes become invisible.
+first day. The bar chart and the line chart leave out imported members, because a single import can
+be so large that all other changes become invisible.
 
-The marks of the vertical axis are HTML next to the SVG. Positions and sizes in the SVG are
-percentages, so that a narrow window doesn't distort the dates.
+The template writes the marks of the vertical axis as HTML next to the SVG. Positions and sizes in
+the SVG are percentages, so that the chart fits any window, but the text in the SVG keeps its size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,14 @@ from typing import Self
 from services.subscriptions.daily_figures import MemberFigures
 
 _MAX_BARS = 62
-# The share of each bar's space that stays empty, as a gap between bars.
+# The width of the gap between two bars, as a fraction of the width of a period's column.
 _GAP_SHARE = 0.25
 _DAYS_PER_WEEK = 7
 _MAX_DAYS_PER_YEAR = 366
 # The maximum number of intervals between the marks of the vertical axis.
 _MAX_MARK_STEPS = 6
-# A chart of net growth has fewer marks, because the chart has a horizontal line at each mark.
+# The vertical axis of a line chart has fewer marks than the axis of a bar chart, because a line
+# chart has a horizontal line at each mark.
 _MAX_NET_MARK_STEPS = 4
 # How many dates fit below the chart in a wide window, and on a phone.
 _MAX_DATES = 13
@@ -64,11 +65,11 @@ class GrowthSpan:
 
 @dataclass(frozen=True)
 class PlottedSpan:
-    """The bars of one period, in percent of the chart's width and height.
+    """The sizes and positions of one period's bars, in percent of the chart's width and height.
 
     Attributes:
-        start, space: the left edge and the width of the part of the chart for the period.
-        x, width: the left edge and the width of the bars, which have a gap on each side.
+        start, space: the left edge and the width of the period's column in the chart.
+        x, width: the left edge and the width of the bars, which are narrower than the column.
         joined_y: the upper edge of the bar for people who joined.
     """
 
@@ -103,9 +104,9 @@ class GrowthPlot:
     Attributes:
         total: the total numbers of joins and departures over all periods.
         zero: the vertical position of the zero line, in percent of the chart's height.
-        marks: the numbers of the vertical axis, from the upper edge to the lower edge of the chart.
-            The numbers are evenly spaced. Negative numbers are departures.
-        dates: the dates below the chart. Each date is the first day of a period.
+        marks: evenly spaced numbers of people next to the vertical axis, from the upper edge to the
+            lower edge of the chart. Negative numbers stand for people who left.
+        dates: the dates below the chart, each of which is the first day of a bar's period.
     """
 
     total: GrowthSpan
@@ -150,10 +151,12 @@ class NetGrowthPlot:
     """The data of a line chart of net growth, which a template draws as SVG.
 
     Attributes:
-        total: the total numbers of joins and departures. ``total.net`` is the value
-            at the end of the line.
-        zero, marks, dates: the same as in ``GrowthPlot``, except that negative numbers are net
-            losses.
+        total: the total numbers of joins and departures. ``total.net`` is the net growth at the end
+            of the line.
+        zero: the vertical position of the zero line, in percent of the chart's height.
+        marks: evenly spaced numbers next to the vertical axis, from the upper edge to the lower
+            edge of the chart. A negative number means a net loss of members.
+        dates: the dates below the chart.
     """
 
     total: GrowthSpan
@@ -229,8 +232,9 @@ def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
 def draw_growth_line(growth: Sequence[int]) -> str | None:
     """Return the points of a line that shows the net growth up to the end of each day.
 
-    The points have the format of the SVG attribute ``points``. Coordinates are in percent of the
-    width and height. The result is ``None`` if the line would be flat.
+    The points have the format of the SVG attribute ``points``. The coordinates of the points are
+    percentages of the chart's width and height. If the net growth never changes, the function
+    returns ``None`` instead of a flat line.
 
     Args:
         growth: the net growth on each day, oldest day first.
@@ -248,9 +252,9 @@ def draw_growth_line(growth: Sequence[int]) -> str | None:
 
 
 def _compute_scale(marks: Sequence[int]) -> tuple[float, float]:
-    """Return the height that represents one person, and the position of the zero line.
+    """Return the height that a bar needs per person, and the vertical position of the zero line.
 
-    The height and the position are in percent of the chart's height.
+    Both returned numbers are percentages of the chart's height.
     """
     unit = 100 / (marks[0] - marks[-1])
     return unit, marks[0] * unit

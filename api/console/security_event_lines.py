@@ -39,7 +39,8 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You made a change as an operator",
 }
-# Maps a count in a security event, such as ``keys``, to the text for a count above one.
+# The texts for security events that affect several records, such as two API keys. Each dictionary
+# key is the name of the event's field that contains the number of affected records.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed because of a wrong password or code",
     "sessions": "{} browsers were logged out",
@@ -48,7 +49,8 @@ _COUNTED_EVENT_LABELS = {
     "senders": "{} senders were deleted",
     "grants": "{} apps lost access",
 }
-# The details of a security event whose records have a name, such as an API key.
+# These fields of a security event contain the id of a record, such as the id of an API key. The
+# console shows the record's name instead of the id.
 _NAMED_DETAILS = ("key_id", "grant_id", "endpoint_id", "sender_id", "list_id")
 _NO_NAMES: Mapping[RecordId, str] = {}
 _CREDENTIAL_LABELS = {
@@ -76,7 +78,7 @@ class EventLine:
 def build_event_lines(
     uow: UnitOfWork, user_id: int, events: Sequence[RecordedEvent]
 ) -> list[EventLine]:
-    """Return the lines of a user's security events, with the names of the changed records."""
+    """Return a line for each security event of a user, with the name of the changed record."""
     record_ids = [pair for event in events for pair in event.detail.items()]
     names = record_names.find_names(uow, user_id, record_ids)
     return [build_event_line(event, names) for event in events]

@@ -16,8 +16,9 @@ WAIT_SECONDS = 15.0
 async def wait_for_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
     """Wait up to ``WAIT_SECONDS`` for an image's conversion, and return the image.
 
-    If the conversion takes longer, the returned image is still being processed. If the conversion
-    has failed, the function deletes the image and raises the error of the conversion.
+    If the conversion isn't complete after ``WAIT_SECONDS``, the returned image is still being
+    processed. If the conversion has failed, the function deletes the image and raises the error of
+    the conversion.
     """
     job_end = console.state.jobs.wait(
         build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id

@@ -57,15 +57,15 @@ _CORRECT_PAGE = """
     new MutationObserver(planCorrection)
       .observe(document.getElementById("swagger-ui"), {childList: true, subtree: true});
 """
-# The paths are relative, because a proxy may serve the pages below a prefix.
+# The links have relative paths, because a proxy may serve Pressroom's pages below a path prefix.
 _LINKS = """
 <nav class="back" aria-label="Pressroom">
 <a href="console">Console</a>
 <a href="./">Start page</a>
 </nav>
 """
-# On a phone, a group's description is shown below the group's name, because both don't fit into one
-# line.
+# On a phone, the description of a group of operations is shown below the group's name, because both
+# don't fit into one line.
 _STYLE = """
 body { margin: 0; }
 .back { max-width: 1460px; margin: 0 auto; padding: .5rem 1.25rem 0; font: 1rem sans-serif; }
@@ -105,7 +105,8 @@ def add_docs(app: FastAPI) -> None:
         swagger_css_url=f"{DOCS_PATH}/swagger-ui.css",
         swagger_favicon_url="data:,",
         swagger_ui_parameters={
-            # Close all groups at first, because the list of all operations is very long.
+            # Close all groups of operations at first, because the list of all operations is very
+            # long.
             "docExpansion": "none",
             # Hide the list of all schemas, because it makes the documentation page slow.
             "defaultModelsExpandDepth": -1,

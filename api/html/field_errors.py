@@ -17,7 +17,8 @@ _FIELD_OF_CODE = {
 def place_message(error: DomainError) -> tuple[str | None, dict[str, str]]:
     """Return the error message for the whole form, or ``None``, and the messages of the fields.
 
-    The message is shown at its field, so that a user finds the field that must be corrected.
+    The page shows an error about a single field next to this field, so that the user finds the
+    field to correct.
     """
     field = _FIELD_OF_CODE.get(error.code)
     return (error.message, {}) if field is None else (None, {field: error.message})

@@ -39,7 +39,7 @@ _INCOMPLETE = (
 )
 _MIXED_UP = (_DOES_NOT_WORK, marked("The link was changed on its way to you."), _OPEN_AGAIN)
 
-# The first part of the codes of errors about a mailed link.
+# The code of an error about a mailed link begins with an element of this tuple and a dot.
 _LINK_CODE_PREFIXES = ("trace", "link", "preferences_link", "account_link")
 # Maps the path of a mailed link to the path of the page on which a user requests a new link.
 _REQUEST_PATHS = {
@@ -47,7 +47,8 @@ _REQUEST_PATHS = {
     page_paths.RESET_PATH: page_paths.FORGOTTEN_PATH,
     page_paths.CONFIRM_EMAIL_PATH: page_paths.EMAIL_PATH,
 }
-# Maps an error code to the label and the path of a link to the next page.
+# Maps an error code to the label and the path of the link with which the user can leave the error
+# page.
 _NEXT_PAGES = {
     people.ACCOUNT_LINK_USED.code: ("Log in", page_paths.LOGIN_PATH),
     "oauth.invalid_client": ("Go to the overview", page_paths.OVERVIEW_PATH),

@@ -1,7 +1,8 @@
 """Makes mail providers retry a request with reports if Pressroom is temporarily unavailable.
 
-A provider retries a request only if the response has a certain HTTP status. If Pressroom can't
-accept the reports at the moment, the middleware changes the response's status to such a status.
+Mail providers retry a request only after some HTTP statuses, such as 429. While Pressroom can't
+accept reports, the middleware changes the status of error responses to 429, or to 503 for Amazon
+SNS.
 """
 
 import re
@@ -15,7 +16,8 @@ from core.errors.senders import SENDER_BUSY, SENDER_BUSY_FOR_SNS
 from services.senders.intake import SNS_HEADER
 
 _INTAKE_PATH = re.compile(r"/senders/[^/]+/events/?\Z")
-# The statuses of responses if the API or the database is unavailable or too slow.
+# The HTTP statuses with which the API responds if the API itself or the database is unavailable or
+# too slow.
 _BUSY_STATUSES = frozenset(
     {
         HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -26,10 +28,11 @@ _BUSY_STATUSES = frozenset(
 
 
 class IntakeBusyMiddleware:
-    """Replaces temporary errors of the route that receives reports from mail providers.
+    """Changes the status of temporary errors, so that mail providers retry requests with reports.
 
-    Amazon SNS gets the status 503, because SNS retries a request only after a 5xx status. All other
-    providers get the status 429, because some of them discard a report after a 5xx status.
+    Amazon SNS gets the status 503, because SNS retries a request only after a 5xx status. All
+    providers except Amazon SNS get the status 429, because some providers discard a report after a
+    5xx status.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -74,9 +74,10 @@ class RequestMiddleware:
                 observe_request(method, route, status, seconds)
                 ms = round(seconds * 1000, 1)
                 credential = origin.credential
-                # The request log of an API key contains only requests with a valid key. A request
-                # with the status 401 can have a credential, because a cached key may be expired or
-                # revoked.
+                # The request log of an API key contains only requests that Pressroom authenticated
+                # with the key. ``credential`` can contain a key although the request was rejected
+                # with the status 401, for example if the key was revoked after Pressroom had
+                # cached the key.
                 if (
                     credential is not None
                     and credential.kind is CredentialKind.KEY

@@ -21,7 +21,8 @@ from core.machine_agents import is_machine_agent
 from services.subscriptions import page_urls
 from services.subscriptions.sign_up_origins import UTM_NAMES, Origin, clean_origin
 
-# The headers with which browsers mark prefetch requests. The header depends on the browser's age.
+# The headers with which browsers mark prefetch requests. Current browsers send ``sec-purpose``, and
+# older browsers send ``purpose`` or ``x-moz``.
 _PREFETCH_HEADERS = ("sec-purpose", "purpose", "x-moz")
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
@@ -38,7 +39,8 @@ def show_form(
 ) -> Response:
     """Show the sign-up form. The form's hidden inputs contain the origin of the sign-up.
 
-    ``correct``: whether the form contains the answers that this browser last sent.
+    ``correct``: whether to fill in the answers that this browser last sent, so that the person can
+    correct them.
     """
     # Find the session before using ``uow``, so that the request doesn't hold one database
     # connection while waiting for another one.

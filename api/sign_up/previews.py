@@ -71,8 +71,8 @@ def render_embedded_form(
 ) -> EmbeddedForm:
     """Return the HTML code that embeds the sign-up form in another website.
 
-    ``has_origin_script``: whether the code contains a script that writes the origin of the sign-up
-    into hidden inputs.
+    ``has_origin_script``: whether the returned HTML code contains a script that writes the origin
+    of the sign-up into hidden inputs.
     """
     settings = state.resources.settings
     mailing_list = form.mailing_list

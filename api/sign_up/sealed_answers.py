@@ -30,7 +30,7 @@ _PURPOSE = "sign-up-answers"
 
 @dataclass(frozen=True)
 class SentAnswers:
-    """The answers in a sign-up form that a reader has sent.
+    """The answers that a reader has sent with a sign-up form.
 
     Attributes:
         values: the typed values in the format of ``nest_inputs``, and the origin of the sign-up.
@@ -49,10 +49,11 @@ class SentAnswers:
 
 
 def seal_answers(keyring: Keyring, answers: SentAnswers) -> str:
-    """Return the encrypted answers as text for a cookie or a hidden input.
+    """Return the encrypted answers of a sign-up form, as text for a cookie or a hidden input.
 
-    Answers that are too long for a cookie are shortened: first, the origin of the sign-up is left
-    out. If the answers are still too long, only the e-mail address is kept.
+    If the answers are too long for a cookie, the function leaves out the origin of the sign-up. If
+    the answers are too long even without the origin of the sign-up, the function keeps only the
+    e-mail address.
     """
     plain = _serialize(answers)
     if len(plain) > _MAX_ANSWERS_BYTES:

@@ -63,7 +63,8 @@ async def subscribe_stranger(
         actor = replace(actor, page_url=page_url)
     origin = clean_origin(submission.model_dump())
     if page_url is None and not origin.keys() & {"referrer", "landing"}:
-        # The form is on the owner's website, and has no script that fills in the origin.
+        # The sign-up form is on the owner's website, and no script has filled in the hidden fields
+        # that say where the visitor came from. Use the ``Referer`` header instead.
         origin = {**origin, **read_referring_page(request.headers.get("referer"))}
     if mailing_list.challenge_enabled:
         challenge, response = _read_challenge(request, state, mailing_list, submission)

@@ -10,7 +10,7 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
-# A nice value. Such a process gets a tenth of the processor time of a process with nice value 0.
+# A process with nice value 10 gets a tenth of the processor time of a process with nice value 0.
 _LOW_PRIORITY = 10
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,14 +55,15 @@ def trim_memory() -> None:
 def lower_priority() -> None:
     """Make this process and its future children wait while other processes need the processor.
 
-    Linux can divide processor time among sessions before it divides the time of each session among
-    processes (``man 7 sched``, autogroup). The nice value of a process then has no effect on other
-    sessions. Therefore the function also sets the nice value of the session, if this process has
-    started the session.
+    With autogroups (``man 7 sched``), Linux first divides processor time among sessions, and then
+    divides the time of each session among its processes. With autogroups, the nice value of a
+    process has no effect on processes of other sessions. If this process is the leader of its
+    session (``man 2 setsid``), ``lower_priority`` also lowers the priority of the whole session.
     """
     os.nice(_LOW_PRIORITY)
     if _IS_LINUX and os.getsid(0) == os.getpid():
-        # Ignore errors, because some kernels and containers have no autogroups.
+        # Ignore errors, because the file ``autogroup`` is missing if the kernel or the container
+        # has no autogroups.
         with suppress(OSError):
             Path("/proc/self/autogroup").write_text(str(_LOW_PRIORITY))
 

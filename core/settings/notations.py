@@ -264,14 +264,16 @@ MIN_DAYS: Mapping[Retained, int] = {
     # Keep the data of strangers as long as people can confirm their address with a mailed link.
     Retained.STRANGERS: 7,
     Retained.REQUESTS: 1,
-    # Keep a mailing for 30 days, because new reports change its figures during this time.
+    # Keep a mailing for 30 days, because Pressroom counts new reports about the mailing during this
+    # time.
     Retained.MAILINGS: 30,
-    # A row records that a report was counted. Keep the row as long as the mailing, so that a
-    # repeated report isn't counted again.
+    # A row of ``mailing_marks`` records that a counter of a mailing already includes a member. Keep
+    # the row for as long as the row of the mailing, so that a repeated report isn't counted again.
     Retained.MAILING_MARKS: 30,
     Retained.REPORTS: 1,
-    # Keep bounces for 30 days, because they show when the owner last turned mail on for a member
-    # despite a bounce. An owner may turn mail on only once in 30 days.
+    # After bounces, an owner may turn a list's mail to a member on again only once in 30 days. Keep
+    # bounces for 30 days, because the row of a bounce stores when the owner last turned the mail
+    # on.
     Retained.BOUNCES: 30,
     Retained.SEEN: 1,
 }

@@ -143,9 +143,9 @@ class ProviderSettings(GivenSettings):
     @field_validator("payments_sandbox_url", "sns_base_url")
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
-        # The replacements for Stripe and Amazon SNS must run on this machine. Anyone who can reach
-        # the replacement for Stripe gets credits without paying. Anyone who controls the
-        # replacement for Amazon SNS can forge reports.
+        # The simulations of Stripe and Amazon SNS must run on the same machine as Pressroom. Anyone
+        # who can reach the simulation of Stripe gets credits without paying. Anyone who controls
+        # the simulation of Amazon SNS can forge reports about mails.
         if value is not None and value.host not in _LOCAL_HOSTS:
             raise ValueError("must have the host 127.0.0.1, [::1] or localhost")
         return value

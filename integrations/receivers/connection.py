@@ -30,19 +30,19 @@ _FIXED_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity"}
 class PostFailed(Exception):
     """Raised if a receiver sends no complete response.
 
-    The exception's text is shown to the owner of the webhook endpoint. The text states the reason,
-    and contains no URL.
+    The exception's text, which the owner of the webhook endpoint sees, states why the request
+    failed and contains no URL.
     """
 
 
 class NotConnected(PostFailed):
-    """Raised before any part of the request was sent."""
+    """Raised if the connection fails before any part of the request was sent."""
 
 
 class ConnectionLost(PostFailed):
     """Raised if the connection breaks before the response is complete, or the response isn't HTTP.
 
-    The receiver may or may not have processed the request.
+    It is unknown whether the receiver has processed the request.
     """
 
 
@@ -156,7 +156,7 @@ class ReceiverConnection:
             return
 
     def _receive_response(self, ends_at: float) -> Response:
-        """Receive a response. Raises ``OSError`` and ``h11.RemoteProtocolError``."""
+        """Receive a response. Raises ``OSError`` or ``h11.RemoteProtocolError``."""
         assert self._socket is not None
         body = bytearray()
         head: h11.Response | None = None

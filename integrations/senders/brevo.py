@@ -1,7 +1,7 @@
 """Verifies and reads reports from the mail provider Brevo.
 
-Brevo doesn't sign requests. Instead, each request contains HTTP Basic credentials or a Bearer
-token, which the owner enters in the settings of the webhook. Brevo documents its events at
+Brevo doesn't sign requests. Each request of Brevo contains HTTP Basic credentials or a Bearer
+token, which the owner enters in Brevo's settings for the webhook. Brevo documents its events at
 developers.brevo.com/docs/transactional-webhooks.
 """
 
@@ -69,8 +69,8 @@ def _parse_event(fields: Fields) -> ParsedEvent:
             _get_custom_header(fields), fields, fields.get("tags") or fields.get("tag")
         ),
         email=parse_address(fields.get("email")),
-        # The event's other times are useless, because they are in the unknown time zone of the
-        # owner's account.
+        # The fields ``date``, ``ts`` and ``ts_event`` are useless, because they are in the unknown
+        # time zone of the owner's account.
         occurred_at=parse_unix_time(fields.get("ts_epoch"), _MILLISECONDS_PER_SECOND),
         message_id=get_text(fields, "message-id"),
     )
@@ -87,7 +87,8 @@ def _parse_event(fields: Fields) -> ParsedEvent:
 def _get_custom_header(fields: Fields) -> object:
     """Return the delivery id from the header ``X-Mailin-custom``.
 
-    The header contains the delivery id itself, or a JSON object with the field ``delivery_id``.
+    ``X-Mailin-custom`` contains the delivery id itself, or a JSON object with the field
+    ``delivery_id``.
     """
     value = get_named_value(fields, "x-mailin-custom")
     content = parse_json(value) if isinstance(value, str) else None

@@ -15,7 +15,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import AuthorityInformationAccessOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-# Matches only URLs without an IP address, a port and a query, so that a hostile certificate can't
+# Matches only URLs that contain no IP address, port or query, so that a hostile certificate can't
 # make Pressroom send requests to servers in the operator's network.
 _ISSUER_URL = re.compile(r"http://(?:[a-z0-9-]+\.)+[a-z]{2,}/[\w./-]+", re.ASCII)
 _SNS_NAME_PREFIXES = ("sns.", "sns-")
@@ -58,7 +58,7 @@ def parse_certificates(content: bytes) -> list[x509.Certificate]:
 def is_trusted_sns_chain(
     chain: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], now: datetime
 ) -> bool:
-    """Return whether the first certificate belongs to SNS and can be verified up to a root."""
+    """Return whether ``chain`` leads from a certificate of SNS to one of the root certificates."""
     name = next(_iterate_sns_names(chain[0]), None)
     if name is None or not roots:
         return False
@@ -84,9 +84,9 @@ def is_valid_at(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def find_issuer_url(certificate: x509.Certificate) -> str | None:
-    """Return the URL of the issuer's certificate, or ``None`` if there is no URL to trust.
+    """Return the URL of the issuer's certificate, or ``None`` if the URL is missing or forbidden.
 
-    The URL is in the certificate's extension *Authority Information Access*.
+    A certificate contains its issuer's URL in the extension *Authority Information Access*.
     """
     return next(_iterate_issuer_urls(certificate), None)
 

@@ -1,9 +1,9 @@
 """Finds the delivery id in a provider's event.
 
 A delivery id identifies a mail to one member of a list. The owner's program attaches the delivery
-id to the mail, and the provider returns the delivery id in each event. Each provider has its own
-field for returned data. The delivery id can also be in the headers or tags of the mail, which some
-providers return too.
+id to the mail, and the provider returns the delivery id in each event. The name of the field that
+contains the delivery id depends on the provider. The delivery id can also be in the headers or tags
+of the mail, because some providers return headers and tags in their events.
 """
 
 import re
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 HEADER = "x-pressroom-delivery"
 
 _DELIVERY_ID = re.compile(r"[a-z0-9]{52}", re.ASCII | re.IGNORECASE)
-# The maximum number of tags or headers that are searched. Providers allow far fewer.
+# The maximum number of a mail's tags or headers that are searched for a delivery id. Providers
+# allow far fewer than 1,000 tags or headers per mail.
 _MAX_CANDIDATES = 1_000
 
 
@@ -35,11 +36,12 @@ def find_delivery_id(returned: object, headers: object = None, tags: object = No
 
 
 def get_named_value(fields: object, name: str) -> object:
-    """Return the value with this name, or ``None`` if there is no such value.
+    """Return the value of the field ``name``, or ``None`` if there is no field with this name.
 
     Args:
-        fields: an object, or a list of objects with the fields ``name`` and ``value``.
-        name: the name in lower case. Names in ``fields`` may contain capital letters.
+        fields: an object, or a list of objects with the fields ``name`` and ``value``. The case of
+            the names in ``fields`` is ignored.
+        name: the field's name in lower case.
     """
     matches = (value for key, value in _iterate_fields(fields) if key.lower() == name)
     return next(matches, None)

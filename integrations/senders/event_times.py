@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime
 
-# A time outside this range counts as invalid. For example, 0 can stand for an unknown time.
+# Times outside the years 2000 to 2099 count as invalid. For example, a Unix time of 0 can mean that
+# the provider doesn't know the time.
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 _MAX_CHARACTERS = 40

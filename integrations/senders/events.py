@@ -2,7 +2,7 @@
 
 All events of a provider have some fields in common, such as the recipient's address. The provider's
 adapter reads the common fields into a `ProviderEvent`. Depending on the type of the event, the
-adapter then creates a report, rejects the event or ignores the event.
+adapter converts the event to a report, rejects the event or ignores the event.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,8 +21,8 @@ from integrations.senders.port import (
     UnusedReason,
 )
 
-# The maximum number of events that are read from a request body. Genuine bodies never contain more
-# events, because they have at most 1 MB.
+# The maximum number of events that are read from a request body. Genuine requests contain fewer
+# events, because 10,000 genuine events are larger than 1 MB, the maximum size of a request body.
 MAX_EVENTS = 10_000
 _MAX_ADDRESS_CHARACTERS = 320
 _MAX_TYPE_CHARACTERS = 100
@@ -47,18 +47,18 @@ class ProviderEvent:
     message_id: str | None
 
     def report(self, kind: ReportKind, *, is_machine: bool = False) -> ParsedEvent:
-        """Return a report, or reject the event if it has neither a delivery id nor an address.
+        """Return a report. Reject an event that has neither a delivery id nor an address.
 
         Args:
-            is_machine: whether a program, not a person, caused the event. The value is used only
-                for opens and clicks, because complaints and unsubscriptions must always take
+            is_machine: whether a program, not a person, caused the event. ``is_machine`` is ignored
+                except for opens and clicks, because complaints and unsubscriptions must always take
                 effect.
         """
         is_action = kind in (ReportKind.OPENED, ReportKind.CLICKED)
         return self._build(Report(kind, is_machine=is_machine and is_action))
 
     def report_bounce(self, named_class: BounceClass, status: str | None) -> ParsedEvent:
-        """Return a report of a bounce, or reject the event like ``report``.
+        """Return a report of a bounce. Reject an event with neither a delivery id nor an address.
 
         Args:
             named_class: the bounce's class according to the provider.
@@ -91,7 +91,7 @@ def parse_events(body: bytes, parse_event: Callable[[Fields], ParsedEvent]) -> P
     """Parse a request body that contains an event or a list of events.
 
     Args:
-        parse_event: converts an event. The function must never raise an exception.
+        parse_event: a function that converts an event and never raises an exception.
     """
     content = parse_json(body)
     items = content if isinstance(content, list) else [content]

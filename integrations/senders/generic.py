@@ -1,7 +1,8 @@
 """Reads reports in Pressroom's own report format, which any program can post.
 
-A request is signed according to Standard Webhooks 1.0. The request body contains up to a thousand
-reports in the envelope that Standard Webhooks recommends: ``{"type", "timestamp", "data"}``.
+Each request is signed according to Standard Webhooks 1.0, or contains an API key. The request body
+contains up to a thousand reports in the envelope that Standard Webhooks recommends:
+``{"type", "timestamp", "data"}``.
 """
 
 import re
@@ -84,7 +85,7 @@ def _read_envelope(body: bytes) -> list[Any]:
 
 
 def _find_problems(written: Any, place: str) -> Iterator[FieldProblem]:
-    """Yield each invalid field of a report, together with the broken rule."""
+    """Yield each invalid field of a report, together with the rule that it breaks."""
     if not isinstance(written, dict):
         yield _problem(place, "must be an object")
         return
@@ -179,8 +180,8 @@ def _trace_problem(place: str) -> FieldProblem:
 def _build_error(problems: list[FieldProblem]) -> Exception:
     """Return the error that lists the invalid fields.
 
-    If one of the fields contains a trace id, the error has the code ``report.trace_id_refused``.
-    The program must stop sending trace ids, because trace ids are secret.
+    If a report contains a trace id, the error has the code ``report.trace_id_refused``. The program
+    that posts the reports must stop sending trace ids, because trace ids are secret.
     """
     first = problems[0]
     for problem in problems:

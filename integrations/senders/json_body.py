@@ -1,7 +1,7 @@
 """Reads JSON of unknown structure from mail providers.
 
-The functions return an empty value for a missing or invalid field, and never raise an exception. If
-a provider changes one field, Pressroom can therefore still read all other fields.
+The functions return an empty value for a missing or invalid field, and never raise an exception, so
+that Pressroom can still read an event after a provider changes one of the event's fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ _MAX_TEXT_CHARACTERS = 255
 def parse_json(content: bytes | str) -> object:
     """Return the content of a JSON document, or ``None`` if the document is invalid.
 
-    A document that is nested too deeply is invalid. If an object has a key twice, the last value
-    counts.
+    A document that is nested too deeply is invalid. If a key occurs twice in a JSON object, the
+    parser uses the last value.
     """
     try:
         return orjson.loads(content)
@@ -24,7 +24,10 @@ def parse_json(content: bytes | str) -> object:
 
 
 def get_object(value: object, *path: str) -> Mapping[str, object]:
-    """Return the object at ``path``, or an empty object if ``path`` leads to no object."""
+    """Follow the keys in ``path`` through nested objects, and return the last object.
+
+    Return an empty object if a key is missing or its value isn't an object.
+    """
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}
@@ -37,7 +40,7 @@ def get_list(value: object, key: str) -> Sequence[object]:
 
 
 def get_text(value: object, *path: str, max_characters: int = _MAX_TEXT_CHARACTERS) -> str | None:
-    """Return the text at ``path``.
+    """Follow the keys in ``path`` through nested objects, and return the text at the end.
 
     Return ``None`` if the text is missing, empty or too long, or contains unprintable characters.
     """

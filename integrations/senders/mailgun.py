@@ -33,8 +33,9 @@ from integrations.senders.port import (
     SenderRequest,
 )
 
-# Older signatures are rejected, because a stolen signature is valid for any event. Genuine
-# signatures are younger, because Mailgun retries a request for only eight hours.
+# The maximum age of a signature. Mailgun's signature doesn't cover the event, so an attacker could
+# use a stolen signature for any event until the signature expires. The maximum age of a signature
+# doesn't affect Mailgun's own requests, because Mailgun retries a request for at most eight hours.
 _MAX_SIGNATURE_AGE = timedelta(hours=24)
 _MAX_TIMESTAMP_DIGITS = 11
 
@@ -45,7 +46,8 @@ _KINDS = {
     "complained": ReportKind.COMPLAINED,
     "unsubscribed": ReportKind.UNSUBSCRIBED,
 }
-# The reasons why Mailgun didn't send a mail, if the recipient complained or unsubscribed earlier.
+# Mailgun sends no mail to a recipient who complained or unsubscribed earlier. Mailgun then reports
+# that the mail failed for the reason ``suppress-complaint`` or ``suppress-unsubscribe``.
 _SUPPRESSION_KINDS = {
     "suppress-complaint": ReportKind.COMPLAINED,
     "suppress-unsubscribe": ReportKind.UNSUBSCRIBED,

@@ -3,7 +3,8 @@
 A mail provider, such as Amazon SES, reports to Pressroom what happened to sent mails. For example,
 a report says that a mail was delivered, or that the recipient complained. The providers use
 different formats, and different proofs that a request is genuine, such as signatures or secrets.
-The provider's adapter verifies the proof, and converts the request body into `Report` objects.
+The provider's adapter verifies the signature or secret of a request, and converts the request body
+into `Report` objects.
 
 A *sender* is a source of reports that an owner has registered, for example the owner's account at a
 provider.
@@ -45,7 +46,8 @@ class BounceClass(StrEnum):
 
     A hard bounce means that the address doesn't exist. A soft bounce means that the mailbox is
     temporarily unavailable. A ``blocked`` bounce means that the recipient's server rejects the
-    sending server. A ``content`` bounce means that the recipient's server rejects the content.
+    sending server. A ``content`` bounce means that the recipient's server rejects the content of
+    the mail.
     """
 
     HARD = "hard"
@@ -58,11 +60,11 @@ class BounceClass(StrEnum):
 class Report:
     """A provider's report of an event that concerns one mail to one recipient.
 
-    ``delivery_id`` or ``email`` is set, or both.
+    A report contains a delivery id, an e-mail address, or both.
 
     Attributes:
-        delivery_id: Pressroom's id of the mail, as the provider returned it. The id isn't verified
-            yet, and may contain capital letters.
+        delivery_id: the delivery id exactly as in the provider's event. A delivery id in a report
+            is unverified, and may contain capital letters.
         email: the recipient's address as the provider wrote it.
         occurred_at: the time of the event, or ``None`` if the provider sent no valid time.
         message_id: the provider's id of the mail.
@@ -107,10 +109,10 @@ class UnusedEvent:
 
 
 class TopicChange(StrEnum):
-    """The meaning of a message of Amazon SNS about a sender's subscription to a topic.
+    """The meaning of a message of Amazon SNS about a sender's subscription to an SNS topic.
 
-    ``confirm`` asks Pressroom to confirm the subscription. ``unsubscribed`` means that the
-    subscription has ended.
+    ``confirm`` means that SNS asks Pressroom to confirm the sender's subscription to the topic.
+    ``unsubscribed`` means that the sender's subscription to the topic has ended.
     """
 
     CONFIRM = "confirm"
@@ -119,15 +121,15 @@ class TopicChange(StrEnum):
 
 @dataclass(frozen=True)
 class ParsedBody:
-    """The content of a request body.
+    """The result of parsing a provider's request body.
 
     Attributes:
         events: all events in the order of the request body, including events that Pressroom ignores
             or can't read.
         warnings: codes of problems that the owner should solve, such as ``sns_signature_v1``.
         topic_change: set if the body is a message about the subscription to an SNS topic.
-        confirmation_token: the token that confirms the subscription. Set only if ``topic_change``
-            is ``TopicChange.CONFIRM``.
+        confirmation_token: the token that confirms the subscription, or ``None`` unless
+            ``topic_change`` is ``TopicChange.CONFIRM``.
     """
 
     events: tuple[Report | UnusedEvent, ...]
@@ -156,8 +158,8 @@ class SenderProof:
     """The secrets and keys with which an adapter verifies the requests of a sender.
 
     Attributes:
-        secrets: the secrets or public keys of the sender, newest first. For 24 hours after a
-            change, the former secret or key is included.
+        secrets: the secrets or public keys of the sender, newest first. After the owner changes the
+            secret or key, the former secret or key stays in ``secrets`` for 24 hours.
         topic_arn: the ARN of the sender's SNS topic, or ``None`` if the provider isn't ``ses``.
     """
 
@@ -173,15 +175,15 @@ class SenderAdapter(Protocol):
     async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         """Verify that the request comes from the provider of the sender.
 
-        Raises ``sender.signature_invalid`` if the proof is missing, invalid or too old. Raises
-        ``sender.busy`` if the proof can't be checked now, for example because a certificate can't
-        be fetched.
+        Raises ``sender.signature_invalid`` if the signature or secret in the request is missing,
+        invalid or too old. Raises ``sender.busy`` if the signature can't be checked now, for
+        example because a certificate can't be fetched.
         """
 
     def parse(self, body: bytes) -> ParsedBody:
         """Parse the body of a verified request.
 
-        The adapter of the provider ``generic`` raises ``report.invalid``, ``report.too_many`` and
-        ``report.trace_id_refused``. All other adapters return an ``UnusedEvent`` for each invalid
-        event instead, because a provider would retry a rejected request.
+        Only the adapter of the provider ``generic`` raises ``report.invalid``, ``report.too_many``
+        or ``report.trace_id_refused``. All other adapters return an ``UnusedEvent`` for each
+        invalid event, because a mail provider would retry a rejected request.
         """

@@ -12,12 +12,13 @@ from integrations.senders.resend import ResendAdapter
 
 
 def create_adapters(sns_base_url: str | None) -> Mapping[SenderProvider, SenderAdapter]:
-    """Return the adapter of each provider.
+    """Map each provider to the adapter that verifies and parses its reports.
 
     Args:
         sns_base_url: the URL of a server that replaces Amazon's servers, or ``None``.
     """
-    # Import the HTTP library only here, because many commands check keys but verify no requests.
+    # Import this module only in this function, because the module imports an HTTP library that most
+    # commands don't need.
     from integrations.senders.ses import SesAdapter
 
     adapters: tuple[SenderAdapter, ...] = (

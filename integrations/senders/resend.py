@@ -67,7 +67,7 @@ def _parse_event(fields: Fields) -> ParsedEvent:
     if event_type == "contact.updated" and data.get("unsubscribed") is True:
         return event.report(ReportKind.UNSUBSCRIBED)
     if len(recipients) > 1:
-        # If a mail has several recipients, the event doesn't say which recipient it concerns.
+        # If a mail has several recipients, Resend's event doesn't say which recipient it concerns.
         return event.ignore()
     if event_type in _BOUNCE_TYPES:
         return _parse_bounce(event, data)

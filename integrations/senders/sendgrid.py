@@ -76,7 +76,8 @@ class SendGridAdapter:
         timestamp = request.headers.get(TIMESTAMP_HEADER, "")
         if not timestamp:
             # The signature covers the timestamp followed by the body. If an empty timestamp were
-            # accepted, an attacker could move the timestamp of a signed request into its body.
+            # accepted, an attacker could move the timestamp of a signed request from the header to
+            # the start of the body, and the signature would still match.
             raise SENDER_SIGNATURE_INVALID()
         content = timestamp.encode(errors="replace") + request.body
         try:

@@ -41,7 +41,8 @@ from integrations.senders.sns_topics import parse_topic
 
 SIGNATURE_V1_WARNING = "sns_signature_v1"
 
-# SES publishes this text instead of JSON when the owner connects SES to the SNS topic.
+# The text of the test message that SES publishes when the owner connects SES to the SNS topic. The
+# test message isn't JSON.
 _TEST_MESSAGE = "Successfully validated SNS topic"
 _CONTENT_SUBTYPES = {"MessageTooLarge", "ContentRejected", "AttachmentRejected"}
 _BOUNCE_CLASSES = {
@@ -67,7 +68,8 @@ class SesAdapter:
     async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         message = parse_message(request.body)
         topic = parse_topic(proof.topic_arn or "")
-        # Reject other topics, because anybody can subscribe the sender's URL to their own topic.
+        # Accept only messages of the sender's topic, because anybody can create a topic and
+        # subscribe the sender's URL to it.
         if message is None or topic is None or message.topic_arn != topic.arn:
             raise SENDER_SIGNATURE_INVALID()
         key = await self._certificates.find_key(topic, message.certificate_url, request.received_at)
@@ -129,7 +131,8 @@ def _parse_event(fields: Fields) -> list[ParsedEvent]:
             return _report_each(event, get_list(details, "recipients"))
         case "Complaint":
             return [_parse_complaint(event, details)]
-    # All other events name no recipient, so use them only if the mail has a single recipient.
+    # Events of all other types, such as opens, don't name a recipient. Therefore ignore these
+    # events if the mail has several recipients.
     return [event.ignore() if is_shared else _parse_unnamed(event, mail, details)]
 
 
@@ -157,7 +160,8 @@ def _report_each(event: ProviderEvent, addresses: Sequence[object]) -> list[Pars
 
 def _parse_complaint(event: ProviderEvent, details: Fields) -> ParsedEvent:
     recipients = get_list(details, "complainedRecipients")
-    # SES lists all recipients who may have complained. If there are several, ignore the complaint.
+    # SES lists all recipients who may have complained. If SES lists several recipients, ignore the
+    # complaint, because nobody knows which of them complained.
     has_candidates = has_several_people(_list_addresses(details))
     if details.get("complaintFeedbackType") == "not-spam" or has_candidates:
         return event.ignore()
@@ -173,7 +177,8 @@ def _parse_unnamed(event: ProviderEvent, mail: Fields, details: Fields) -> Parse
         case "Subscription" if _is_unsubscription(details):
             return event.report(ReportKind.UNSUBSCRIBED)
         case "Reject":
-            # The event's only time is the time of sending, when SES also rejects the mail.
+            # A ``Reject`` event doesn't contain the time of the rejection. Use the time at which
+            # the mail was sent to SES, because SES rejects a mail immediately.
             rejection = replace(event, occurred_at=parse_iso_time(mail.get("timestamp")))
             return rejection.report_bounce(BounceClass.CONTENT, None)
     return event.ignore()
@@ -206,7 +211,7 @@ def _is_unsubscription(details: Fields) -> bool:
         return True
     former_preferences = get_object(details, "oldTopicPreferences")
     if former_preferences.get("unsubscribeAll") is True:
-        # The person subscribed again to some topics. The person had already left all other topics.
+        # The person had left all topics before, and has now subscribed to some of them again.
         return False
     left_before = _find_left_topics(former_preferences)
     return not _find_left_topics(preferences) <= left_before

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 
 from integrations.senders.json_body import get_text, parse_json
 
-# SNS sends this header with each message.
+# The HTTP header in which Amazon SNS states the type of a message.
 TYPE_HEADER = "x-amz-sns-message-type"
 
 
@@ -31,7 +31,8 @@ class SnsMessageType(StrEnum):
 _CONFIRMATION_FIELDS = (
     *("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
 )
-# The fields that a signature covers, in this order. ``Subject`` is covered only if it exists.
+# For each message type, the fields that the signature covers, in the order in which they are
+# signed. The signature covers ``Subject`` only if the message contains this field.
 _SIGNED_FIELDS = {
     SnsMessageType.NOTIFICATION: (
         *("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
@@ -45,10 +46,11 @@ _UNSIGNED_FIELDS = ("Signature", "SignatureVersion", "SigningCertURL")
 
 @dataclass(frozen=True)
 class SnsMessage:
-    """A message of SNS.
+    """A message from Amazon SNS.
 
     Attributes:
-        fields: maps each field of the message to its text. Only ``Subject`` may be missing.
+        fields: maps the name of each field of the message to the field's text. All fields are
+            required, except ``Subject``.
     """
 
     type: SnsMessageType

@@ -1,9 +1,9 @@
 """Fetches and verifies the certificates with which Amazon SNS signs its messages.
 
-Amazon's servers deliver only the signing certificate. The certificate contains the URL of its
-issuer's certificate (*Authority Information Access*). The issuer's certificate is downloaded
-without TLS, so an attacker could replace it. The signing certificate is therefore trusted only if
-its chain of issuers ends in a root certificate that the system trusts.
+Amazon SNS serves the signing certificate without the certificates of its issuers. Each certificate
+contains the URL of its issuer's certificate (*Authority Information Access*). The issuer's
+certificate is downloaded without TLS, so an attacker could replace it. The signing certificate is
+therefore trusted only if its chain of issuers ends in a root certificate that the system trusts.
 """
 
 import asyncio
@@ -51,18 +51,20 @@ Value = TypeVar("Value")
 
 _log = get_logger(__name__)
 
-# The path of the trusted root certificates on a server that replaces Amazon's servers.
+# The URL of the trusted root certificates, if a sandbox replaces Amazon's servers. ``relocate_url``
+# replaces the host in ``ROOTS_URL`` by the host of the sandbox.
 ROOTS_URL = "https://sns.amazonaws.com/roots.pem"
 
 _BOUNDS = HttpBounds(
     max_seconds=3.0, max_connect_seconds=2.0, max_reply_bytes=16 * 1024, provider="Amazon SNS"
 )
-# The time limit for fetching a certificate and its issuers, including the wait for other messages.
+# The time limit for fetching a signing certificate and the certificates of its issuers. The time
+# limit includes the wait while another certificate of the same region is fetched.
 _MAX_SECONDS = 10.0
 _CACHE_LIFETIME = timedelta(days=1)
 _MAX_CACHED_CERTIFICATES = 100
-# The URL of an untrusted or missing certificate is refused for this time, without a new download.
-# The time is short, because SNS may serve a missing certificate later.
+# How long Pressroom refuses the URL of an untrusted or missing certificate without trying another
+# download. Pressroom soon tries again, because SNS may serve a missing certificate later.
 _REFUSAL_LIFETIME = timedelta(minutes=1)
 _MAX_REFUSED_URLS = 1_000
 _MAX_WAITING_PER_TOPIC = 100
@@ -75,7 +77,7 @@ class CertificateRefused(Exception):
 
 
 class CertificateUnavailable(Exception):
-    """Raised if a certificate can't be fetched now. The exception's text is logged."""
+    """Raised if a certificate can't be fetched now. The exception's message is logged."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,14 @@ class SnsCertificates:
     """Fetches the signing certificates of SNS, and caches each certificate for a day.
 
     Anybody who knows a sender's URL can post fake messages with URLs of certificates that don't
-    exist. Three rules limit the work for fake messages. Only one certificate per region is fetched
-    at a time. While messages of a topic wait for a certificate, messages of the topic with a
-    different certificate are rejected. The URL of an untrusted or missing certificate is refused
-    for a minute.
+    exist. Three rules limit the downloads that fake messages can cause. Only one certificate per
+    region is fetched at a time. While messages of a topic wait for a certificate, messages of the
+    same topic are rejected if they need a different certificate. If a certificate is untrusted or
+    missing, all messages with the certificate's URL are rejected for a minute.
 
     Args:
-        base_url: the URL of a server that replaces Amazon's servers, or ``None``. The server must
-            be the sandbox on this machine, because Pressroom trusts the server's root certificates.
+        base_url: the URL of a sandbox that replaces Amazon's servers, or ``None``. The sandbox must
+            run on this machine, because Pressroom trusts the sandbox's root certificates.
         resolve: a function that resolves host names, or ``None`` for the system's resolver.
     """
 
@@ -105,7 +107,8 @@ class SnsCertificates:
         self._cache: OrderedDict[str, _CachedCertificate] = OrderedDict()
         self._refused_urls: OrderedDict[str, datetime] = OrderedDict()
         self._region_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # Maps the ARN of each topic to the certificate URLs of the messages that wait.
+        # Maps the ARN of an SNS topic to the certificate URLs for which the topic's messages wait.
+        # If several messages wait for the same URL, the list contains the URL several times.
         self._waiting_urls: dict[str, list[str]] = {}
 
     async def find_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey:
@@ -113,8 +116,8 @@ class SnsCertificates:
 
         Raises ``sender.signature_invalid`` if the certificate can't be trusted, or if the URL
         doesn't belong to SNS in the topic's region. Raises ``sender.busy`` if a server is
-        unreachable, if too many messages of the topic wait for a certificate, or if a message of
-        the topic waits for a different certificate.
+        unreachable, if too many messages of the topic wait for a certificate, or if another message
+        of the topic waits for a different certificate.
         """
         if not topic.is_certificate_url(url):
             raise SENDER_SIGNATURE_INVALID()
@@ -145,8 +148,9 @@ class SnsCertificates:
     async def _refresh(self, topic: SnsTopic, url: str, now: datetime) -> x509.Certificate:
         """Fetch a certificate whose cached copy is missing or older than a day.
 
-        Return the old copy if its certificate hasn't expired, and SNS is unreachable or another
-        certificate of the region is being fetched.
+        If SNS is unreachable, or if another certificate of the region is being fetched, return the
+        cached copy even if the copy is older than a day. The cached copy of an expired certificate
+        is never returned.
         """
         lock = self._region_locks.setdefault(topic.region, asyncio.Lock())
         entry = self._cache.get(url)
@@ -168,10 +172,10 @@ class SnsCertificates:
 
     @contextmanager
     def _join_queue(self, topic: SnsTopic, url: str) -> Iterator[None]:
-        """Count a message as waiting during the ``with`` block.
+        """Count a message as waiting for a certificate during the ``with`` block.
 
-        Raises ``CertificateUnavailable`` if too many messages of the topic wait, or if a message of
-        the topic waits for a different certificate.
+        Raises ``CertificateUnavailable`` if too many messages of the topic wait for a certificate,
+        or if another message of the topic waits for a different certificate.
         """
         urls = self._waiting_urls.setdefault(topic.arn, [])
         if len(urls) >= _MAX_WAITING_PER_TOPIC or any(other != url for other in urls):
@@ -232,8 +236,8 @@ class SnsCertificates:
         """Return the certificate of the issuer that signed ``certificate``.
 
         Raises ``CertificateUnavailable`` even if the issuer's server replies with a wrong
-        certificate, so that SNS retries the message. The message may be genuine, because an
-        attacker could have changed the reply on a connection without TLS.
+        certificate, so that SNS sends the message again. A genuine message must not be lost if an
+        attacker on the network replaces the issuer's certificate, which is sent without TLS.
         """
         try:
             reply = await self._send_to_issuer(client, url)
@@ -242,8 +246,8 @@ class SnsCertificates:
             raise CertificateUnavailable(f"issuer: {describe_failure(failure)}") from None
         except (DestinationRefused, HostUnknown, ValueError) as error:
             raise CertificateUnavailable(f"issuer: {type(error).__name__}") from None
-        # Verify the issuer's certificate before using the URL in the certificate, because an
-        # attacker can have replaced the certificate.
+        # Verify the issuer's certificate before downloading from the URL that the certificate
+        # contains, because an attacker may have replaced the certificate.
         if not issuers or not is_issued_by(certificate, issuers[0]):
             raise CertificateUnavailable(f"issuer: no certificate in reply {reply.status}")
         return issuers[0]
@@ -251,7 +255,7 @@ class SnsCertificates:
     async def _send_to_issuer(self, client: AsyncHttpClient, url: str) -> HttpReply:
         """Send a GET request to an issuer's server, but never to a private IP address.
 
-        Raises ``DestinationRefused``, ``HostUnknown`` and ``HttpFailure``.
+        Raises ``DestinationRefused``, ``HostUnknown`` or ``HttpFailure``.
         """
         if self._base_url is not None:
             return await client.send("GET", relocate_url(url, self._base_url))
@@ -276,7 +280,7 @@ def _parse_own_certificates(content: bytes) -> list[x509.Certificate]:
 
 
 def _store(entries: OrderedDict[str, Value], key: str, value: Value, max_entries: int) -> None:
-    """Add an entry, and remove the oldest entry if there are then more than ``max_entries``."""
+    """Store a value, and remove the oldest value if there are more than ``max_entries`` values."""
     entries[key] = value
     entries.move_to_end(key)
     if len(entries) > max_entries:

@@ -13,7 +13,7 @@ _BOUNDS = HttpBounds(
 def find_certificate_problem(topic: SnsTopic, base_url: str | None) -> str | None:
     """Return why a topic's SNS server can't be reached, or ``None`` if the server can be reached.
 
-    The names of the certificates that exist are known only from messages of SNS, so the function
+    Pressroom learns the name of a signing certificate only from a message of SNS, so the function
     requests a certificate that doesn't exist. Any response except a server error proves that SNS is
     reachable.
 

@@ -20,11 +20,12 @@ def confirm_subscription(topic_arn: str, token: str, base_url: str | None = None
 
     The function blocks for at most 20 seconds. Raises ``ServerFailed`` if SNS is unreachable.
 
-    First, the function sends the parameter ``AuthenticateOnUnsubscribe``, so that only AWS accounts
-    can end the subscription. SNS may respond with 403, because Pressroom has no AWS account to sign
-    the request. The function then repeats the request without the parameter. Without the parameter,
-    everybody who has the unsubscribe link in a message can end the subscription. SNS notifies
-    Pressroom when a subscription ends.
+    The first request contains the parameter ``AuthenticateOnUnsubscribe``, so that only AWS
+    accounts can end the subscription. SNS may reject the first request with 403, because Pressroom
+    has no AWS account to sign the request. In this case, the function sends a second request
+    without ``AuthenticateOnUnsubscribe``. If SNS accepts the second request, everybody who has the
+    unsubscribe link in a message can end the subscription. SNS notifies Pressroom when a
+    subscription ends.
 
     Args:
         token: the token from the message that asks Pressroom to confirm the subscription.
@@ -46,7 +47,7 @@ def confirm_subscription(topic_arn: str, token: str, base_url: str | None = None
 
 
 def _call(client: HttpClient, url: str) -> int:
-    """Return the status of the reply. Raises ``ServerFailed``."""
+    """Send a GET request to SNS, and return the HTTP status. Raises ``ServerFailed``."""
     try:
         reply = client.send("GET", url)
     except HttpFailure as failure:

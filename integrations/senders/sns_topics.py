@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
-# The region becomes part of the name of a trusted host, so the pattern must match only the names of
-# regions. For example, the pattern must not match "s3", because anybody can create a storage bucket
-# with the host name sns.s3.amazonaws.com.
+# The region in an ARN becomes part of the name of a trusted host, so ``_TOPIC_ARN`` must match only
+# the names of regions. For example, ``_TOPIC_ARN`` must not match the region "s3", because anybody
+# can create a storage bucket with the host name sns.s3.amazonaws.com.
 _TOPIC_ARN = re.compile(
     r"arn:(?P<partition>aws|aws-cn|aws-us-gov):sns:(?P<region>[a-z]{2}(?:-[a-z]{2,12}){1,2}-\d{1,2})"
     r":\d{12}:[A-Za-z0-9_-]{1,256}",
@@ -35,7 +35,10 @@ class SnsTopic:
         )
 
     def build_certificate_url(self, name: str) -> str:
-        """Return the URL of the signing certificate with a name, which is a hexadecimal number."""
+        """Return the URL of a signing certificate.
+
+        ``name``: the hexadecimal number in the file name of the certificate.
+        """
         return f"https://{self.host}/SimpleNotificationService-{name}.pem"
 
     def build_confirming_url(self, token: str, *, authenticates_unsubscribe: bool) -> str:
@@ -51,7 +54,7 @@ class SnsTopic:
 
 
 def parse_topic(arn: str) -> SnsTopic | None:
-    """Parse the ARN of a standard topic. Return ``None`` if the ARN is invalid."""
+    """Parse the ARN of a standard SNS topic. Return ``None`` if the ARN is invalid."""
     match = _TOPIC_ARN.fullmatch(arn)
     if match is None:
         return None

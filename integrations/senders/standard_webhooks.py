@@ -1,8 +1,8 @@
 """Verifies requests that are signed according to Standard Webhooks 1.0.
 
 Three headers of a request contain the message id, the time of sending and the signatures. The
-webhook service Svix uses the same signatures, but other header names. The specification is
-at https://github.com/standard-webhooks/standard-webhooks.
+webhook service Svix uses the signatures of Standard Webhooks, but different header names. The
+specification is at https://github.com/standard-webhooks/standard-webhooks.
 """
 
 import base64
@@ -28,7 +28,7 @@ _MAX_TIMESTAMP_DIGITS = 11
 
 @dataclass(frozen=True)
 class SignatureHeaders:
-    """The names of the three headers, in lower case."""
+    """The lower-case names of the headers for the message id, time of sending and signatures."""
 
     message_id: str
     timestamp: str
@@ -66,7 +66,7 @@ def verify_message(
             if webhook is not None
         ]
     except UnicodeError:
-        # The body or the message id isn't valid UTF-8, so no signature can be valid.
+        # If the body or the message id isn't valid UTF-8, no signature can be valid.
         raise SENDER_SIGNATURE_INVALID() from None
     signatures = request.headers.get(headers.signatures, "").split(" ")
     sent_signatures = [signature.encode(errors="replace") for signature in signatures]
@@ -80,8 +80,8 @@ def verify_message(
 def _load_secret(secret: str) -> Webhook | None:
     """Return an object that signs with a secret, or ``None`` if the secret is invalid.
 
-    The secret is checked here, because the library accepts short secrets and ignores characters
-    that aren't base64.
+    The function checks the secret itself, because the library ``standardwebhooks`` accepts short
+    secrets and ignores characters that aren't base64.
     """
     if not secret.startswith(SECRET_PREFIX):
         return None

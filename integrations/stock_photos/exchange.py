@@ -76,7 +76,7 @@ class Exchange:
         return body.decode(), document
 
     def fetch_file(self, path: str, params: Mapping[str, str | int]) -> bytes:
-        """Return the bytes of a file. Raises ``attachment.too_large``."""
+        """Download an image file, and return its bytes. Raises ``attachment.too_large``."""
         try:
             return self._send(path, params, "image/*")
         except http_client.ReplyTooLong:
@@ -109,8 +109,8 @@ class Exchange:
         headers = {"Accept": accept, **self.headers}
         try:
             with self._breaker.protect():
-                # Use None for an empty mapping, because the HTTP library would add a question mark
-                # to the URL.
+                # Use None instead of an empty mapping, for which the HTTP library would add a
+                # question mark to the URL.
                 reply = self._http.send(
                     "GET", self.base + path, params=params or None, headers=headers
                 )

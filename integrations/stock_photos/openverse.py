@@ -50,8 +50,8 @@ class Openverse:
         return self._exchange.fetch_file_url(f"/v1/images/{photo.id}/", {})
 
     def download_copy(self, photo: Photo) -> bytes:
-        # Download the photo through Openverse, although its file is on another site. A request to
-        # another site's URL could reach a private network.
+        # Download the photo through Openverse instead of from the site that hosts the photo,
+        # because a request to an arbitrary URL could reach a private network.
         path = f"/v1/images/{photo.id}/thumb/"
         return self._exchange.fetch_file(path, {"full_size": "true", "compressed": "true"})
 

@@ -16,7 +16,7 @@ _MAX_SIDE_PIXELS = 1_000_000
 
 @dataclass(frozen=True)
 class PhotoCredit:
-    """The credit that must be shown next to a photo.
+    """The attribution that must be shown next to a photo, such as the name of its author.
 
     Attributes:
         title: the photo's title, if the licence requires it.
@@ -36,7 +36,7 @@ class PhotoCredit:
     licence_url: str | None = None
 
     def describe(self) -> str:
-        """Return the credit as a line of text without links."""
+        """Return the photo's attribution as one line of plain text, without links."""
         line = f"“{self.title}” by {self.author}" if self.title else f"Photo by {self.author}"
         if self.provider:
             line += f" on {self.provider}"
@@ -90,10 +90,10 @@ class Photo:
 class StockPhotos(Protocol):
     """A stock photo provider.
 
-    Calls above the request quota raise ``stockphoto.limit_reached`` (unavailable) with a
-    ``Retry-After``. If the provider fails, calls raise ``stockphoto.unavailable``,
-    ``stockphoto.too_slow`` or ``stockphoto.failed`` (provider_failed). If the provider rejects a
-    request as invalid, the method raises ``stockphoto.refused`` (kind ``malformed``).
+    Calls above the request quota raise ``stockphoto.limit_reached`` with a ``Retry-After``. If the
+    provider fails, calls raise ``stockphoto.unavailable``, ``stockphoto.too_slow`` or
+    ``stockphoto.failed``. If the provider rejects a request as invalid, calls raise
+    ``stockphoto.refused``.
 
     Attributes:
         origin: the base URL of the provider's API, which is part of each cache key.
@@ -127,7 +127,7 @@ class StockPhotos(Protocol):
     def download_copy(self, photo: Photo) -> bytes:
         """Download a photo's file, which must not exceed the size limit of uploads.
 
-        Raises ``stockphoto.copies_forbidden``, ``stockphoto.not_found`` and
+        Raises ``stockphoto.copies_forbidden``, ``stockphoto.not_found`` or
         ``attachment.too_large``.
         """
 

@@ -217,7 +217,7 @@ def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int])
 
 
 def _delete_requests(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> None:
-    """Delete the request log of each API key that matches the conditions."""
+    """Delete the request logs of all API keys for which the SQL ``conditions`` are true."""
     key_ids = select(ApiKey.id).where(*conditions)
     uow.session.execute(delete(ApiRequest).where(ApiRequest.key_id.in_(key_ids)))
 

@@ -33,8 +33,7 @@ MAX_REQUESTS_PER_KEY = 1_000
 # The maximum number of requests that a process keeps in memory. While the database is unavailable,
 # the process drops new requests above this limit.
 MAX_UNWRITTEN_REQUESTS = 10_000
-# A process remembers when it last deleted the old requests of an API key, for at most this number
-# of API keys.
+# The maximum number of API keys for which a process remembers when to delete old requests.
 _MAX_TRIMMED_KEYS = 10_000
 STATUS_PATTERN = r"^[1-5](?:[0-9]{2}|xx)$"
 _NO_REQUESTS: deque["NewRequest"] = deque()
@@ -53,9 +52,9 @@ _INSERT_REQUESTS = Statement("""
     JOIN api_keys ON api_keys.id = new.key_id AND api_keys.revoked_at IS NULL
     ON CONFLICT DO NOTHING
 """)
-# Deletes an API key's requests between ``:since`` and the oldest request that is kept. Requests
-# before ``:since`` were deleted earlier. Scanning these requests again would be slow, because the
-# index still contains deleted rows while another transaction has an old snapshot.
+# Deletes an API key's requests between ``:since`` and the oldest request that is kept. Earlier runs
+# of the query have deleted the rows before ``:since``. Scanning these deleted rows again would be
+# slow, because they stay in the index while another transaction has an old snapshot.
 _DELETE_OLD_REQUESTS = Statement("""
     WITH oldest_kept AS MATERIALIZED (
         SELECT occurred_at FROM api_requests WHERE key_id = :key_id
@@ -97,9 +96,9 @@ class _Trim:
 
     Attributes:
         written: the number of requests that this process has written since the last deletion.
-        since: the start of the oldest request that the next deletion considers, in seconds since
-            1970. All requests that this process has written since the last deletion are included,
-            even if its clock is slow.
+        since: the start of the oldest request that the next deletion may delete, in seconds since
+            1970. No request that this process has written since the last deletion started before
+            ``since``, even if the clock of the process is slow.
     """
 
     written: int = 0
@@ -107,7 +106,7 @@ class _Trim:
 
 
 class RequestLog:
-    """The requests with API keys that this process must still write to the database."""
+    """The requests with API keys that this process has yet to write to the database."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -137,7 +136,8 @@ class RequestLog:
     def write_requests(self, database: Database) -> None:
         """Write all requests in memory to the database, and delete old requests of busy API keys.
 
-        If the database is unavailable, the requests stay in memory. Raises ``psycopg2.Error``.
+        If the database is unavailable, the requests stay in memory until ``write_requests`` is
+        called again. Raises ``psycopg2.Error``.
         """
         with self._lock:
             batch = self._requests_by_key
@@ -195,8 +195,8 @@ def list_requests(
     a different user.
 
     Args:
-        status: an HTTP status such as ``429``, or a class of statuses such as ``4xx``. Only
-            requests with this status are returned. ``None`` selects all requests.
+        status: the HTTP status of the requests to return, such as ``429``, a class of statuses such
+            as ``4xx``, or ``None`` for requests with any status.
     """
     api_keys.get_key(uow, user_id, key_id)
     latest = select(ApiRequest).where(ApiRequest.key_id == key_id)

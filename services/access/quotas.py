@@ -106,8 +106,8 @@ def find_exhausted_quota(
 def find_remaining_quota(uow: UnitOfWork, user: User, quota: PlanQuota) -> int | None:
     """Return how much of a quota is unused, or ``None`` for an unlimited quota.
 
-    The result is in bytes for the storage quota. The function takes no lock, so another request may
-    use the quota at the same time.
+    The unit of the storage quota is the byte. The function takes no lock, so another request may
+    use up the quota at the same time.
     """
     limit = plan_limit(uow.settings, user.plan, quota)
     return None if limit is None else max(limit * _unit(quota) - _count(uow, user.id, quota), 0)

@@ -128,7 +128,7 @@ def enqueue_mail_to(
 def enqueue_daily_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
     """Enqueue a mail, unless the person got the same mail within the last day.
 
-    Without this limit, strangers could flood the person with mails of this kind.
+    Without the limit of one mail per day, strangers could flood the person with mails.
     """
     query = select(AccountMail.id).where(
         AccountMail.email == person.email,
@@ -217,7 +217,7 @@ def _choose_template(
     """Return the name of the template for a mail, and the link in the mail.
 
     If no mail should be sent, the name of the template is ``None``. Raises ``TransientError`` for a
-    kind that only a newer release knows.
+    kind of mail that only a newer release knows.
     """
     if request.kind not in [*MailKind]:
         raise TransientError("Only a worker of a newer release can send this mail.")

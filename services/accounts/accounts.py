@@ -128,7 +128,7 @@ def get_user(uow: UnitOfWork, user_id: int) -> User:
 
 
 def find_addresses(uow: UnitOfWork, user_ids: Iterable[int | None]) -> dict[int, str]:
-    """Map the ids of users to their e-mail addresses. Unknown ids and ``None`` are ignored."""
+    """Map the ids of users to their e-mail addresses. Ids without a user are left out."""
     ids = {user_id for user_id in user_ids if user_id is not None}
     rows = uow.session.execute(select(User.id, User.email).where(User.id.in_(ids)))
     return dict(rows.tuples().all())

@@ -66,7 +66,7 @@ def contains_contact_details(text: str) -> bool:
 
 
 def quote_text(text: str) -> str:
-    """Remove addresses and telephone numbers from a text, and put it in quotation marks."""
+    """Remove addresses and telephone numbers from a text, and put the text in quotation marks."""
     return f"“{hide_contact_details(text)}”"
 
 

@@ -166,14 +166,15 @@ class CachedStockPhotos:
         """
         lease.seconds_left()
         content = self.providers.get_provider(copy.provider).download_copy(copy.photo)
-        # If all callers have disconnected, this call raises an error, so that no photo is stored.
+        # If no API call waits for the photo any longer, ``seconds_left`` raises an error, so that
+        # the photo isn't stored.
         lease.seconds_left()
         image_type = sniff_image_type(content)
         if image_type is None:
             raise ATTACHMENT_UNSUPPORTED_TYPE()
         filename = f"{copy.provider}-{copy.photo.id}.{image_type}"
-        # If the worker crashes, another worker may run the same request again. The idempotency key
-        # prevents a second copy.
+        # If the worker crashes, another worker may process the same request again. The idempotency
+        # key ensures that Pressroom stores the photo only once.
         fingerprint = hashlib.sha256(lease.request_id.encode()).digest()
         key = IdempotencyKey(copy.user_id, PhotoCopy.kind.task, lease.request_id, fingerprint)
         # Create smaller copies of the photo, as for images that are uploaded in the console.

@@ -55,8 +55,8 @@ _FIRST_EVENT = (
 _FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
     _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
 )
-# Omits the names and e-mail addresses of erased people, which the erasure job may not have deleted
-# yet.
+# Loads the names and e-mail addresses that are stored in members' subscriptions. Erased people are
+# excluded, because the erasure job may not have deleted their names and addresses yet.
 _LOAD_SUBSCRIPTIONS = (
     select(Subscription.id, Subscription.email, Subscription.name)
     .join(User, User.id == Subscription.user_id)
@@ -223,9 +223,9 @@ def next_events(
     add an event. To limit the cost, the query reads at most ``limit`` index rows for each event
     type.
 
-    ``before``: the position that all events precede.
-    ``type_starts``: maps an event type to the feed position where it starts, if that is later than
-    ``position``.
+    ``before``: if not ``None``, the query returns only events before this position.
+    ``type_starts``: maps event types to feed positions. If a type has a feed position in
+    ``type_starts``, the query returns only the type's events after this position.
     """
     type_names = sorted(types)
     starts = [max(position, type_starts.get(name, position)) for name in type_names]

@@ -1,4 +1,4 @@
-"""Looks up the names of records whose ids are in events, such as API keys and webhooks."""
+"""Looks up the names of records that events refer to, such as API keys and webhooks."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,8 @@ from models import (
 )
 from storage.unit_of_work import UnitOfWork
 
-# Selects the id, the name and the owner of records, by the name of the field that contains the id.
+# Maps field names such as ``key_id`` to the queries for the ids and names of the records to which
+# these fields refer.
 _NAMES_BY_FIELD: Mapping[str, Any] = {
     "key_id": select(ApiKey.id, ApiKey.name),
     "grant_id": select(OAuthGrant.id, OAuthClient.name).join(
@@ -30,6 +31,7 @@ _NAMES_BY_FIELD: Mapping[str, Any] = {
     "import_id": select(MemberImport.id, MemberImport.filename),
     "hash_id": select(Attachment.hash_id, Attachment.original_filename),
 }
+# Maps each field in ``_NAMES_BY_FIELD`` to the column with the ids of the records' owners.
 _OWNERS_BY_FIELD = {
     "key_id": ApiKey.user_id,
     "grant_id": OAuthGrant.user_id,
@@ -40,16 +42,19 @@ _OWNERS_BY_FIELD = {
     "hash_id": Attachment.user_id,
 }
 
-# A field such as ``key_id``, and the id in it.
+# The name of a field of an event, such as ``key_id``, and the id that the field contains.
 RecordId = tuple[str, object]
 
 
 def find_names(
     uow: UnitOfWork, user_id: int, record_ids: Iterable[RecordId]
 ) -> dict[RecordId, str]:
-    """Return the names of a user's records. Records without a name and other fields are missing.
+    """Return the names of the records with the given ids, if the records belong to the user.
 
-    ``record_ids``: pairs of a field, such as ``key_id``, and an id.
+    The function omits records without a name, and ids in fields that ``_NAMES_BY_FIELD`` doesn't
+    contain.
+
+    ``record_ids``: pairs of a field name, such as ``key_id``, and the id of a record.
     """
     ids_by_field: dict[str, set[object]] = defaultdict(set)
     for field, record_id in record_ids:

@@ -57,8 +57,9 @@ class MaintenanceKind:
     max_run: timedelta
     # The pause after a failed maintenance run, unless the normal interval ``every`` is shorter.
     max_failure_pause: timedelta
-    # Returns whether work of this kind is waiting. If work is waiting, the maintenance runs within
-    # a second, even if it isn't due yet.
+    # Returns whether work is waiting for this kind of maintenance, such as unprocessed reports of
+    # mail providers. If work is waiting, this maintenance runs within a second, even before its due
+    # time.
     has_work: Callable[[Resources], bool] | None = None
 
 
@@ -296,7 +297,7 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
         lease_expires_at=None,
         last_finished_at=now,
         due_at=now + pause,
-        # After a successful run, the next run may begin immediately if there is new work.
+        # If there is new work after a successful run, a worker may begin the next run immediately.
         send_after=now if run.kind.has_work and outcome["last_error"] is None else now + pause,
         **outcome,
     )

@@ -75,11 +75,13 @@ def enqueue_job(
 
 
 def enqueue_spare_jobs(uow: UnitOfWork, kind: JobKind, *, subject_ids: Iterable[int]) -> list[int]:
-    """Store jobs for work that the caller tries to do itself after the commit.
+    """Store jobs as a fallback, before the caller itself does the work of the jobs.
 
-    Return the ids of the jobs. The function doesn't send the jobs to their queue. If the caller
-    succeeds, it deletes the jobs. Otherwise, the sweep sends the jobs to their queue after
-    ``FIRST_RESEND_DELAY``. The jobs belong to no user.
+    Return the ids of the stored jobs. The function doesn't send the jobs to a queue. Right after
+    the commit, the caller does the work of the jobs in a second transaction, which also deletes the
+    jobs. If the caller fails or its process is killed, the jobs remain in the database. After
+    ``FIRST_RESEND_DELAY``, the periodic search for jobs to resend sends the jobs to their queue.
+    The stored jobs belong to no user.
     """
     jobs = [
         Job(

@@ -20,8 +20,8 @@ MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
 _MAX_FAILING_WEBHOOKS = 20
-# The number of failed jobs is counted among this many of the newest finished jobs, because the
-# table may contain millions of jobs.
+# Failed jobs are counted only among the newest finished jobs, because the table may contain
+# millions of finished jobs.
 _MAX_SCANNED_JOBS = 20_000
 _FAILED_JOBS = Statement("""
     SELECT count(*) FILTER (WHERE status = 'failed') FROM (
@@ -70,7 +70,7 @@ class FailingWebhook:
 
 @dataclass(frozen=True)
 class OverdueWork:
-    """All work of the deployment that is waiting for a worker or an operator.
+    """The work that waits for a worker or an operator, in the whole deployment.
 
     Attributes:
         rows: the number of overdue rows for each retention rule that has any.

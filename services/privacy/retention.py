@@ -176,7 +176,8 @@ RULES = (
     _create_rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
     _create_expiry_rule(models.MailCount.ends_at),
     _create_rule(models.ListReport.created_at, Retained.LIST_REPORTS),
-    # In a deployment with backups, departures are deleted as soon as the journal contains them.
+    # A row of ``departures`` is an opt-out or an erasure. In a deployment with backups, the row is
+    # deleted as soon as maintenance has copied it to the journal next to the backups.
     _create_key_rule(models.Departure.created_at, timedelta(days=30)),
     _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
     # Keep a deleted webhook endpoint longer than its deliveries, because deleting its row deletes
@@ -190,8 +191,8 @@ RULES = (
     _create_rule(models.SenderBody.received_at, _DAY),
     _create_expiry_rule(models.SenderSecret.expires_at),
     _create_rule(models.SenderCount.hour, 2 * _DAY),
-    # Keep a deleted sender longer than its reports. Deleting the sender's row also deletes its
-    # remaining reports, and deleting many rows at once would take long.
+    # Keep a deleted sender a day longer than its reports, because deleting the sender's row deletes
+    # all remaining reports at once, which would take long for many reports.
     _create_rule(models.Sender.deleted_at, Retained.REPORTS, longer=_DAY),
     _create_rule(models.Bounce.created_at, Retained.BOUNCES),
     _create_rule(models.SignUpView.day, Retained.SEEN),

@@ -211,7 +211,8 @@ def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _blank_bounces(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Remove the person's id and the status code from the bounces of the person.
 
-    The bounces stay in effect for the address, because they contain an HMAC of the address.
+    If a person with the same address joins the list later, Pressroom still finds the bounces,
+    because each bounce contains an HMAC of the address.
     """
     bounce = models.Bounce
     places = select_first_places(bounce, bounce.user_id == user_id, order=(), limit=MAX_ROWS)
@@ -287,9 +288,9 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _delete_list_figures(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the mailings, bounces, page views and figures of the lists that the person owns.
+    """Delete the mailings, bounces and sign-up statistics of the lists that the person owns.
 
-    Some of these rows contain texts that the person wrote, such as the names of campaigns.
+    The deleted rows can contain texts that the person wrote, such as the names of campaigns.
     """
     for model in _FIGURES_OF_LISTS:
         is_own = _refers_to_owned(model.list_id, models.MailingList)(user_id)
@@ -302,15 +303,16 @@ def _delete_list_figures(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Delete the senders that the person registered as sources of reports about mails.
 
-    The stage first deletes the senders' reports and stored request bodies in batches, because a
-    sender can have many.
+    This stage of an erasure first deletes the senders' reports and stored request bodies in
+    batches, because a sender can have millions of reports.
     """
     for model in (models.SenderReport, models.SenderBody):
         is_own = _refers_to_owned(model.sender_id, models.Sender)(user_id)
         places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)
         if count := delete_rows(uow, model, places):
             return Batch(count, 0)
-    # Foreign keys delete the secrets and counts of a deleted sender.
+    # Deleting a sender also deletes its secrets and its hourly numbers of reports, because their
+    # foreign keys have ON DELETE CASCADE.
     is_own = models.Sender.user_id == user_id
     places = select_first_places(models.Sender, is_own, order=(), limit=MAX_ROWS)
     return Batch(delete_rows(uow, models.Sender, places), None)
@@ -325,7 +327,7 @@ def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _delete_marks(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the rows that record which reports about the person were counted."""
+    """Delete the rows that prevent reports about the person from being counted twice."""
     mark = models.MailingMark
     places = select_first_places(mark, mark.user_id == user_id, order=(), limit=MAX_ROWS)
     count = delete_rows(uow, mark, places)

@@ -1,11 +1,12 @@
-"""Applies the reports in stored request bodies, in batches.
+"""Processes the reports in the stored bodies of senders' requests, in batches.
 
 A sender, such as a mail provider, posts reports about mails in the bodies of its requests. Only one
-worker applies bodies at a time. A batch contains bodies of a single sender. The next batch contains
-bodies of the next sender, so that a sender with many bodies doesn't delay the others.
+worker at a time processes stored request bodies. A batch contains request bodies of a single
+sender. The next batch contains request bodies of another sender, so that a sender with many request
+bodies doesn't delay the other senders.
 
-The transaction that applies a batch also deletes the bodies of the batch. If a worker is killed
-before this transaction commits, the next worker applies the whole batch again.
+The transaction that processes a batch of request bodies also deletes the request bodies. If a
+worker is killed before this transaction commits, the next worker processes the whole batch again.
 """
 
 import time
@@ -53,11 +54,11 @@ MAX_RUN_SECONDS = 60.0
 MAX_TRIED_REPORTS = 1_000
 MAX_BATCH_BODIES = 500
 MAX_BATCH_BYTES = 1024 * 1024
-# How long to wait before applying a request body again if another transaction has locked a list or
-# a person.
+# If a request body can't be processed because another transaction has locked a list or a person, a
+# worker tries again after this time.
 _LOCKED_PAUSE = timedelta(seconds=3)
-# How long to wait after the first failed attempt to apply a body. Each further failure doubles this
-# time.
+# How long to wait after the first failed attempt to process a request body. The wait doubles with
+# each further failed attempt.
 _FAILURE_PAUSE = timedelta(seconds=10)
 _MAX_PAUSE_DOUBLINGS = 8
 _HAS_DUE_BODY = Statement(
@@ -103,7 +104,7 @@ class _ReadBody:
 
 
 class _TrialEnded(Exception):
-    """Ends a trial run, whose transaction is rolled back."""
+    """Raised by ``run_trial`` to leave its transaction, which is then rolled back."""
 
 
 def has_waiting_bodies(resources: Resources) -> bool:
@@ -112,7 +113,7 @@ def has_waiting_bodies(resources: Resources) -> bool:
 
 
 def apply_waiting_bodies(resources: Resources) -> int:
-    """Apply the stored request bodies, and return the number of applied bodies.
+    """Process the stored request bodies of all senders, and return the number of processed ones.
 
     After ``MAX_RUN_SECONDS``, the function starts no further batch.
     """
@@ -125,7 +126,8 @@ def apply_waiting_bodies(resources: Resources) -> int:
         if next_id is None:
             if sender_id == 0:
                 return applied
-            # Start again with the first sender, because every sender had its turn.
+            # The loop has processed one batch of each sender, so continue with the next batch of
+            # the first sender.
             sender_id = 0
             continue
         sender_id = next_id
@@ -143,12 +145,12 @@ APPLY_BODIES = register_maintenance(
 
 
 def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[ReceivedReport]:
-    """Return the reports in a request body with the outcomes that they would have.
+    """Return the reports in ``body``, each with the outcome that it would have in a real request.
 
     The function changes nothing, because it rolls back its transaction. Raises ``report.too_many``
     for more than ``MAX_TRIED_REPORTS`` reports, because the caller waits for the result. Raises
     ``TransientError`` if another transaction has locked a list. For the provider ``generic``, also
-    raises the errors of the adapter's parser.
+    raises the errors of ``GenericAdapter.parse``.
     """
     adapter = get_adapter(resources, SenderProvider(sender.provider))
     reports = [ReceivedReport(event, clock.now()) for event in adapter.parse(body).events]
@@ -156,29 +158,31 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
         raise REPORT_TOO_MANY(most=MAX_TRIED_REPORTS)
     with suppress(_TrialEnded), resources.unit_of_work() as uow:
         find_members(uow, sender, reports)
-        # A trial run skips ``effects.apply_opt_outs``, which changes no outcomes and may be slow.
+        # A trial run skips ``effects.apply_opt_outs``, because this function changes no outcomes
+        # and may be slow.
         effects.apply_reports(uow, sender, reports)
         raise _TrialEnded
     return reports
 
 
 def _apply_batch(resources: Resources, sender_id: int) -> int:
-    """Apply a sender's next batch of bodies, and return the number of applied bodies."""
+    """Process a sender's next batch of request bodies, and return the number of processed ones."""
     with resources.unit_of_work() as uow:
         ids = _choose_bodies(uow, sender_id)
     return _apply_or_postpone(resources, sender_id, ids)
 
 
 def _apply_or_postpone(resources: Resources, sender_id: int, ids: Sequence[int]) -> int:
-    """Apply several bodies in one transaction, and return the number of applied bodies.
+    """Process request bodies as one batch, and return the number of processed ones.
 
-    If an error occurs, apply each body in a separate transaction, and postpone the bodies that fail
-    again. If another transaction has locked a list or a person, postpone all of the bodies, so that
-    the bodies of other senders don't wait for the lock.
+    If an error occurs, process the request bodies one by one, and schedule another attempt for each
+    request body that fails again. If another transaction has locked a list or a person, don't wait
+    for the lock: schedule another attempt for all of these request bodies, so that other senders'
+    reports aren't delayed.
     """
     try:
         _apply_bodies(resources, sender_id, ids)
-    except Exception as error:  # The other bodies must be applied even if one body fails.
+    except Exception as error:  # Even if one request body fails, process the others.
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, TransientError | LockNotAvailable | DeadlockDetected):
             _postpone(resources, ids, is_failure=False)
@@ -215,7 +219,7 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
     with resources.unit_of_work() as uow:
         sender = uow.session.get(Sender, sender_id)
         if sender is not None and sender.deleted_at is not None:
-            # Delete the bodies that were being stored or applied when the sender was deleted.
+            # Delete the remaining request bodies of a deleted sender without processing them.
             uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(ids)))
             return
         rows = _load_bodies(uow, ids)
@@ -237,7 +241,8 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
         query = select(SenderBody.id).where(SenderBody.id.in_([body.id for body in bodies]))
         locked_ids = uow.session.scalars(query.with_for_update(skip_locked=True)).all()
         if len(locked_ids) != len(bodies):
-            # Another worker is applying the bodies, or somebody has just deleted the sender.
+            # Another worker is already processing some of the request bodies, or the sender has
+            # just been deleted.
             return
         find_members(uow, sender, reports)
         effects.apply_reports(uow, sender, reports)
@@ -263,7 +268,8 @@ def _read_bodies(
     bodies: list[_ReadBody] = []
     for row in rows:
         content = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
-        # A body is invalid if it can't be parsed, or if an operator has removed its encryption key.
+        # A request body is invalid if it can't be parsed, or if an operator has removed the key
+        # that encrypts the request body.
         with suppress(DecryptionFailed, DomainError):
             wrapped = WrappedKey(row.wrapped_by, bytes(row.wrapped_key))
             data_key = resources.key_wrapper.unwrap(wrapped, row.context)
@@ -275,20 +281,22 @@ def _read_bodies(
 def _confirm_topic(
     resources: Resources, sender: Sender, bodies: Sequence[_ReadBody]
 ) -> Sequence[_ReadBody]:
-    """Confirm the sender's subscription to a topic of Amazon SNS if a body requests confirmation.
+    """Answer Amazon SNS's request to confirm the sender's subscription to a topic, if there is one.
 
-    Return the bodies to apply. If Amazon SNS is unreachable, the bodies that request confirmation
-    are postponed and omitted. Retention deletes such bodies after a day, which ends the attempts.
-    If Amazon SNS rejects the token, the bodies that request confirmation are returned as invalid.
+    Return the request bodies that the caller must process now. If Amazon SNS is unreachable, the
+    result omits the requests that ask Pressroom to confirm the subscription, and a worker retries
+    the confirmation later. Pressroom deletes a request for the confirmation after a day, even if
+    the subscription wasn't confirmed. If Amazon SNS rejects the confirmation, the function replaces
+    the content of each request that asked for the confirmation with an invalid event.
     """
-    # Import this module only when it is needed, because it imports an HTTP library, and most
-    # commands never confirm a subscription.
+    # Import this module here, because it loads an HTTP library that only confirmations need.
     from integrations.senders.sns_subscriptions import confirm_subscription
 
     requesting = [body for body in bodies if body.content.topic_change is TopicChange.CONFIRM]
     if not requesting:
         return bodies
-    # The latest token is enough, because all of the tokens confirm the same subscription.
+    # Each request of Amazon SNS to confirm the subscription contains a token. The token of the
+    # latest request is enough, because the tokens of all requests confirm the same subscription.
     token = requesting[-1].content.confirmation_token or ""
     try:
         is_confirmed = confirm_subscription(
@@ -307,7 +315,7 @@ def _confirm_topic(
 
 
 def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[_ReadBody]) -> None:
-    """Update the sender's state and warnings after bodies were applied."""
+    """Update a sender's state and warnings after a batch of the sender's requests was processed."""
     changes = [body.content.topic_change for body in bodies if body.content.topic_change]
     states.record_bodies(
         uow,

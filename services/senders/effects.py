@@ -1,16 +1,17 @@
-"""Applies the reports of senders to members and mailings.
+"""Changes members and mailings according to the reports of senders.
 
 A sender is a registered source of reports, such as a mail provider. Complaints and unsubscriptions
 are opt-outs.
 
-A batch of many reports needs about as many SQL statements as a batch of few, because each statement
-handles all reports of the batch. Only the opt-outs of members are stored one by one, because
-opt-outs are rare.
+A large batch of reports needs about as many SQL statements as a small batch, because most
+statements handle all reports of the batch. Opt-outs of members are stored one by one, each with its
+own SQL statements, which is acceptable because such opt-outs are rare.
 
 ``apply_opt_outs`` runs first and in its own transaction, so that an opt-out takes effect even while
-a bulk action locks the list. ``apply_reports`` applies all other effects. If ``apply_reports``
-fails, both functions run again. Running both functions again is safe, because storing an opt-out
-twice has no effect.
+a bulk action locks the list. ``apply_reports`` makes all other changes that result from reports:
+for example, it records bounces. If ``apply_reports`` fails, the worker later calls
+``apply_opt_outs`` and ``apply_reports`` again. Calling ``apply_opt_outs`` again is safe, because
+storing an opt-out twice has no effect.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,10 +32,12 @@ from services.subscriptions.members.bounce_reports import ReportedBounce
 from services.subscriptions.members.member_mailings import MemberMailing
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of opt-outs that one SQL statement stores. A single batch can cause millions of
-# opt-outs, because a complaint about an unknown address counts on up to a thousand lists.
+# The maximum number of opt-outs that one SQL statement stores. A complaint from a person who isn't
+# a member can opt the person's address out of all lists that the sender covers, so a batch of
+# reports can cause millions of opt-outs.
 _MAX_OPT_OUTS_PER_STATEMENT = 10_000
-# If a report has different outcomes on several lists, owners see the outcome that comes first here.
+# If a report concerns several lists, its outcomes on these lists can differ. Owners see only one
+# outcome per report: the one that comes first in ``_OUTCOME_ORDER``.
 _OUTCOME_ORDER = (
     ReportOutcome.APPLIED,
     ReportOutcome.DUPLICATE,
@@ -60,8 +63,9 @@ ORDER BY list_id, address_hmac, number
 ON CONFLICT DO NOTHING
 RETURNING list_id, address_hmac
 """)
-# Returns the indexes of the members whose opt-out must be stored: there is no opt-out yet, or the
-# person has subscribed again since the opt-out.
+# Selects the members whose opt-out must be stored, and returns the positions of these members in
+# the arrays of ids. Omits members who have already opted out, unless their subscription is still
+# active or pending.
 _NEEDED_OPT_OUTS = text("""
 SELECT r.number - 1 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
     WITH ORDINALITY AS r (list_id, user_id, number)
@@ -83,7 +87,8 @@ def choose_opt_outs(reports: Iterable[ReceivedReport]) -> list[ReceivedReport]:
 def apply_opt_outs(uow: UnitOfWork, reports: Iterable[ReceivedReport]) -> list[int]:
     """Store opt-outs of the members who complained or unsubscribed, without locking a list.
 
-    Return the ids of the jobs that unsubscribe these members (see ``record_reported_opt_outs``).
+    Return the ids of the jobs that unsubscribe the members who opted out (see
+    ``record_reported_opt_outs``).
     """
     sources: dict[tuple[int, int], str] = {}
     for report in reports:
@@ -102,7 +107,9 @@ def apply_opt_outs(uow: UnitOfWork, reports: Iterable[ReceivedReport]) -> list[i
 
 
 def apply_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
-    """Apply all effects of reports except the opt-outs of members, and set ``outcome``.
+    """Make all changes that result from reports, except members' opt-outs.
+
+    Set the ``outcome`` of each report.
 
     Raises ``TransientError`` if another transaction has locked a list.
     """
@@ -148,11 +155,12 @@ def _keep_addresses_opted_out(
 ) -> None:
     """Store opt-outs for complaints and unsubscriptions of people who aren't members.
 
-    Such an opt-out contains an HMAC of the address instead of a person's id. If the report contains
-    a valid delivery id, for example of an erased person, the opt-out applies only to the list of
-    the mail. Otherwise, the opt-out applies to all lists that the sender covers.
+    The stored opt-outs contain an HMAC of the address instead of a person's id. If the report
+    contains a valid delivery id, the opt-out applies only to the list of the reported mail. If the
+    report contains no valid delivery id, the opt-out applies to all lists that the sender covers.
 
-    If the sender's settings don't name the lists that it covers, the function stores nothing.
+    The function stores no opt-out if the sender covers all lists of its owner, or the lists of all
+    owners.
     """
     if sender.any_list or sender.list_ids is None:
         return
@@ -182,7 +190,8 @@ def _keep_addresses_opted_out(
         for report, list_id in chunk:
             key = (list_id, digests[report.address or ""])
             if key in added:
-                # Another report about this address in the batch is a duplicate.
+                # The first report that opts an address out of a list gets the outcome ``APPLIED``.
+                # Later reports of the batch about the same address and list are duplicates.
                 added.remove(key)
                 report.outcome = ReportOutcome.APPLIED
             elif report.outcome is ReportOutcome.UNMATCHED:
@@ -198,7 +207,8 @@ def _choose_opted_out_lists(
     list_id = report.delivery.list_id
     values = {"address": report.address, "list_id": list_id}
     if list_id not in covered_ids or uow.session.scalar(_HAS_MEMBER, values):
-        # If the list now has a member with this address, store nothing, because the delivery id
-        # shows that another person got the mail.
+        # The delivery id belongs to a person who isn't a member, for example to an erased person.
+        # If somebody else is a member with the reported address, store no opt-out, because this
+        # member didn't get the reported mail.
         return ()
     return (list_id,)

@@ -1,12 +1,13 @@
-"""Verifies the requests in which senders post reports, and stores the bodies for a worker.
+"""Verifies requests in which senders post reports, and stores the request bodies for a worker.
 
 A sender is a registered source of reports, such as a mail provider. A signature, password or API
 key proves that a request comes from the sender.
 
-A response must not reveal whether a sender exists. A request with an invalid proof therefore gets
-the same response as a request for an unknown or paused sender. The duration of a response must not
-reveal whether a sender exists either. Therefore the API delays these responses. If the sender is
-unknown, the API checks the request with the secret of a dummy sender, which takes equally long.
+A response must not reveal whether a sender exists. A request with a wrong signature, password or
+API key therefore gets the same response as a request for an unknown or paused sender. The API
+delays the responses to rejected requests, because their duration must not reveal whether the sender
+exists. If the sender is unknown, the API checks the request with the secret of a dummy sender,
+which takes equally long.
 """
 
 import base64
@@ -37,7 +38,8 @@ from storage.resources import Resources
 MAX_WAITING_BODIES = 10_000
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 MAX_PROVIDER_BODY_BYTES = 1024 * 1024
-# A sender gets the state ``failing`` after this many rejected requests in an hour.
+# After MAX_REFUSED_CALLS_PER_HOUR rejected requests in one hour, a sender gets the state
+# ``failing``.
 MAX_REFUSED_CALLS_PER_HOUR = 20
 SNS_HEADER = "x-amz-sns-message-type"
 _MAX_COUNTED_SENDERS = 10_000
@@ -50,8 +52,10 @@ FROM senders AS s LEFT JOIN sender_secrets AS k
 WHERE s.id = :sender_id AND s.deleted_at IS NULL
 ORDER BY k.id DESC
 """)
-# Stores a request body, unless the sender was deleted in the meantime or has too many waiting
-# bodies. No job is needed, because workers look for new bodies every second.
+# Stores a request body, unless the sender was deleted in the meantime, or has too many unprocessed
+# request bodies. The number and the total size of a sender's unprocessed request bodies are
+# limited. Storing a request body enqueues no job, because workers look for new request bodies every
+# second.
 _STORE_BODY = Statement("""
 INSERT INTO sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body)
 SELECT id, :size, :context, :wrapped_key, :wrapped_by, :body FROM senders
@@ -61,8 +65,8 @@ WHERE id = :sender_id AND deleted_at IS NULL AND (
 )
 RETURNING id
 """)
-# Adds rejected requests to the counts of senders. Returns the id of each sender, and whether the
-# sender has just reached the limit of rejected requests per hour.
+# Increases the number of rejected requests of each sender in the current hour. Returns the id of
+# each sender, and whether the sender has just reached the limit of rejected requests per hour.
 _COUNT_REFUSED = text("""
 WITH refused AS (
     SELECT s.id, r.count
@@ -84,7 +88,7 @@ RETURNING s.id,
 
 @dataclass(frozen=True)
 class StoredSender:
-    """A sender, with the secrets and other values that verify its requests.
+    """A sender, with the secrets and the topic for verifying the sender's requests.
 
     Attributes:
         id: the sender's id, or ``None`` for the dummy sender that replaces an unknown sender.
@@ -103,8 +107,9 @@ class StoredSender:
 class RefusedCalls:
     """Counts the rejected requests of each sender in memory.
 
-    A background thread writes the counts to the database. If rejected requests were written
-    immediately, the response time would reveal whether the sender exists.
+    A background thread writes the numbers of rejected requests to the database. If the API wrote
+    each rejected request to the database immediately, the response time would reveal whether the
+    sender exists.
     """
 
     def __init__(self) -> None:
@@ -117,7 +122,7 @@ class RefusedCalls:
                 self._counts[sender_id] += 1
 
     def write_counts(self, resources: Resources) -> None:
-        """Write the counts to the database, and reset the counts in memory.
+        """Write the numbers of rejected requests to the database, and reset the numbers in memory.
 
         Senders with too many rejected requests get the state ``failing``. Raises
         ``SQLAlchemyError``.
@@ -199,10 +204,10 @@ def require_key(sender: StoredSender, caller: Caller) -> None:
 
 
 def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
-    """Encrypt and store the body of a verified request, so that a worker applies its reports.
+    """Encrypt and store the body of a verified request. A worker processes the reports in the body.
 
     Raises ``body.too_large``, ``psycopg2.Error`` and ``sender.busy``. For the provider ``generic``,
-    also raises the errors of the adapter's parser.
+    also raises the errors of ``GenericAdapter.parse``.
     """
     if sender.provider is SenderProvider.GENERIC:
         get_adapter(resources, sender.provider).parse(body)
@@ -227,5 +232,8 @@ def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
 
 
 def build_request(headers: Mapping[str, str], body: bytes) -> SenderRequest:
-    """Return a request that an adapter can verify. ``headers`` must have lower-case names."""
+    """Return a ``SenderRequest`` with the headers and the body of a request that has just arrived.
+
+    The header names in ``headers`` must be in lower case.
+    """
     return SenderRequest(headers=headers, body=body, received_at=clock.now())

@@ -1,7 +1,7 @@
-"""Counts reports, such as bounces, in the figures of mailings.
+"""Counts the bounces, opens and other reported events of each mailing.
 
 A mark is a row in ``mailing_marks``, which records that an event of a member and a mailing was
-counted. The mark prevents a repeated report from being counted again.
+counted. If a provider reports an event twice, the mark prevents a second count.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,8 @@ _BOUNCE_FIGURES = {
     BounceClass.BLOCKED: "blocked",
     BounceClass.CONTENT: "blocked",
 }
-# Adds marks, and returns the indexes of the marks that existed before.
+# Inserts the marks in the four parameter arrays into ``mailing_marks``. For each mark that the
+# table already contains, the statement returns the mark's index in the arrays, counted from 0.
 _ADD_MARKS = text("""
 WITH marks AS (
     SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
@@ -54,12 +55,13 @@ RETURNING m.id, m.rows, m.hard_bounced, m.complained,
     m.hard_bounced - r.hard_bounced AS former_hard_bounced,
     m.complained - r.complained AS former_complained
 """)  # noqa: S608 - no input
-# The primary key of a mark: a user id, a list id, a mailing id, and the name of a figure.
+# The primary key of a mark: a user id, a list id, a mailing id, and the name of a counter of the
+# mailing, such as ``hard_bounced``.
 _Mark = tuple[int, int, int, str]
 
 
 def count_reports(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]) -> None:
-    """Add new reports to the figures of their mailings, and mark each new report as counted.
+    """Count each new report for its mailing, and record that the report was counted.
 
     If a report is already marked as counted, it isn't counted again, and its outcome becomes
     ``DUPLICATE``.
@@ -94,7 +96,10 @@ def _choose_figure(event: Report) -> str:
 
 
 def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> None:
-    """Increase the figures of mailings, and notify owners of too many bounces or complaints."""
+    """Increase the counters of mailings, and notify the lists' owners of alarming mailings.
+
+    A mailing is alarming if too many of its mails bounced or caused complaints.
+    """
     figures: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
     for _, list_id, mailing_id, figure in marks:
         if mailing_id > 0:
@@ -104,12 +109,13 @@ def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> Non
         columns = {name: [figures[key][name] for key in keys] for name in _FIGURES}
         ids = {"ids": [key[0] for key in keys], "list_ids": [key[1] for key in keys]}
         for row in uow.session.execute(_ADD_FIGURES, ids | columns).all():
-            # The figures only grow, so an owner is notified only once about each mailing.
+            # Notify the owner only when a mailing becomes alarming. A mailing becomes alarming only
+            # once, because its counts of bounces and complaints never decrease.
             was_alarming = _is_alarming(row.rows, row.former_hard_bounced, row.former_complained)
             if _is_alarming(row.rows, row.hard_bounced, row.complained) and not was_alarming:
                 notices.report_alarm(uow, sender, row.id)
 
 
 def _is_alarming(rows: int, hard_bounced: int, complained: int) -> bool:
-    """Return whether the owner must be notified of the bounces or complaints of a mailing."""
+    """Return whether too many of a mailing's mails bounced or caused complaints."""
     return has_many_bounces(rows, hard_bounced) or has_many_complaints(rows, complained)

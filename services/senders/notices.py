@@ -1,8 +1,9 @@
 """Notifies owners about failing senders, recovered senders, and mailings with many bounces.
 
 A sender is a registered source of reports, such as a mail provider. Each notification consists of a
-feed event and a mail. An owner gets the same mail at most once a day, because strangers can make a
-sender fail by sending invalid requests. The number of events isn't limited.
+feed event and a mail. An owner gets the same mail at most once a day. Otherwise, strangers could
+flood the owner with mails by sending invalid requests, which make a sender fail. Feed events aren't
+limited to one a day.
 """
 
 from enum import StrEnum
@@ -23,8 +24,8 @@ class FailureReason(StrEnum):
     NO_REPORTS = "no_reports"
 
 
-# The text of the mail about each problem. The first sentence describes the problem, and the second
-# sentence asks the owner to solve it.
+# The texts of the mails to the owner of a failing sender. The first sentence of each mail describes
+# the problem with the sender, and the second sentence asks the owner to solve the problem.
 FAILURE_SENTENCES = {
     FailureReason.CALLS_REJECTED: (
         "Pressroom rejected at least 20 calls within an hour, because their signature, password or "

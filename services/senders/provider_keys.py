@@ -9,8 +9,8 @@ from integrations.senders.sns_topics import parse_topic
 
 MAX_KEY_CHARACTERS = 2_000
 MAX_TOPIC_CHARACTERS = 512
-# Maps the providers that create the signing key themselves to the API field in which the owner
-# sends this key.
+# Maps each provider that creates its own signing key to the API field in which the owner sends the
+# key to Pressroom.
 KEY_NAMES: Mapping[SenderProvider, str] = {
     SenderProvider.MAILGUN: "signing_key",
     SenderProvider.SENDGRID: "public_key",
@@ -21,11 +21,12 @@ CREATED_SECRETS = frozenset({SenderProvider.GENERIC, SenderProvider.POSTMARK, Se
 
 
 def choose_key(provider: SenderProvider, keys: Mapping[str, str]) -> str | None:
-    """Return the key that the owner sent, or ``None`` if ``keys`` is empty.
+    """Return the provider's signing key, or ``None`` if the owner sent no key.
 
-    Raises ``sender.key_invalid`` if the key is invalid, or if the provider doesn't use such a key.
+    Raises ``sender.key_invalid`` if the key is invalid, or if the owner sent an API field that the
+    provider doesn't use.
 
-    ``keys``: maps field names such as ``signing_key`` to the keys that the owner sent.
+    ``keys``: maps API fields such as ``signing_key`` to the keys that the owner sent.
     """
     name = KEY_NAMES.get(provider)
     for unused in keys.keys() - {name}:
@@ -41,8 +42,8 @@ def choose_key(provider: SenderProvider, keys: Mapping[str, str]) -> str | None:
 def require_topic(provider: SenderProvider, topic_arn: str | None) -> None:
     """Raise ``sender.topic_invalid`` unless the topic is valid for the provider.
 
-    The provider ``ses`` (Amazon SES) requires the ARN of a topic. For other providers, the ARN must
-    be ``None``.
+    The provider ``ses`` (Amazon SES) requires the ARN of an Amazon SNS topic. For all providers
+    except ``ses``, ``topic_arn`` must be ``None``.
     """
     if provider is not SenderProvider.SES:
         if topic_arn is not None:

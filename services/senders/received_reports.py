@@ -1,4 +1,4 @@
-"""The reports that a sender posted, with the members that they concern and their outcomes.
+"""The reports that a sender posted, with their outcomes and the members that they concern.
 
 A sender is a registered source of reports, such as a mail provider.
 """
@@ -15,8 +15,8 @@ from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.delivery_ids import DeliveryId
 from services.subscriptions.members.member_mailings import MemberMailing
 
-# If a report states a time that is further in the future than this, the time of arrival replaces
-# it.
+# If the time in a report is later than the report's arrival by more than ``_MAX_CLOCK_DIFFERENCE``,
+# the time of arrival is used instead.
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 OPT_OUT_SOURCES = {
     ReportKind.COMPLAINED: unsubscribe.SENDER_COMPLAINT,
@@ -29,7 +29,8 @@ ENGAGEMENT_KINDS = frozenset({ReportKind.DELIVERED, ReportKind.OPENED, ReportKin
 class ReceivedReport:
     """A report that a sender posted, or an event that Pressroom ignores or can't read.
 
-    ``find_members`` and ``apply_reports`` set the attributes ``delivery`` to ``outcome``.
+    The functions ``find_members`` and ``apply_reports`` set the attributes ``delivery``,
+    ``address``, ``members``, ``outcomes`` and ``outcome``.
 
     Attributes:
         occurred_at: the time of the event according to the sender, or the time of arrival if the
@@ -65,7 +66,7 @@ class ReceivedReport:
 
 
 class ReportFacts(NamedTuple):
-    """The values of a report that Pressroom stores, so that owners can see the recent reports.
+    """The stored facts about a report, which owners see among a sender's recent reports.
 
     Attributes:
         code: the class of a bounce, such as ``hard``, or the provider's name for the type of an
@@ -103,9 +104,9 @@ def describe_report(report: ReceivedReport) -> ReportFacts:
 
 
 def get_opt_out_source(report: ReceivedReport) -> str | None:
-    """Return the value of ``opt_outs.source`` for a complaint or an unsubscription.
+    """Return the value of ``opt_outs.source`` for the report.
 
-    The function returns ``None`` for all other events.
+    The result is ``None`` if the report is neither a complaint nor an unsubscription.
     """
     event = report.event
     return OPT_OUT_SOURCES.get(event.kind) if isinstance(event, Report) else None
@@ -114,7 +115,10 @@ def get_opt_out_source(report: ReceivedReport) -> str | None:
 def iterate_outcomes(
     reports: Iterable[ReceivedReport],
 ) -> Iterator[tuple[ReceivedReport, Report, int, MemberMailing, ReportOutcome]]:
-    """Yield each pair of a report and a member, with the member's index and the outcome."""
+    """Yield each report once per member that the report concerns, with the outcome for the member.
+
+    The third item of each returned tuple is the member's index in ``report.members``.
+    """
     for report in reports:
         if isinstance(report.event, Report):
             members = zip(report.members, [*report.outcomes], strict=True)

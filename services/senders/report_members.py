@@ -1,8 +1,8 @@
-"""Finds the members that the reports of senders concern.
+"""Finds the list members that are affected by the reports of a sender.
 
 A sender is a registered source of reports, such as a mail provider. A sender covers certain lists,
-and only members of these lists are found. A report identifies the member with the delivery id of a
-mail, or else with the address.
+and only members of these lists are found. A report identifies the member by the delivery id of a
+mail or, without a delivery id, by the address.
 """
 
 import hashlib
@@ -32,8 +32,9 @@ from storage.unit_of_work import UnitOfWork
 
 _COVERED = """(CAST(:any_list AS boolean) OR l.user_id = :owner_id AND (
     CAST(:covered_ids AS bigint[]) IS NULL OR l.id = ANY (CAST(:covered_ids AS bigint[]))))"""
-# Returns the indexes of the reports whose delivery id contains a list that the sender covers, and a
-# person with a subscription to this list.
+# A delivery id contains a list id and a user id. Returns the indexes of the reports whose delivery
+# id contains the id of a list that the sender covers, and the id of a user with a subscription to
+# this list.
 _FIND_BY_DELIVERY = text(f"""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
@@ -43,7 +44,8 @@ JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id
 JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
 """)  # noqa: S608 - no input
 # Finds the lists to which members were transferred, directly or in several steps. A transfer stores
-# an event on both lists in one transaction, so both events have the same time.
+# one event for the member's old list and one for the new list. Both events are stored in one
+# transaction, so they have the same time.
 _FIND_TRANSFERS = text(f"""
 WITH RECURSIVE places AS (
     SELECT number - 1 AS number, list_id, user_id, since
@@ -67,9 +69,10 @@ SELECT m.id, m.list_id, m.created_at
 FROM unnest(CAST(:mailing_ids AS bigint[]), CAST(:list_ids AS bigint[])) AS r (id, list_id)
 JOIN mailings AS m ON m.id = r.id AND m.list_id = r.list_id
 """)
-# Finds the members with an address, at most one on each list. Several members of a list may match
-# the address. The first choice is a member whose subscription has the address. The second choice is
-# a member whose account has the address. The last choice is a member whose account had it before.
+# Finds the members with an address, at most one on each list. If several members of a list have or
+# had the address, the query returns the member whose subscription has the address. If no
+# subscription has the address, the query returns a member whose account has the address or, as a
+# last resort, had the address in the past.
 _FIND_BY_ADDRESS = text(f"""
 WITH addresses AS (
     SELECT number - 1 AS number, email
@@ -90,10 +93,11 @@ ORDER BY p.number, m.list_id, (m.email = p.email) DESC NULLS LAST, p.is_former, 
 
 
 def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
-    """Find the members that the reports concern, and set ``members`` and ``outcomes``.
+    """Find the members that are affected by each report, and choose an outcome for each member.
 
-    ``apply_reports`` may change the outcomes later, for example to ``DUPLICATE``. The outcome is
-    ``STALE`` if the person joined the list or turned mail on after the reported event.
+    The function sets ``members`` and ``outcomes`` of each report. ``apply_reports`` may later
+    change the outcome of a report, for example to ``DUPLICATE``. The outcome for a member is
+    ``STALE`` if the member joined the list or turned mail on after the reported event.
     """
     readable_reports = [report for report in reports if isinstance(report.event, Report)]
     for report in readable_reports:
@@ -138,7 +142,7 @@ def _read_recipients(reports: Sequence[ReceivedReport], keyring: Keyring) -> Non
 
 
 def _find_by_delivery(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
-    """Set ``members`` of each report to the member that the delivery id names."""
+    """Set ``members`` of each report to the member that the report's delivery id identifies."""
     deliveries = [(report, report.delivery) for report in reports if report.delivery is not None]
     if not deliveries:
         return
@@ -169,7 +173,10 @@ def _find_mailings(
 
 
 def _add_transferred(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]) -> None:
-    """Extend complaints and unsubscriptions to lists to which members were transferred later."""
+    """Extend each opt-out to the lists to which the member was transferred after the mailing.
+
+    Complaints and unsubscriptions are opt-outs.
+    """
     opt_outs = [
         report for report in reports if report.members and get_opt_out_source(report) is not None
     ]
@@ -200,8 +207,8 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, reports: Sequence[Received
         assert report.address is not None
         candidates = members[report.address]
         if report.event.kind in ENGAGEMENT_KINDS:
-            # Without a delivery id, the list of the mail is unknown. If the person is an active
-            # member of several lists, the report can't be matched to one of them.
+            # A report of an open or a click without a delivery id doesn't say which list the mail
+            # belongs to. Ignore the report if the person is an active member of several lists.
             candidates = [member for member in candidates if member[2] == "active"]
             candidates = candidates if len(candidates) == 1 else []
         mailing_id = _derive_mailing_id(report)
@@ -215,8 +222,9 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, reports: Sequence[Received
 def _derive_mailing_id(report: ReceivedReport) -> int:
     """Return a negative number that replaces the mailing id for a report without a delivery id.
 
-    The number is a hash of the provider's message id or, without a message id, of the day. Real
-    mailing ids are positive.
+    The returned number is a hash of the provider's message id or, if the report has no message id,
+    of the event's date. A negative number can't equal the id of a mailing, because the ids of
+    mailings are positive.
     """
     assert isinstance(report.event, Report)
     message_id = report.event.message_id
@@ -233,10 +241,10 @@ def _begin_day(day: date) -> datetime:
 def _choose_outcome(
     event: Report | UnusedEvent, member: MemberMailing, oldest: datetime
 ) -> ReportOutcome:
-    """Return the outcome of a report for a member, unless the report is stale or a duplicate.
+    """Return the outcome of a report that is neither stale nor a duplicate.
 
-    ``oldest``: the start of the oldest mailing whose figures reports can change. For older
-    mailings, only complaints, unsubscriptions and hard bounces take effect.
+    If the mailing began before ``oldest``, only complaints, unsubscriptions and hard bounces take
+    effect.
     """
     assert isinstance(event, Report)
     is_late = member.mailing_at < oldest

@@ -15,8 +15,9 @@ from services.paging import PageOfRows, PageRequest
 from services.senders import senders
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of reports that are searched for one page if the page is filtered by outcome or
-# kind, because a sender may have millions of reports. The next page continues the search.
+# The maximum number of reports that Pressroom reads to fill one page of a filtered list of reports.
+# Without a maximum, filling a page could be slow, because a sender may have millions of reports.
+# The request for the next page continues the search.
 _MAX_READ_REPORTS = 20_000
 
 
@@ -59,7 +60,7 @@ def read_addresses(
 
     The result omits erased people, and members of lists that the caller doesn't own.
 
-    ``members``: the pairs of a list id and a user id.
+    ``members``: the list id and the user id of each member.
     """
     query = (
         select(Subscription.list_id, Subscription.user_id, Subscription.email)
@@ -76,7 +77,7 @@ def read_addresses(
 def mask_recipient(address: str) -> str:
     """Return a masked address, such as ``a…@e….org``.
 
-    ``address``: a normalised address. For any other text, the mask could reveal the whole text.
+    ``address``: a normalised e-mail address. The function doesn't mask a text without an ``@``.
     """
     local_part, _, domain = address.rpartition("@")
     name, _, top_level_domain = domain.rpartition(".")

@@ -1,8 +1,8 @@
 """Stores the secrets and public keys with which Pressroom verifies the requests of senders.
 
-A sender is a registered source of reports, such as a mail provider. The secrets and keys are
-encrypted in the database. After a change, the former value stays valid for a day, so that the owner
-has time to change the settings of the mail provider.
+A sender is a registered source of reports about mails, such as a mail provider. The secrets and
+keys are encrypted in the database. After a sender's secret or key is replaced, the former one stays
+valid for a day, so that the owner has time to change the mail provider's settings.
 """
 
 import base64
@@ -18,7 +18,8 @@ from storage.unit_of_work import UnitOfWork
 # The user name for HTTP Basic authentication, which is the same for all senders.
 USERNAME = "pressroom"
 _SECRET_BYTES = 32
-# The maximum number of valid secrets or keys per sender. Each request is checked with all of them.
+# The maximum number of valid secrets or keys per sender. Each request is checked with every valid
+# secret or key of its sender.
 _MAX_LIVE_SECRETS = 5
 
 

@@ -1,8 +1,8 @@
 """Creates, changes and deletes senders.
 
-A sender is a registered source of reports about mails, such as a mail provider. Most senders cover
-lists of one owner. If ``any_list`` is true, the sender covers the lists of all owners. An
-example is a central program that sends the mail of all lists.
+A sender is a registered source of reports about mails, such as a mail provider. Most senders report
+only about the lists of the sender's owner. If ``any_list`` is true, the sender covers the lists of
+all owners. ``any_list`` is meant for a central program that sends the mail of all lists.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -56,7 +56,7 @@ class NewSender:
 
 @dataclass(frozen=True)
 class SenderChange:
-    """The requested changes to a sender. An attribute that is ``None`` changes nothing.
+    """The requested changes to a sender. A setting whose attribute is ``None`` isn't changed.
 
     Attributes:
         list_ids: the ids of the lists that the sender will cover.
@@ -79,7 +79,8 @@ class SenderFigures:
     """The numbers of a sender's reports and rejected requests in the last 24 hours.
 
     Attributes:
-        outcomes: maps outcomes to numbers of reports. Outcomes without reports are missing.
+        outcomes: maps each outcome to the number of reports with this outcome, but omits outcomes
+            that no report has.
         refused: the number of rejected requests.
     """
 
@@ -107,11 +108,11 @@ def create_sender(uow: UnitOfWork, caller: Caller, new: NewSender) -> tuple[Send
 def add_sender(
     uow: UnitOfWork, user_id: int, new: NewSender, *, key_id: int | None, detail: str
 ) -> tuple[Sender, str | None]:
-    """Create a sender for a person without checking scopes, and notify the person by mail.
+    """Create a sender for a person, and notify the person by mail. Scopes aren't checked.
 
     Return the sender and the secret that Pressroom created. The secret is ``None`` if the provider
-    creates its own. Raises ``list.not_found``, ``sender.key_invalid``, ``sender.too_many`` and
-    ``sender.topic_invalid``.
+    creates its own secret. Raises ``list.not_found``, ``sender.key_invalid``, ``sender.too_many``
+    and ``sender.topic_invalid``.
 
     Args:
         key_id: the id of the API key to which the sender belongs, if any.
@@ -186,9 +187,10 @@ def count_outcomes(uow: UnitOfWork, sender_ids: Collection[int]) -> dict[int, Se
 def change_sender(uow: UnitOfWork, caller: Caller, sender_id: int, to: SenderChange) -> Sender:
     """Change a sender, and return it.
 
-    Raises ``auth.login_again`` if the caller changes the key or the topic in a session without a
-    recent login. Raises ``list.not_found``, ``sender.key_invalid``, ``sender.needs_delivery``,
-    ``sender.not_found`` and ``sender.topic_invalid``.
+    Raises ``auth.login_again`` if the caller changes the key or the topic in a browser, and the
+    caller's last login in this browser is too old. Raises ``list.not_found``,
+    ``sender.key_invalid``, ``sender.needs_delivery``, ``sender.not_found`` and
+    ``sender.topic_invalid``.
     """
     changes_proof = bool(to.keys) or to.topic_arn is not None
     if changes_proof:
@@ -246,7 +248,7 @@ def _set_state(uow: UnitOfWork, caller: Caller, sender: Sender, state: SenderSta
 
 
 def rotate_secret(uow: UnitOfWork, caller: Caller, sender_id: int) -> str:
-    """Create and return a new secret for the sender. The former secret stays valid for a day.
+    """Create and return a new secret for the sender. The previous secret stays valid for a day.
 
     Raises ``auth.login_again``, ``sender.needs_delivery`` and ``sender.not_found``. Raises
     ``sender.key_invalid`` if Pressroom doesn't create secrets for the sender's provider.
@@ -267,7 +269,7 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, sender_id: int) -> str:
 
 
 def delete_sender(uow: UnitOfWork, caller: Caller, sender_id: int) -> int:
-    """Delete the caller's sender, and return 1 for the response of the API."""
+    """Delete one of the caller's senders. Return 1, the number of deleted senders."""
     sender = get_sender(uow, caller, sender_id, lock=True)
     end_senders(uow, caller.user_id, [sender.id])
     return 1
@@ -276,7 +278,7 @@ def delete_sender(uow: UnitOfWork, caller: Caller, sender_id: int) -> int:
 def end_all_senders(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
     """Delete a person's senders, because an intruder may have created them.
 
-    ``but``: the ids of the senders that aren't deleted.
+    ``but``: the ids of senders to keep.
     """
     end_senders(uow, user_id, {row.id for row in list_senders(uow, user_id)} - set(but))
 
@@ -285,19 +287,20 @@ def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> N
     """Delete senders of a person, for example after an API key was revoked.
 
     The function immediately deletes the secrets of the senders, and the request bodies that wait
-    for a worker. Bodies that a worker is applying are skipped. If the worker fails, the next worker
-    deletes the skipped bodies.
+    for a worker. The function doesn't delete request bodies whose reports a worker is processing at
+    this moment. If the worker fails to process a request body of a deleted sender, the next worker
+    deletes the request body.
 
     The senders' rows are only marked as deleted, because deleting a row would also delete all
-    reports of the sender. Retention deletes a sender's row after the sender's reports.
+    reports of the sender. A maintenance task later deletes the sender's row.
     """
     conditions = (Sender.user_id == user_id, Sender.id.in_(sorted(sender_ids)), is_not_deleted())
     deleted = uow.session.scalars(select(Sender).where(*conditions).with_for_update()).all()
     for sender in deleted:
         sender.deleted_at = func.now()
         uow.session.execute(delete(SenderSecret).where(SenderSecret.sender_id == sender.id))
-        # Skip bodies that a worker has locked. Waiting for the worker could cause a deadlock,
-        # because the worker also locks the sender.
+        # Skip request bodies that a worker has locked. Waiting for the worker could cause a
+        # deadlock, because the worker also locks the sender.
         waiting = select(SenderBody.id).where(SenderBody.sender_id == sender.id)
         waiting_ids = uow.session.scalars(waiting.with_for_update(skip_locked=True)).all()
         uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(waiting_ids)))

@@ -1,7 +1,7 @@
 """Deletes the senders that belong to revoked API keys.
 
-A sender is a registered source of reports, such as a mail provider. A sender that was created with
-an API key belongs to this key.
+A sender is a registered source of reports about mails, such as a mail provider. A sender belongs to
+the API key that created it, or that last changed the sender's secret, key or topic.
 """
 
 from sqlalchemy import update
@@ -18,8 +18,9 @@ def revoke_key(
 ) -> int:
     """Revoke an API key and all keys that it created, and return the number of revoked keys.
 
-    ``keep_endpoints``: whether the webhook endpoints and senders of the keys are transferred to the
-    account. If false, they are deleted.
+    ``keep_endpoints``: whether to transfer the webhook endpoints and senders of the keys to the
+    account. If ``keep_endpoints`` is false, the function permanently disables the endpoints, and
+    deletes the senders.
     """
     revoked = endpoints_of_keys.revoke_key(
         uow, key_id=key_id, user_id=user_id, keep_endpoints=keep_endpoints

@@ -1,7 +1,8 @@
 """Finds senders that have posted no report since a large mailing.
 
-A sender is a registered source of reports, such as a mail provider. A missing report means that the
-owner should check the provider's webhook.
+A sender is a registered source of reports about mails, such as a mail provider. If no report about
+a large mailing arrives, the provider's webhook probably doesn't work, so Pressroom asks the
+sender's owner to check the webhook.
 """
 
 from datetime import timedelta
@@ -14,12 +15,15 @@ from storage.resources import Resources
 
 MIN_MAILING_ROWS = 1_000
 MAX_SILENCE = timedelta(hours=48)
-# The maximum age of a mailing that is checked. Older mailings were checked in earlier runs.
+# Each hourly search for silent senders checks only mailings up to this age. Earlier searches have
+# already checked older mailings.
 _MAX_MAILING_AGE = timedelta(days=7)
-# Finds large mailings without counted reports, and the senders that cover the mailing's list. If
-# any of the owner's senders that cover the list has posted a report since, the mailing is skipped,
-# because an owner may send a mailing with only one of several providers. Reports of senders that
-# cover the lists of all owners don't count here, because these reports may be about other lists.
+# Finds large mailings without a reported delivery, bounce, complaint or unsubscription. Returns the
+# senders that cover the lists of these mailings. An owner with several senders may use only one of
+# them for a mailing. The query skips a mailing if any of the owner's senders for the list has
+# posted a report since the mailing began. When the query decides whether to skip a mailing, it
+# ignores senders that cover the lists of all owners, because the reports of these senders may be
+# about other lists.
 _FIND_SILENT_SENDERS = Statement("""
 WITH large AS (
     SELECT m.id, m.list_id, m.created_at, l.user_id
@@ -50,7 +54,7 @@ ORDER BY id
 
 
 def mark_silent_senders(resources: Resources) -> int:
-    """Mark the senders without reports as failing, and return the number of these senders."""
+    """Mark senders without reports about a large mailing as failing, and return their number."""
     rows = resources.database.rows(
         _FIND_SILENT_SENDERS,
         max_age=_MAX_MAILING_AGE,

@@ -1,7 +1,7 @@
 """Marks senders as failing or working.
 
-A sender is a registered source of reports, such as a mail provider. The warnings of a failing
-sender contain the reason.
+A sender is a registered source of reports, such as a mail provider. If a sender counts as failing,
+its warnings include the reasons for the failure.
 """
 
 from collections.abc import Collection
@@ -33,16 +33,18 @@ def record_bodies(
     is_confirmed: bool,
     warnings: Collection[str],
 ) -> None:
-    """Update a sender's state and warnings after a worker applied request bodies of the sender.
+    """Update a sender's state and warnings after a worker processed some of the sender's requests.
 
-    A failing sender becomes working again, because the bodies prove that its requests arrive. But
-    if Amazon SNS has ended the subscription to the sender's topic, the sender stays failing until a
-    new subscription is confirmed, because Amazon SNS can still deliver earlier messages.
+    A sender no longer counts as failing after Pressroom has received and processed one of the
+    sender's requests. However, if Amazon SNS has ended the subscription to the sender's topic, the
+    sender stays failing until a new subscription is confirmed. Amazon SNS can deliver earlier
+    messages even after it has ended a subscription.
 
     Args:
-        has_reports: whether the bodies contain readable events.
-        is_confirmed: whether the bodies led to a confirmed subscription to the sender's topic.
-        warnings: the warnings of the latest body.
+        has_reports: whether the processed requests contain readable events.
+        is_confirmed: whether the processed requests led to a confirmed subscription to the sender's
+            topic.
+        warnings: the warnings about the latest request.
     """
     sender = _lock_sender(uow, sender_id)
     if sender is None or not (has_reports or is_confirmed):
@@ -64,7 +66,7 @@ def record_bodies(
 def _lock_sender(uow: UnitOfWork, sender_id: int) -> Sender | None:
     """Lock and return a sender, or return ``None`` if it was deleted.
 
-    The lock doesn't block the API from storing new request bodies of the sender.
+    While a transaction holds the lock, the API can still store further requests of the sender.
     """
     query = select(Sender).where(Sender.id == sender_id, is_not_deleted())
     query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
@@ -79,7 +81,10 @@ def _update_sender(
     *,
     has_reports: bool,
 ) -> None:
-    """Change the state and the warnings, but keep the time of the owner's latest change."""
+    """Store a sender's state and warnings.
+
+    Keep ``updated_at``, because it says when the owner last changed the sender.
+    """
     statement = update(Sender).where(Sender.id == sender.id)
     statement = statement.values(
         state=state.value,

@@ -1,8 +1,8 @@
 """Validates the colour, logo and texts that an owner sets for the pages and mails of a list.
 
-Texts written by list owners can't contain markup, which could mislead readers who trust Pressroom.
-Strangers can trigger confirmation mails. Therefore the list's owner can add only short texts to
-confirmation mails, and no logo.
+Texts written by list owners can't contain markup, because markup could mislead readers who trust
+Pressroom. Strangers can trigger confirmation mails, so a list's owner can add only short texts to
+these mails, and no logo.
 """
 
 import re
@@ -90,7 +90,7 @@ def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
 
 
 def find_lists_with_logo(uow: UnitOfWork, user_id: int, hash_id: str) -> Sequence[MailingList]:
-    """Return the owner's lists whose logo is the image with the hash id, in the order of titles."""
+    """Return the owner's unarchived lists whose logo is the image ``hash_id``, sorted by title."""
     query = select(MailingList).where(
         MailingList.user_id == user_id,
         MailingList.logo_hash_id == hash_id,

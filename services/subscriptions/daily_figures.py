@@ -37,10 +37,10 @@ from storage.unit_of_work import UnitOfWork
 # A query for daily figures may span at most this number of days, because the response contains one
 # row per day.
 MAX_DAYS = 1_100
-# If figures are grouped by a value of the origin, such as ``utm_source``, at most this number of
-# values get a row of their own. An origin says where a sign-up came from.
+# Figures can be grouped by a UTM tag of the sign-up, such as ``utm_source``, or by the referrer.
+# Only the ``MAX_ORIGIN_KEYS`` most frequent values then have a row of their own.
 MAX_ORIGIN_KEYS = 100
-# The key of the row that combines all further values of the origin.
+# The row with the key ``REST_KEY`` counts the members with a less frequent UTM tag or referrer.
 REST_KEY = "other"
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
@@ -104,8 +104,8 @@ class FiguresBy(StrEnum):
 _ORIGIN_KINDS = frozenset(
     {FiguresBy.UTM_SOURCE, FiguresBy.UTM_MEDIUM, FiguresBy.UTM_CAMPAIGN, FiguresBy.REFERRER}
 )
-# Maps each grouping of the figures to the SQL expression for the key of a sign-up's group, and to
-# the join that this expression needs.
+# The SQL for grouping sign-ups by day, source or tier: the expression that computes the day, source
+# or tier of a sign-up, and the join that the expression needs.
 _SIGN_UP_KEYS: Mapping[FiguresBy, Mapping[str, str]] = {
     FiguresBy.DAY: {
         "key": "CAST(CAST(e.created_at AT TIME ZONE 'UTC' AS date) AS text)",
@@ -130,11 +130,13 @@ class MemberFigures:
 
     Attributes:
         seen: the number of requests for the list's sign-up page, or ``None`` if the figures aren't
-            grouped by day. The true number may be higher, because some requests aren't counted.
+            grouped by day. The true number of requests may be higher, because a killed API process
+            loses the counts of its last minute.
         asked: the number of sign-ups that required a confirmation.
         confirmed: the number of confirmed sign-ups.
-        imported: how many of the members in ``joined`` joined by an import. The number is 0 if the
-            figures are grouped by a value of the origin.
+        imported: how many of the members in ``joined`` joined by an import. ``imported`` is always
+            0 if the figures are grouped by a UTM tag or by the referrer, because the table
+            ``origin_days`` doesn't count imported members separately.
     """
 
     key: str
@@ -152,9 +154,9 @@ class MemberFigures:
 
 @dataclass(frozen=True)
 class OriginFigures:
-    """How many active members with one origin a list gained and lost.
+    """How many active members with the same UTM source or referrer a list gained and lost.
 
-    The origin of a member is the UTM source, or the referrer if there is no UTM source.
+    Members without a UTM source are grouped by their referrer.
 
     Attributes:
         by: ``FiguresBy.UTM_SOURCE`` or ``FiguresBy.REFERRER``.
@@ -169,12 +171,12 @@ class OriginFigures:
 
 @dataclass(frozen=True)
 class JoinsByOrigin:
-    """The origins from which most members joined a list.
+    """The UTM sources and referrers from which most members of a list came.
 
     Attributes:
-        largest: the largest origins, largest first.
-        joined: how many members with any origin joined.
-        left: how many members with any origin left.
+        largest: the UTM sources and referrers with the most new members, in descending order.
+        joined: how many members with a UTM source or a referrer joined.
+        left: how many members with a UTM source or a referrer left.
     """
 
     largest: Sequence[OriginFigures]
@@ -238,15 +240,17 @@ def choose_days(first: date | None, last: date | None) -> DayRange:
 def read_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Return the list's daily figures, grouped by day, source, tier or a value of the origin.
+    """Return how many members joined and left a list, per day, source, tier, UTM tag or referrer.
 
-    The result includes days without changes, but no sources, tiers or values without changes. If
-    the figures are grouped by tier, a member who gets a new tier leaves the old tier and joins the
-    new tier. Sign-ups are grouped by the member's current source, tier or origin.
+    If the figures are grouped by day, the result contains a row for every day in the range.
+    Otherwise, the result omits rows in which all numbers are 0. If the figures are grouped by tier,
+    a member who gets a new tier counts as left in the old tier and as joined in the new tier.
+    Sign-ups are counted under the current source, tier, UTM tag or referrer of the member.
 
-    If the figures are grouped by a value of the origin, the ``MAX_ORIGIN_KEYS`` most frequent
-    values come first. The next row has the key ``REST_KEY``, and combines all further values. The
-    last row has an empty key, and counts the members without the value.
+    If the figures are grouped by a UTM tag or by the referrer, only the ``MAX_ORIGIN_KEYS`` most
+    frequent values have a row of their own. The row with the key ``REST_KEY`` counts the members
+    with a less frequent UTM tag or referrer. The last row has an empty key, and counts the members
+    whose UTM tag or referrer is unknown.
     """
     if by in _ORIGIN_KINDS:
         return _read_origin_figures(uow, list_id, days, by)
@@ -297,11 +301,13 @@ def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
 def read_joins_by_origin(
     uow: UnitOfWork, list_id: int, days: DayRange, limit: int
 ) -> JoinsByOrigin:
-    """Return the list's largest origins, with how many members joined and left.
+    """Return the UTM sources and referrers from which most members of a list came.
 
-    Unlike the figures by UTM source and by referrer, the result counts each member only once.
+    The result also contains the numbers of members who joined and left, for each UTM source or
+    referrer and in total. A member with both a UTM source and a referrer is counted only under the
+    UTM source.
 
-    ``limit``: the maximum number of origins to return.
+    ``limit``: the maximum number of UTM sources and referrers in the result.
     """
     origins = ORIGINS_AND_DELTAS.c
     has_source = origins.utm_source != ""
@@ -309,7 +315,8 @@ def read_joins_by_origin(
     key = case((has_source, origins.utm_source), else_=origins.referrer).label("key")
     joined_sum = func.sum(origins.joined)
     left_sum = func.sum(origins.gone)
-    # The windows are computed before LIMIT, so they sum up all origins.
+    # Postgres computes window functions before LIMIT, so ``all_joined`` and ``all_left`` also count
+    # the UTM sources and referrers that LIMIT removes from the result.
     all_joined = func.sum(joined_sum).over()
     all_left = func.sum(left_sum).over()
     query = (
@@ -348,10 +355,10 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 
 
 def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequence[MemberFigures]:
-    """Return the total figures of an owner's unarchived lists for each day.
+    """Add up, for each day, how many members joined and left the lists of an owner.
 
-    Days without changes are included. Archived lists are left out, because their members don't
-    count as members of the owner.
+    Days without changes are included. Archived lists are left out, because the limit of members in
+    the owner's plan ignores archived lists too.
     """
     query = (
         select(_DAYS.day, func.sum(_DAYS.joined), func.sum(_DAYS.gone), _IMPORTED_SUM)
@@ -375,10 +382,10 @@ def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequen
 def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, list[int]]:
     """Map list ids to the daily growth in active members, oldest day first.
 
-    Imported members aren't counted, because a single import would hide all other changes.
+    Imported members aren't counted, so that a large import doesn't hide the growth by sign-ups.
 
     Args:
-        days: the number of days to include. The last day is the current day in UTC.
+        days: the number of days to include, up to and including the current day in UTC.
     """
     first_day = _compute_first_day(days)
     net = func.sum(_DAYS.joined - _DAYS.gone) - _IMPORTED_SUM
@@ -413,10 +420,11 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 def _read_origin_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Return the figures of a list, grouped by one value of the origin.
+    """Return how many members joined and left a list, grouped by a UTM tag or by the referrer.
 
-    The daily figures by origin omit members without an origin. To count these members, the query
-    subtracts the figures by origin from the daily figures of all members.
+    The table ``origin_days`` omits members whose UTM tags, referrer and landing page are unknown.
+    To count these members, the query subtracts the numbers of members in ``origin_days`` from the
+    numbers of all members.
     """
     origins = ORIGINS_AND_DELTAS.c
     no_value = literal("", Text)
@@ -445,7 +453,7 @@ def _read_origin_figures(
     shown_key = case((is_small, REST_KEY), else_=keys.c.key).label("key")
     totals = [cast(func.sum(keys.c[each.key]), BigInteger) for each in sums]
     query = select(shown_key, *totals).group_by(shown_key)
-    # The last two rows have the key ``REST_KEY`` and the empty key.
+    # Sort the row with the key ``REST_KEY`` last but one, and the row with the empty key last.
     query = query.order_by(
         func.bool_or(keys.c.key == ""), func.bool_or(is_small), func.min(keys.c.place)
     )

@@ -261,7 +261,7 @@ def _build_roster(
 ) -> Sheet:
     """Return the columns and the query for a roster, which is an export of a mailing's recipients.
 
-    ``day``: the day in UTC on which the mailing begins. The delivery ids contain this day.
+    ``day``: the first day of the mailing, in UTC. Each delivery id in the roster contains ``day``.
     """
     columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),

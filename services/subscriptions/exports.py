@@ -193,10 +193,11 @@ def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRo
 
 
 def find_segment_names(uow: UnitOfWork, export_ids: Collection[int]) -> dict[int, str | None]:
-    """Map the ids of the exports with a filter to the names of their segments.
+    """Map the id of each export that has a filter to the name of the segment with the same filter.
 
-    An export keeps a copy of its segment's filter. The name is ``None`` if no segment of the list
-    has the same filter, for example because the segment was changed after the export.
+    An export stores a copy of the filter, not the segment's id. An export is mapped to ``None`` if
+    no segment of the list has the same filter, for example because the owner changed the segment
+    after the export.
     """
     query = (
         select(MemberExport.id, func.min(Segment.name))

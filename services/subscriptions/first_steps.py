@@ -1,4 +1,4 @@
-"""Finds out which first steps a new owner has taken, such as setting up a sign-up form."""
+"""Finds out which steps of the checklist for new owners are done, such as a first sign-up."""
 
 from dataclasses import dataclass
 
@@ -17,15 +17,17 @@ from storage.unit_of_work import UnitOfWork
 
 # The values of the column ``source`` for people who signed up themselves.
 _SIGN_UP_SOURCES: frozenset[str] = frozenset((Via.FORM, Via.CHALLENGE, Via.LOGIN))
-# The maximum number of consent entries that the query reads, so that it is fast for large lists
-# too.
+# The maximum number of consent entries that ``find_first_steps`` reads, so that the function is
+# fast even if the owner has large lists.
 _MAX_ENTRIES_READ = 1_000
 _DAYS = DAYS_AND_DELTAS.c
 
 
 @dataclass(frozen=True)
 class FirstSteps:
-    """The first steps that an owner has taken. Archived lists are ignored.
+    """The steps of the checklist for new owners that an owner has done.
+
+    Steps that the owner did only on archived lists don't count.
 
     Attributes:
         has_form_or_import: whether people joined through a form outside Pressroom's own pages, or
@@ -39,7 +41,10 @@ class FirstSteps:
 
 
 def find_first_steps(uow: UnitOfWork, owner_id: int) -> FirstSteps:
-    """Return which first steps the owner has taken. Members of undone imports are ignored."""
+    """Return which steps of the checklist for new owners the owner has done.
+
+    The function ignores imports that the owner has undone.
+    """
     list_ids = select(MailingList.id).where(
         MailingList.user_id == owner_id, MailingList.archived_at.is_(None)
     )

@@ -1,9 +1,10 @@
-"""Updates the subscriber counts and daily figures of lists when the number of members changes.
+"""Updates the subscriber counts and daily statistics of lists when the number of members changes.
 
-Whenever the number of active members in a list changes, a database trigger stores the change as a
-row in a separate table. A query for a list's subscriber count also adds the changes that aren't
-merged yet. A maintenance job regularly merges the stored changes into the subscriber counts and
-daily figures, so that queries stay fast.
+Whenever the number of active members in a list changes, database triggers store the change as rows
+in separate tables, such as ``subscriber_deltas``. A maintenance job regularly merges the
+rows in tables such as ``subscriber_deltas`` into the subscriber counts and daily statistics, so
+that queries stay fast. A query for a list's subscriber count also adds the rows that aren't merged
+yet.
 """
 
 from datetime import timedelta
@@ -75,9 +76,10 @@ _FOLD_ORIGINS = text("""
 
 
 def fold_everything(resources: Resources) -> int:
-    """Merge all stored changes into the subscriber counts and daily figures, in batches.
+    """Update the subscriber counts and daily statistics with all rows that triggers have stored.
 
-    Return the number of changes that were merged.
+    Each transaction merges only one batch of rows into the counts or statistics. Return how many
+    rows of ``subscriber_deltas``, ``member_day_deltas`` and ``origin_day_deltas`` were merged.
     """
     total = 0
     for fold_batch in (fold_counts, fold_days, fold_origins):
@@ -90,9 +92,9 @@ def fold_everything(resources: Resources) -> int:
 
 
 def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Merge at most ``max_deltas`` stored changes into the subscriber counts, oldest first.
+    """Merge at most ``max_deltas`` rows of ``subscriber_deltas`` into the subscriber counts.
 
-    Return the number of changes that were merged.
+    Start with the oldest rows. Return how many rows of ``subscriber_deltas`` were merged.
 
     If an owner's lists have more members than the plan allows, people can still join, but the owner
     gets a notice. The notice about the quota is enqueued in the transaction that updates the
@@ -106,16 +108,16 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 
 
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add at most ``max_deltas`` stored changes to the daily figures of lists, oldest first.
+    """Merge at most ``max_deltas`` rows of ``member_day_deltas`` into lists' daily statistics.
 
-    Return the number of changes that were merged.
+    Start with the oldest rows. Return how many rows of ``member_day_deltas`` were merged.
     """
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0
 
 
 def fold_origins(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add at most ``max_deltas`` stored changes to the daily figures by origin, oldest first.
+    """Merge at most ``max_deltas`` rows of ``origin_day_deltas`` into the statistics by origin.
 
-    Return the number of changes that were merged.
+    Start with the oldest rows. Return how many rows of ``origin_day_deltas`` were merged.
     """
     return uow.session.scalar(_FOLD_ORIGINS, {"max_deltas": max_deltas}) or 0

@@ -10,9 +10,10 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# The owner of a list is notified of a mailing with at least this number of recipients that reaches
-# one of these shares. Google and Yahoo require a complaint rate below 0.3 %. The shares are
-# fractions, because products of floats aren't exact.
+# A list's owner is notified if at least 5 % of a mailing's recipients caused hard bounces, or if at
+# least 0.3 % complained. The owner isn't notified about mailings to fewer than 500 recipients.
+# Google and Yahoo require a complaint rate below 0.3 %. ``_MAX_BOUNCE_SHARE`` and
+# ``_MAX_COMPLAINT_SHARE`` have the type ``Fraction``, because products of floats aren't exact.
 _MIN_ALARM_ROWS = 500
 _MAX_BOUNCE_SHARE = Fraction(5, 100)
 _MAX_COMPLAINT_SHARE = Fraction(3, 1000)
@@ -25,7 +26,7 @@ def list_mailings(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRow
 
 
 def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
-    """Return a mailing of a list. Raises ``mailing.not_found``."""
+    """Return the list's mailing with this id. Raises ``mailing.not_found``."""
     query = select(Mailing).where(Mailing.id == mailing_id, Mailing.list_id == list_id)
     mailing = uow.session.scalar(query)
     if mailing is None:

@@ -162,7 +162,7 @@ def merge_attributes(
 
 @dataclass(frozen=True)
 class Submission:
-    """The name and field values that a person has entered into a sign-up form, and the origin.
+    """A person's name and field values from a sign-up form, and where the sign-up came from.
 
     Anybody can enter another person's address into a sign-up form. If the list already has a record
     of the person, the submission changes this record only after the person has confirmed the

@@ -14,7 +14,8 @@ def is_allowed(settings: Settings, mailing_list: MailingList, text: str) -> bool
 def find_site(mailing_list: MailingList) -> str | None:
     """Return the address of the owner's website, or ``None`` if it is unknown.
 
-    The first of the origins to which the list's forms may redirect counts as the owner's website.
+    An owner can allow the list's forms to redirect to several origins, such as
+    ``https://example.com``. The first allowed origin counts as the owner's website.
     """
     return next(iter(mailing_list.redirect_origins), None)
 

@@ -43,16 +43,18 @@ def request_subscription(
     *,
     submission: Submission = EMPTY_SUBMISSION,
 ) -> None:
-    """Sign up the person with this address, at the request of a visitor who isn't logged in.
+    """Sign up the person with the address ``email`` for a visitor who isn't logged in.
 
     If the list requires a confirmation, the subscription is pending until the person opens the link
     in a confirmation mail. A person must always confirm the sign-up after opting out of the list,
     after a bounce that turned mail off, or if the list already has a record of the person.
 
-    Confirmation mails are subject to the rate limits for unsolicited mail. Submitted values are
-    stored in a new record, or with the confirmation link if the list already has a record of the
-    person. If the person's address is on a deny list, the function changes nothing. Raises
-    ``email.invalid``.
+    Confirmation mails are subject to the rate limits for unsolicited mail. If the list has no
+    record of the person, the submitted values are stored in a new record. If the list has a record
+    of the person, the submitted values are stored in the record of the confirmation link until the
+    person opens the link. If the person's address is on a deny list, the function changes nothing.
+
+    Raises ``email.invalid``.
     """
     email = email_addresses.normalise_address(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
@@ -76,7 +78,8 @@ def request_subscription(
     if not has_record:
         has_mail = OptOutKind.EMAIL not in opt_out_kinds and not has_bounced
         values = {**submission.columns, "email_enabled": has_mail}
-    # If the person already has a record, the origin is stored only after the confirmation.
+    # If the person already has a record on the list, store the sign-up's origin only after the
+    # confirmation.
     origin = None if has_record else submission.origin
     requester = replace(actor, origin=origin)
     record = _write_record(uow, locked, "requested", requester, status=status, **values)
@@ -222,10 +225,10 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
 
 def has_origin(uow: UnitOfWork, record: Subscription) -> bool:
-    """Return whether a new sign-up must not set the member's origin.
+    """Return whether a new sign-up must keep the member's origin unchanged.
 
-    An origin says where the person's first sign-up came from. The origin is final if it is known,
-    or if the person has signed up for the list before.
+    An origin says where the person's first sign-up came from. A new sign-up must neither replace a
+    known origin, nor add an origin to a member who has signed up for the list before.
     """
     if record.origin is not None or record.source not in _SOURCES_WITHOUT_SIGN_UP:
         return True
@@ -253,9 +256,10 @@ def _activate(
     actor: Actor,
     **values: Any,
 ) -> Subscription:
-    """Activate a subscription and enable mail.
+    """Activate a subscription, and enable the list's mail to the member.
 
-    The person's opt-outs from the list are deleted, and the person's bounces are lifted.
+    The person's opt-outs from the list are deleted. The person's earlier bounces on the list are
+    marked as no longer in effect.
 
     ``values``: new values for columns of the subscription, except the status and the mail setting.
     """

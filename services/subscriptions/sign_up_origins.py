@@ -1,9 +1,10 @@
-"""Cleans the values that say where a sign-up came from, such as ``utm_source``.
+"""Cleans the origin of a sign-up, which says where the sign-up came from.
 
-Together, these values are the origin of the sign-up.
+The origin of a sign-up maps names, such as ``utm_source`` and ``referrer``, to values.
 
-An invalid value is dropped without an error, because a typo in a link must not prevent a sign-up.
-Values that look like e-mail addresses or ids of people are dropped too.
+If a value in the origin of a sign-up is invalid, Pressroom drops the value without an error,
+because a typo in a link must not prevent a sign-up. Pressroom also drops a value that looks like an
+e-mail address or the id of a person.
 """
 
 import re
@@ -15,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from core.languages.shown_lines import is_shown, strip_invisible
 
 UTM_NAMES = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content")
-# The names of the values that an origin can contain, in the order of API responses and exports.
+# All names that the origin of a sign-up can contain, in the order of API responses and exports.
 ORIGIN_NAMES = (*UTM_NAMES, "referrer", "landing")
 
 MAX_UTM_CHARACTERS = 100
@@ -26,13 +27,16 @@ _MAX_CHARACTERS = {
     "referrer": MAX_REFERRER_CHARACTERS,
     "landing": MAX_LANDING_CHARACTERS,
 }
-# The maximum number of characters of a value that are read, to limit the work.
+# To limit the work, Pressroom reads only the first ``_MAX_RAW_CHARACTERS`` characters of a
+# submitted value.
 _MAX_RAW_CHARACTERS = 2_048
-# How often a value is percent-decoded to find e-mail addresses and ids of people in it. A value
-# that was encoded even more often is dropped, because no ordinary link is encoded so often.
+# How many times a submitted value is percent-decoded, to find an e-mail address or the id of a
+# person in the value. A value that changes in each of these decodings is dropped, because no
+# ordinary link is percent-encoded so often.
 _MAX_DECODINGS = 5
 
-# An origin, which maps names such as ``utm_source`` to values. Names without a value are missing.
+# The origin of a sign-up, which maps names such as ``utm_source`` to values. Names that have no
+# value are missing.
 Origin = Mapping[str, str]
 
 # Matches a control character, a surrogate, a line separator, or a character that controls the
@@ -47,20 +51,21 @@ _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9])?", re.ASCII)
 
 
 def clean_origin(values: Mapping[str, Any]) -> Origin:
-    """Return the valid values of an origin. Names that no origin can contain are ignored."""
+    """Return the origin of a sign-up without invalid values and unknown names."""
     cleaned = {name: clean_value(name, values.get(name)) for name in ORIGIN_NAMES}
     return {name: value for name, value in cleaned.items() if value is not None}
 
 
 def clean_value(name: str, value: object) -> str | None:
-    """Return a value of an origin in its stored form, or ``None`` if the value is invalid.
+    """Clean the value that the origin of a sign-up has for a name, such as ``utm_source``.
 
-    ``name``: the name of the value, which is one of ``ORIGIN_NAMES``.
+    Return ``None`` if the value is invalid. ``name``: one of ``ORIGIN_NAMES``.
     """
     if not isinstance(value, str):
         return None
     if name not in UTM_NAMES:
-        # Remove the query and the fragment, because they may be long or contain personal values.
+        # Remove the query and the fragment of the URL, because both may be long or contain personal
+        # data.
         value = re.split("[?#]", value, maxsplit=1)[0]
     text = _REMOVED.sub("", value[:_MAX_RAW_CHARACTERS])
     text = strip_invisible(unicodedata.normalize("NFC", text))
@@ -78,15 +83,18 @@ def clean_value(name: str, value: object) -> str | None:
 def read_referring_page(url: str | None) -> Origin:
     """Return the host and the path of a ``Referer`` URL as the origin of a sign-up.
 
-    Most browsers send only the host of a page to other sites, so that the path in the URL is ``/``.
-    This path is omitted, because the real path is usually different.
+    The path ``/`` is omitted, because most browsers tell other sites only the host of a page, and
+    replace the real path with ``/``.
     """
     origin = clean_origin({"referrer": url, "landing": url})
     return {name: value for name, value in origin.items() if value != "/"}
 
 
 def fill_origin(origin: Origin | None) -> dict[str, str | None] | None:
-    """Return an origin with ``None`` for missing values, or ``None`` if no value is known."""
+    """Return the origin of a sign-up, with ``None`` for each name that has no value.
+
+    Return ``None`` if no name has a value.
+    """
     return {name: origin.get(name) for name in ORIGIN_NAMES} if origin else None
 
 
@@ -122,7 +130,10 @@ def _read_host(text: str) -> str:
 
 
 def _read_path(text: str) -> str:
-    """Return the path in a URL, or the text if it is a path. Otherwise, return an empty string."""
+    """Return the path of a URL, or the text itself if the text is a path.
+
+    Return an empty string if the text is neither a URL nor a path.
+    """
     try:
         path = urlsplit(text).path if "//" in text else text
     except ValueError:

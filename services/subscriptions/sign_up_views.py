@@ -1,8 +1,8 @@
 """Counts how often the sign-up pages of lists are requested, per list and day.
 
-API processes count in memory, and write the counts to the database once a minute. The counts are
-lower bounds, because a killed process loses the counts of its last minute. The counts contain no
-data about visitors, such as cookies or IP addresses.
+Each API process counts the requests in memory, and writes its counts to the database once a minute.
+The counts are lower bounds, because a killed process loses the counts of its last minute. The
+counts contain no data about visitors, such as cookies or IP addresses.
 """
 
 from collections import Counter
@@ -13,8 +13,9 @@ import orjson
 
 from storage.database import Database, Statement
 
-# The maximum number of counts that a process keeps in memory. Each count is for one list and one
-# day. Above this limit, the process doesn't count requests for further lists until the next write.
+# The maximum number of counts that a process keeps in memory, one per list and day. A process that
+# has reached the maximum doesn't count requests for further sign-up pages until it has written its
+# counts to the database.
 MAX_COUNTED_LISTS = 50_000
 
 # Sorts the rows, so that all processes lock the rows in the same order and can't deadlock.

@@ -36,8 +36,8 @@ _MAX_JITTER = 0.1
 _MAX_EVENTS_PER_BATCH = 100
 
 
-# The order of the events. An endpoint's deliveries are sent in this order, unless the oldest
-# pending delivery is more than ``ORDER_PERIOD`` old.
+# Sorts deliveries in the order of their events. An endpoint's deliveries are sent in the order of
+# their events, unless the endpoint's oldest pending delivery is more than ``ORDER_PERIOD`` old.
 _EVENT_ORDER = (
     WebhookDelivery.queued_at,
     WebhookDelivery.place,
@@ -57,9 +57,8 @@ _RANKED = (
     )
     .subquery()
 )
-# Finds the pending deliveries of an endpoint that come first in event order, and the deliveries
-# that are due first. An endpoint can have 2,000 pending deliveries, so the query doesn't return
-# all.
+# Finds an endpoint's pending deliveries with the earliest due times or with the oldest events. An
+# endpoint can have 2,000 pending deliveries, so the query doesn't return all of them.
 _CANDIDATES = (
     select(WebhookDelivery, _RANKED.c.pending_count, func.clock_timestamp())
     .join(_RANKED, _RANKED.c.id == WebhookDelivery.id)
@@ -69,8 +68,8 @@ _CANDIDATES = (
     .order_by(_RANKED.c.event_rank)
 )
 
-# In Postgres, ``now()`` is the start of the transaction. If a delivery is queued and claimed in one
-# transaction, ``last_attempt_at`` therefore equals ``queued_at``.
+# If the same transaction queues and claims a delivery, ``last_attempt_at`` equals ``queued_at``,
+# because in Postgres ``now()`` returns the start time of the transaction.
 _COUNT_ATTEMPTS = text("""
     UPDATE webhook_deliveries
     SET attempts = attempts + 1, round_attempts = :round_attempts, last_attempt_at = now(),
@@ -105,7 +104,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Pending deliveries of an endpoint, from which a worker chooses the next batch.
+    """The pending deliveries among which a worker chooses the next deliveries to an endpoint.
 
     Attributes:
         rows: the deliveries in event order.

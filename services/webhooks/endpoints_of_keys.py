@@ -1,6 +1,7 @@
-"""Deletes the webhook endpoints of revoked API keys, and pauses the endpoints of expired keys.
+"""Disables the webhook endpoints of revoked API keys, and pauses the endpoints of expired keys.
 
-The senders of expired keys are paused too. A sender is a registered source of reports about mails.
+The senders that belong to an expired API key are paused too. A sender is a registered source of
+reports about mails.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ PROCESS_EXPIRED_KEYS = register_maintenance(
 )
 _MAX_KEYS = 1_000
 # Finds API keys that have expired or will expire soon, if the keys own active webhook endpoints or
-# senders. A key that will expire soon is omitted if its owner was already notified.
+# senders. An API key that will expire soon is omitted if its owner has already been notified of the
+# expiry.
 _FIND_EXPIRING_KEYS = Statement("""
 SELECT DISTINCT k.id, k.user_id FROM (
     SELECT key_id FROM webhook_endpoints WHERE state = 'active' AND key_id IS NOT NULL
@@ -45,10 +47,10 @@ LIMIT :limit
 def revoke_key(
     uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
 ) -> int:
-    """Revoke an API key and the keys that it created, and end their webhook endpoints.
+    """Revoke an API key and the keys that it created, and permanently disable their endpoints.
 
-    ``keep_endpoints``: whether the key's endpoints are transferred to the account. Otherwise they
-    end.
+    ``keep_endpoints``: whether to transfer the keys' webhook endpoints to the account instead of
+    disabling the endpoints.
     """
     revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
@@ -72,12 +74,13 @@ def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndp
 
 
 def process_expired_keys(resources: Resources) -> int:
-    """Pause the endpoints and senders of expired API keys, and notify the owners by mail.
+    """Pause endpoints and senders that belong to expired API keys, and notify the keys' owners.
 
     Returns the number of enqueued mails. An owner gets a mail two weeks before an API key with
-    active endpoints or senders expires. The transaction that enqueues a mail also changes the key,
-    or pauses its endpoints and senders, so that the mail is sent only once. The transaction locks
-    the recipient's row, so that no mail is sent to an erased person.
+    active endpoints or senders expires. Each mail is enqueued only once: in the same
+    transaction, Pressroom pauses the endpoints and senders of the expired key, or records that the
+    owner has been notified of the coming expiry. The transaction also locks the recipient's row, so
+    that no mail is sent to an erased person.
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0
@@ -88,10 +91,10 @@ def process_expired_keys(resources: Resources) -> int:
 
 
 def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
-    """Pause the endpoints and senders of an expired API key, and notify the owner.
+    """Pause endpoints and senders that belong to an expired API key, and notify the key's owner.
 
-    If the key hasn't expired yet, only notify the owner, unless the owner was already notified.
-    Returns whether a mail was enqueued.
+    If the API key hasn't expired yet, the function only notifies the owner that the key will expire
+    soon, unless the owner has already been notified. Returns whether a mail was enqueued.
     """
     person_query = select(User).where(User.id == user_id, User.erased_at.is_(None))
     person = uow.session.scalar(person_query.with_for_update(key_share=True))

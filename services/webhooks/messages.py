@@ -1,7 +1,7 @@
 """Builds the content of webhook requests from the events in the feed.
 
-Sent requests aren't stored. To show a sent request to the owner, ``rebuild_request`` builds the
-request again from its event.
+Pressroom doesn't store the webhook requests that it has sent. To show a sent request to the owner,
+``rebuild_request`` builds the request again from its event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from services.webhooks import signing, webhook_endpoints
 from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
-# The headers with the same value in all webhook requests.
+# The headers that have the same value in all webhook requests.
 FIXED_HEADERS = {"Content-Type": "application/json", "User-Agent": "Pressroom-Webhooks/1"}
 
 _LOAD_EVENTS = select(FeedEvent).where(FeedEvent.id.in_(bindparam("ids", expanding=True)))
@@ -29,7 +29,8 @@ _LOAD_EVENTS = select(FeedEvent).where(FeedEvent.id.in_(bindparam("ids", expandi
 class RebuiltRequest:
     """The latest request of a webhook delivery, built again from the event.
 
-    The request can't be rebuilt if the event was deleted, or if the person in the event was erased.
+    A webhook request can't be rebuilt if its event was deleted, or if the person in the event was
+    erased.
 
     Attributes:
         headers: the request's headers without the signature, or an empty mapping if the request

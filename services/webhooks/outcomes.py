@@ -47,8 +47,9 @@ _RECORD_SUCCESSES = text("""
     ) AS attempts (id, code, milliseconds, answer)
     WHERE d.id = attempts.id
 """)
-# Deletes stored responses to events about erased people, because the erasure job may have processed
-# the table before the responses were stored.
+# Deletes the responses that webhook receivers sent to events about erased people. The job that
+# erases a person also deletes the responses to events about this person, but a worker may store
+# another response after the job has ended.
 _DELETE_RESPONSES_ABOUT_ERASED_PEOPLE = text("""
     UPDATE webhook_deliveries AS d SET answer = NULL
     WHERE d.id = ANY (CAST(:ids AS bigint[])) AND d.answer IS NOT NULL

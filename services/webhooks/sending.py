@@ -1,8 +1,9 @@
 """Runs the job that sends the due deliveries to a webhook endpoint.
 
-The job of an endpoint alternates between database transactions and calls to the receiver. In each
-transaction, the job records the outcomes of the latest calls, and then claims the next deliveries.
-Each transaction checks the job's lease, so that a worker that has lost its lease writes nothing.
+The job of an endpoint alternates between database transactions and calls to the receiver. Each
+transaction records the outcomes of the calls since the previous transaction, and then claims the
+deliveries to send next. Each transaction checks the job's lease, so that a worker that has lost its
+lease writes nothing.
 
 Deliveries are claimed in batches. A separate transaction for each delivery would take longer than
 the call to a fast receiver. The first batch of a job contains one delivery. After a successful
@@ -31,8 +32,8 @@ from services.webhooks.messages import FIXED_HEADERS
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum duration of a turn of an endpoint's job. After its turn, a job returns to the end of
-# the queue, so that other endpoints' jobs can run.
+# A job that has sent deliveries to an endpoint for this number of seconds returns to the end of the
+# queue, so that the jobs of other endpoints can run.
 MAX_TURN_SECONDS = 5.0
 # The maximum number of an owner's endpoints to which workers send events at the same time. Without
 # this limit, one owner's unresponsive endpoints could block all threads of a worker.
@@ -72,7 +73,7 @@ def _open_client(resources: Resources) -> ReceiverClient:
 
 
 def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
-    """Send the endpoint's due deliveries until none is left or the job's turn ends."""
+    """Send the endpoint's due deliveries, for at most ``MAX_TURN_SECONDS``."""
     ends_at = time.monotonic() + MAX_TURN_SECONDS
     sent = 0
     batch_size = 1

@@ -60,8 +60,8 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
     _require_primary(database)
     options = (
         *("--format=custom", "--compress=1", "--lock-wait-timeout=60000"),
-        # Leave out the request bodies of senders. The bodies contain personal data, and are deleted
-        # from the database within a day.
+        # Leave out the request bodies in which mail providers sent reports, because these request
+        # bodies contain personal data, and are deleted from the database within a day.
         "--exclude-table-data=public.sender_bodies",
     )
     with _run_program("pg_dump", database, *options) as process:

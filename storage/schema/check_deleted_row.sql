@@ -1,6 +1,7 @@
--- Prevents the deletion of a list, user or import that subscriptions refer to. Only READ COMMITTED
--- transactions may delete rows, because other transactions may not see new subscriptions. The
--- trigger's argument is the name of the foreign key.
+-- Prevents the deletion of a list, user or import that subscriptions refer to. Only a transaction
+-- with the isolation level READ COMMITTED may delete a list, user or import, because a transaction
+-- with a stricter level may not see new subscriptions. The trigger's argument is the name of the
+-- foreign key.
 CREATE FUNCTION check_deleted_row() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -2,9 +2,9 @@
 -- check each foreign key of each row with a separate query, which would take a third of the time
 -- for adding a member. The foreign keys of `subscriptions` are declared but not enforced by
 -- Postgres. Like a foreign key check, the trigger locks the referenced row until the commit, so
--- that nobody can delete it. OFFSET 0 makes Postgres look up one row at a time, whatever the table
--- statistics say. The query plan is cached, and must suit statements with one row and with ten
--- thousand rows.
+-- that nobody can delete it. OFFSET 0 makes Postgres look up one row at a time, even if the table
+-- statistics suggest a different plan. The query plan is cached, and must be fast for statements
+-- with one row and for statements with ten thousand rows.
 CREATE FUNCTION check_new_subscriptions() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE

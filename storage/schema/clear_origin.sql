@@ -1,5 +1,5 @@
 -- Clears the origin of a subscription when an erasure clears the e-mail address. The trigger is
--- needed because release 1.0.0 doesn't know the column `origin`.
+-- needed because release 1.0.0 erases a person without clearing the column `origin`.
 CREATE FUNCTION clear_origin() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

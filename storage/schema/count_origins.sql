@@ -1,7 +1,8 @@
 -- Records how a statement changes the number of active members with each origin. Members without an
--- origin aren't recorded. If a member joins and gets an origin at the same time, the new origin
--- counts. If an erasure clears the origin, the former origin counts. The query has no join, because
--- its cached plan must be fast for one row and for ten thousand rows.
+-- origin aren't recorded. If a statement adds a member and sets an origin, the change is recorded
+-- for the new origin. If an erasure clears the origin of a member, the change is recorded for the
+-- former origin. The query has no join, because its cached plan must be fast for one row and for
+-- ten thousand rows.
 CREATE FUNCTION count_origins() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

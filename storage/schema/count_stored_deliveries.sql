@@ -1,5 +1,5 @@
--- Counts the stored bytes of webhook deliveries, except deliveries about members, which readers may
--- cause.
+-- Counts the stored bytes of webhook deliveries. Deliveries about members are not counted, because
+-- readers can cause such deliveries.
 CREATE FUNCTION count_stored_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

@@ -2,7 +2,7 @@
 -- repeated request, `credit_consume` returns the response to the first request. The account is
 -- locked first, so that two requests with the same idempotency key run one after the other. A
 -- caller without an account has neither credits nor an earlier request. `credit_consume` returns no
--- row if the caller's API key has been revoked.
+-- row if the caller's API key is revoked or expired, or if the key's owner is erased.
 CREATE FUNCTION credit_consume(
     p_user_id bigint, p_key_id bigint, p_amount numeric, p_source_id text, p_meta jsonb, p_route text, p_key text,
     p_fingerprint bytea

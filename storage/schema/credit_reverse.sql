@@ -1,5 +1,5 @@
--- Reverses an open charge that `p_taken_by` holds, and returns its amount. Returns NULL if the
--- charge was already settled, reversed or taken by another worker.
+-- Reverses an open charge whose `taken_by` is `p_taken_by`, and returns the amount of the charge.
+-- Returns NULL if the charge was already settled, reversed or taken by another worker.
 CREATE FUNCTION credit_reverse(p_entry_id bigint, p_taken_by text) RETURNS numeric
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,6 +1,6 @@
 -- Deletes the consent records of people who are erased or no longer exist. Clears the consent
--- wordings of erased or deleted owners' lists. OFFSET 0 in a subquery makes Postgres look up one
--- subscription at a time.
+-- wordings of lists whose owner is erased or no longer exists. OFFSET 0 in a subquery makes
+-- Postgres look up one subscription at a time.
 CREATE FUNCTION erase_consent(people bigint[], most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Lifts a member's bounces when the list's mail to the member is turned on. Release 1.0.0 turns mail
--- on without knowing the table `bounces`.
+-- Lifts a member's bounces when the list's mail to the member is turned on. The trigger is needed
+-- because release 1.0.0 turns mail on without changing the table `bounces`.
 CREATE FUNCTION lift_bounces() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -1,6 +1,6 @@
--- Rejects an import that release 1.0.0 has read without the owner's options. The error makes the
--- worker of release 1.0.0 retry the job until a newer worker reads the file. Only newer releases
--- store the key `sheet` in the description of a file.
+-- Rejects an import if release 1.0.0 has read the file without applying the owner's options. The
+-- error makes the worker of release 1.0.0 retry the job until a newer worker reads the file. Only
+-- newer releases store the key `sheet` in the description of a file.
 CREATE FUNCTION require_import_options() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

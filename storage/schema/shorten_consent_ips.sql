@@ -1,6 +1,6 @@
 -- Replaces the IP addresses in old consent records with their networks. The application's role may
--- only add and read consent records. SECURITY DEFINER functions change consent records, but never
--- write a value that the caller passes.
+-- only add and read consent records. This function changes consent records with the rights of its
+-- owner (SECURITY DEFINER), but never writes a value that the caller passes.
 CREATE FUNCTION shorten_consent_ips(days integer, most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE

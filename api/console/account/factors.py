@@ -105,7 +105,11 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 
 @router.get(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
 def show_factors_again(console: StarterConsole) -> Response:
-    """Redirect to the list of second factors, because browsers request this path after a login."""
+    """Redirect to the list of second factors.
+
+    If the creation of recovery codes requires a new login, the browser sends this request after the
+    login.
+    """
     return redirect_to_path(console.state, FACTORS_PATH)
 
 

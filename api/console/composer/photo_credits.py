@@ -1,4 +1,4 @@
-"""Builds the HTML that credits the authors of photos."""
+"""Builds the HTML that names the authors of photos."""
 
 from dataclasses import dataclass
 from html import escape
@@ -8,7 +8,7 @@ from integrations.stock_photos.port import FoundPhoto, PhotoCredit
 
 @dataclass(frozen=True)
 class CreditLine:
-    """HTML that credits the author of a photo."""
+    """HTML that names the author of a photo, with links to the author and the photo's source."""
 
     credit: PhotoCredit
 
@@ -26,7 +26,7 @@ class CreditLine:
 
 
 def build_figure(photo: FoundPhoto, url: str) -> str:
-    """Return an HTML figure with the photo at the URL, and the credit as its caption."""
+    """Return an HTML figure with the photo at ``url``, and a caption that names the author."""
     has_size = photo.width and photo.height
     size = f' width="{photo.width}" height="{photo.height}"' if has_size else ""
     image = f'<img src="{escape(url)}" alt="{escape(photo.shows)}"{size}>'

@@ -54,12 +54,12 @@ _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000
 MAX_SEARCH_CHARACTERS = 200
-# Apply the counting rules of X (Twitter) only to this many characters of a tweet, because the rules
-# are slow for long texts. A longer text exceeds the limit of a tweet anyway.
+# Measuring a tweet by the rules of X (Twitter) is slow for long texts. Only the first 4,000
+# characters are measured by these rules, because a longer tweet is too long for X in any case.
 _MAX_MEASURED_CHARACTERS = 4_000
-# The prefix of the hidden form fields with the search in which the user chose a photo.
+# Hidden form fields with this prefix contain the photo search in which the user chose a photo.
 _USED_SEARCH = "used"
-# The prefix of the hidden form fields with the user's latest photo search.
+# Hidden form fields with this prefix contain the user's latest photo search.
 _LAST_SEARCH = "found"
 PROVIDER_LABELS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE: "Openverse"}
 _NO_POST = TypedForm(
@@ -86,7 +86,7 @@ class PhotoFinds:
 
 @dataclass(frozen=True)
 class Tweet:
-    """A tweet in a form field.
+    """A tweet that the user can edit in a form field.
 
     Attributes:
         weight: the length of the tweet by the counting rules of X (Twitter).
@@ -288,7 +288,7 @@ async def _add_photo(console: ConsoleRequest, calls: ComposerCaller) -> _Outcome
 
 
 def _describe_image(console: ConsoleRequest, accepted: AcceptedJob, photo: FoundPhoto) -> None:
-    """Store the photo's alternative text and its credit, which most licences require."""
+    """Store the photo's alternative text, and its attribution, which most licences require."""
     with console.unit_of_work() as uow:
         image = records.find_outcome(uow, accepted)
         if not isinstance(image, DomainError):
@@ -437,7 +437,7 @@ def _build_used_photo(
 
 
 def _list_tweets(typed: Mapping[str, str]) -> list[Tweet]:
-    """Return the form fields for the tweets that aren't empty, numbered from 1."""
+    """Return the tweets that aren't empty, and number their form fields from 1."""
     texts = [text for name in TWEET_FIELDS if (text := typed.get(name, "")).strip()]
     return [
         Tweet(name, f"Tweet {number}", text, _measure_tweet(text))
@@ -451,11 +451,11 @@ def _measure_tweet(text: str) -> int:
 
 
 def describe_writers(typed: Mapping[str, str]) -> dict[str, str]:
-    """Describe who wrote the texts, such as a language model.
+    """Describe who or what wrote the texts for a post: a language model or the offline writer.
 
     Return a dictionary that maps each sentence, such as "Written without a language model.", to the
-    labels of the texts that the sentence describes, such as "Slug, Tags". The labels are empty if
-    one sentence describes all texts.
+    labels of the texts that the sentence describes, such as "Slug, Tags". If one sentence describes
+    all texts, the dictionary maps the sentence to an empty string instead of the texts' labels.
     """
     labels_by_sentence: dict[str, list[str]] = {}
     for name, label in PART_LABELS.items():

@@ -62,8 +62,8 @@ CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"
 PACK_FIELD = "pack"
-# The numbers of credits that the order form offers as packs. If the user chooses ``OTHER_PACK``,
-# the user types the number.
+# The numbers of credits that the order form offers as packs. A user who chooses ``OTHER_PACK``
+# types a number of credits or an amount of money.
 PACKS = ("500", "1000", "5000")
 OTHER_PACK = "other"
 CHANNEL_FIELD = "channel"
@@ -282,7 +282,7 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
 def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str, str, list[str]]]:
     """Return the value, label and prices of each pack that the order form offers.
 
-    A pack is left out if its price is below the minimum or above the maximum of an order.
+    A pack of credits is left out if its price is too low or too high for an order.
     """
     packs = []
     for pack in PACKS:
@@ -326,7 +326,7 @@ async def buy_credits(request: Request, console: ConsoleForm) -> Response:
 
 
 def _read_order(console: ConsoleRequest) -> OrderRequest:
-    """Return the submitted order. Raises ``body.invalid``.
+    """Return the order that the user entered in the form. Raises ``body.invalid``.
 
     In the form, the user chooses a pack, or types either a number of credits or an amount of money.
     """
@@ -335,8 +335,9 @@ def _read_order(console: ConsoleRequest) -> OrderRequest:
     credit_amount = _read_amount(form, CREDITS_FIELD) if pack == OTHER_PACK else None
     amount = _read_amount(form, AMOUNT_FIELD) if pack == OTHER_PACK else None
     if pack in PACKS:
-        # Ignore numbers that the user typed before choosing a pack. The page hides the fields with
-        # the numbers, but browsers also send hidden fields.
+        # Ignore a number of credits and an amount of money that the user typed before choosing a
+        # pack. If the user chooses a pack, the page hides the inputs for the credits and the
+        # amount, but browsers send hidden inputs too.
         credit_amount = Decimal(pack)
     if credit_amount and amount:
         raise build_field_error(AMOUNT_FIELD, "enter either the credits or the amount, not both")

@@ -81,10 +81,11 @@ _WARNING_SENTENCES: Mapping[str, str] = {
         "of the topic to 2."
     ),
 }
-# The form field for the provider's key. The forms of all providers use the same field.
+# The form field for a provider's key has the same name for all providers.
 _KEY_FIELD = "key"
 _BODY_FIELD = "body"
-# The example in the form with which owners test request bodies. The address belongs to no member.
+# The example in the form "Try a report", which shows the effects that a report would have. The
+# e-mail address in the example belongs to no member.
 _BODY_EXAMPLE = {
     "type": "delivery.reports",
     "timestamp": "2026-11-29T12:00:00Z",
@@ -104,7 +105,7 @@ _REPORT_ERRORS = ("report.invalid", "report.too_many", "report.trace_id_refused"
 
 @dataclass(frozen=True)
 class SenderView:
-    """A sender, formatted for a page.
+    """A sender, and the texts that console pages show about the sender.
 
     Attributes:
         list_titles: the titles of the lists that the sender covers, or ``None`` for all lists of
@@ -126,7 +127,7 @@ class SenderView:
 
     @property
     def problems(self) -> list[str]:
-        """Return sentences about the problems that the owner should solve."""
+        """Return one sentence for each problem of the sender that the owner should solve."""
         return [_WARNING_SENTENCES[each] for each in self.sender.warnings]
 
     @property
@@ -136,9 +137,10 @@ class SenderView:
 
 @dataclass(frozen=True)
 class ReportView:
-    """A report, formatted for a page.
+    """A report, and the texts that console pages show about the report.
 
-    The report was received from a sender, or is part of a request body that the owner tests.
+    Pages show the reports that a sender posted, and the reports that an owner enters in the form
+    "Try a report".
 
     Attributes:
         email: the member's address, or ``None`` if the report isn't about a member of the
@@ -185,7 +187,7 @@ def show_new_sender(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/new")
 def create_sender(console: RecentConsoleForm) -> Response:
-    """Create a sender, and show the new secret. Later pages never show the secret again."""
+    """Create a sender, and show the sender's secret. No other page ever shows the secret."""
     form = console.form
     list_id = parse_id_or_text(read_text(form, "list_id"))
     provider = form.get("provider", "")

@@ -47,7 +47,9 @@ TYPE_LABELS = {
     _TYPE.SENDER_RECOVERED: "A sender works again",
     _TYPE.MAILING_ALARM: "A mailing had many bounces or complaints",
 }
-# Maps the kind of an event's subject to the name of the id field in ``record_names``.
+# The subject of an event is the record that the event is about. ``_NAME_FIELDS`` maps each kind of
+# subject to the event's field that contains the subject's id. The module ``record_names`` uses this
+# id to find the subject's name.
 _NAME_FIELDS = {
     SubjectKind.KEY: "key_id",
     SubjectKind.GRANT: "grant_id",
@@ -151,7 +153,7 @@ def list_newest_events(
 def find_subject_names(
     uow: UnitOfWork, user_id: int, events: Iterable[Mapping[str, Any]]
 ) -> dict[RecordId, str]:
-    """Return the names of the subjects of events, such as API keys and images.
+    """Return the names of the objects that events are about, such as API keys and images.
 
     ``events``: events of the user in the JSON format of the API.
     """
@@ -189,7 +191,8 @@ def find_subject(
 ) -> tuple[str, str | None]:
     """Return the name of an event's subject, and the console page about the subject.
 
-    The name is an empty string if the subject was erased, or if the event is a test event.
+    The subject's name is an empty string if the subject was erased, or if the event is a test
+    event.
 
     Args:
         event: the event in the JSON format of the API.
@@ -211,8 +214,8 @@ def find_subject(
             about = names.get(("hash_id", hash_id), hash_id)
             path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{hash_id}"
         case SubjectKind.SENDER if kind is FeedEventType.MAILING_ALARM:
-            # Link to the mailing, because the subject of the event is the sender, and the sender
-            # may belong to another owner.
+            # An alarm about a mailing links to the mailing instead of the sender, because another
+            # owner may have registered the sender.
             mailing_id = data["mailing_id"]
             list_title = names.get(("list_id", event["list_id"]), "")
             about = f"{list_title}, mailing {mailing_id}" if list_title else f"mailing {mailing_id}"

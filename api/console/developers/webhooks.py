@@ -70,7 +70,7 @@ _RECOMMENDED_TYPES = (
     FeedEventType.SUBSCRIPTION_CONFIRMED,
     FeedEventType.SUBSCRIPTION_LEFT,
 )
-# The states that an owner can choose, with the notice that the page then shows.
+# Maps each state that an owner can choose for a webhook to the notice that confirms the choice.
 _STATE_NOTICES = {
     EndpointState.ACTIVE: "The webhook gets events again, including the events that it missed.",
     EndpointState.PAUSED: "The webhook is paused.",
@@ -270,9 +270,11 @@ def show_endpoint(
 
 
 def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
-    """Return the response to the attempted deliveries, if all failed with the same response.
+    """Return the response that all failed deliveries have in common, or else ``None``.
 
-    The page shows such a response once instead of in each row.
+    If all deliveries received the same response, the page shows the response once, instead of in
+    each row of the table of deliveries. The function also returns ``None`` if there is only one
+    delivery, if any delivery succeeded, or if any response has a body.
     """
     attempted = [each for each in views if each.delivery.last_attempt_at is not None]
     answers = {each.answer for each in attempted}
@@ -353,7 +355,11 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
 
 @router.get("/{endpoint_id}/state")
 def show_state(console: Console, endpoint_id: PathId) -> Response:
-    """Redirect to the webhook's page, because browsers request this path after a login."""
+    """Redirect to the webhook's page.
+
+    If changing the webhook's state requires a new login, the browser requests this URL after the
+    login.
+    """
     _find_view(console, endpoint_id)
     return redirect_to_path(console.state, f"{PATH}/{endpoint_id}")
 

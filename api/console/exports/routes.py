@@ -74,10 +74,10 @@ class ExportView:
     """An export of members, formatted for a page.
 
     Attributes:
-        job: the export's latest job, or ``None`` if the export has a file. An unfinished job takes
-            precedence.
+        job: the export's unfinished job, or else the export's latest job. ``job`` is ``None`` if
+            the export has a file.
         segment_names: maps the export's id to the name of its segment, or to ``None`` if the name
-            is unknown. Empty if the export has no filter.
+            is unknown. ``segment_names`` is empty if the export has no filter.
     """
 
     export: MemberExport

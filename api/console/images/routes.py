@@ -180,7 +180,7 @@ def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Res
         form,
         other_sources=console.get_media_sources(),
         refusal=notice,
-        # Show the free space only if an image of the maximum size doesn't fit.
+        # Show the free storage space only if it is too small for an image of the maximum size.
         free_bytes=None if (free_bytes or 0) >= MAX_IMAGE_BYTES else free_bytes,
         images=[_build_view(console, each) for each in page.rows],
         next_cursor=page.next_cursor,

@@ -40,7 +40,8 @@ VERDICT_LABELS = {
     "over_quota": "over your plan’s limit",
 }
 
-# For each kind of import that stops mail, the words for one and for several of its addresses.
+# Labels for the addresses that get no more mail because of an import. Each kind of import has a
+# label for one address, and a label for several addresses.
 _BLOCKED_LABELS = {
     ImportKind.SUPPRESSIONS: ("blocked address", "blocked addresses"),
     ImportKind.BOUNCES: ("bounced address", "bounced addresses"),
@@ -92,15 +93,16 @@ class ImportView:
 
     @property
     def is_cancelling(self) -> bool:
-        """Return whether the owner has cancelled the running undo, or else the import itself."""
+        """Return whether the owner has cancelled the running import or the running undo."""
         worker = self.undo if self.is_undoing else self.job
         return worker is not None and worker.cancel_requested
 
     @property
     def headline(self) -> str | None:
-        """Return how many members were added or updated, or how many addresses get no more mail.
+        """Return a summary of the import's result, such as ``3 members added``.
 
-        The headline is ``None`` for a dry run and for an undone import.
+        Return ``None`` for a dry run, for an import that hasn't succeeded, and for an import that
+        the owner undoes or has undone.
         """
         task = self.task
         is_done = task.status == "succeeded" and not task.dry_run and task.undone_at is None
@@ -127,7 +129,8 @@ class ImportView:
     def has_rejects(self) -> bool:
         """Return whether the owner should download the rejected rows.
 
-        In a file of bounces or opt-outs, the rows with the verdict ``opted_out`` were applied.
+        The verdict ``opted_out`` is a rejection in an import of members, but a success in an import
+        of bounces or opt-outs.
         """
         applied = 0 if self.task.kind == ImportKind.MEMBERS else self.task.opted_out
         has_rows = self.not_added > applied or self.task.left_out > 0

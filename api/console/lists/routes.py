@@ -176,10 +176,10 @@ def show_list(
 
 @dataclass(frozen=True)
 class _OriginRow:
-    """A row of the table with the origins of new members.
+    """A row of the table that shows where new members came from.
 
-    ``query``: a query string for the members page, with which the page shows only these members.
-    ``None`` if no filter selects these members.
+    ``query``: the query string with which the members page shows only members with the origin in
+    ``label``. ``None`` if the row counts members from several origins, or from an unknown origin.
     """
 
     label: str
@@ -191,9 +191,12 @@ class _OriginRow:
 def _list_origins(
     uow: UnitOfWork, list_id: int, days: DayRange, total: GrowthSpan
 ) -> list[_OriginRow]:
-    """Return the origins of the members who joined, or an empty list if no origin is known.
+    """Return table rows that count the members who joined, by the origin of the members.
 
-    The last rows count all other members, so that the rows add up to ``total``.
+    Return an empty list if no origin is known.
+
+    The last rows count members from rare origins, imported members, and members without a known
+    origin, so that all rows add up to ``total``.
     """
     origins = daily_figures.read_joins_by_origin(uow, list_id, days, _MAX_ORIGINS_ON_PAGE)
     rows = [
@@ -211,7 +214,8 @@ def _list_origins(
     unknown_left = total.left - origins.left
     by_source = daily_figures.read_figures(uow, list_id, days, FiguresBy.SOURCE)
     left_by_source = {each.key: each.left for each in by_source}
-    # An import can set the origin of its members. Such members are in the rows above.
+    # Count an imported member in the row *Imported* only if the member's origin is unknown.
+    # Otherwise, the row of the member's origin already counts the member.
     imported_joined = min(total.imported, unknown_joined)
     imported_left = min(left_by_source.get(Via.IMPORT, 0), unknown_left)
     for label, joined_count, left_count in (
@@ -263,7 +267,8 @@ def show_public_pages(
             "style-src": get_list_style_hashes(sign_up_form.look),
         },
         list=record,
-        # If the typed colour was refused, its error message states the contrast.
+        # If the owner entered an invalid colour, don't show the contrast of the stored colour,
+        # because the owner could mistake it for the contrast of the entered colour.
         contrast=None
         if "colour" in form.errors
         else colours.compute_contrast(record.colour or DEFAULT_COLOUR, colours.LIGHT_GROUND),

@@ -225,10 +225,10 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
 def _build_members_query(
     bulk: BulkAction, filter_json: dict[str, Any], tag_name: str | None
 ) -> str | None:
-    """Return the query string with which the members page shows members that a bulk action changed.
+    """Return the query string that makes the members page show a bulk action's changed members.
 
     The result is ``None`` if no filter can select the changed members. For example, after a bulk
-    action removed a tag, no filter selects the members who had the tag before.
+    action has removed a tag, no filter can select the members who had the tag before.
 
     Args:
         tag_name: the tag that the bulk action added or removed, or ``None``.
@@ -269,7 +269,7 @@ def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> 
     path = f"{get_list_path(list_id)}/bulk-actions/{bulk_id}"
     if job_id is None:
         return console.redirect_with_notice(path, "The bulk action was already undone.")
-    # The page shows the progress of the undo, so it needs no notice.
+    # Show no notice, because the page already shows the progress of the undo.
     return redirect_to_path(console.state, path)
 
 

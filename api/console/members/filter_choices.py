@@ -36,8 +36,9 @@ _DATE_OPERATOR_LABELS = {
     Operator.NOT_BEFORE: "is on or after",
     Operator.NOT_AFTER: "is on or before",
 }
-# The labels if the user types a number of days ago instead of a date. An earlier date is more days
-# ago, so the label of ``BEFORE`` is "is more than".
+# If the user types a number of days ago instead of a date, the comparison operators have these
+# labels. For example, the operator ``BEFORE`` is shown as "is more than", as in "is more than 30
+# days ago".
 _DAYS_AGO_OPERATOR_LABELS: Mapping[str, str] = {
     Operator.BEFORE: "is more than",
     Operator.NOT_AFTER: "is at least",
@@ -85,7 +86,8 @@ class Choice:
     Attributes:
         kind: the kind of the value: a value of ``ValueKind``, or ``DAYS_AGO``.
         operators: maps each operator that the form offers to its label.
-        options: maps each possible value to its label. Empty if the user types the value.
+        options: maps each value that the user can choose to its label. ``options`` is empty if the
+            user must type the value.
         suggestions: values that the browser suggests while the user types.
     """
 
@@ -104,7 +106,7 @@ class Choice:
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
     """Map the key of each member attribute that the filter form can test to its ``Choice``.
 
-    ``build_choice_key`` creates the keys.
+    The function ``build_choice_key`` creates the keys of the returned dictionary.
     """
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
@@ -125,7 +127,7 @@ def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice
 
 
 def build_choice_key(name: str, kind: str) -> str:
-    """Return the key of a member attribute in the result of ``list_choices``.
+    """Return the key under which ``list_choices`` returns the ``Choice`` of a member attribute.
 
     A date attribute has two choices with different keys: the user can type a date or a number of
     days ago.

@@ -1,13 +1,14 @@
 """Converts a member filter between JSON and the rows of an HTML form.
 
-The filter form shows a filter as a group of parts. Each part of a filter is either a row with a
-field, an operator and a value, or a nested group. The name of a form input contains the position of
-its filter part. For example, the input ``match.0`` states how the outermost group combines its
-parts. ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and ``value.0.2`` are the inputs of the third
-part of the outermost group. If the row offers several choices, ``option.0.2.1`` is the checkbox of
-the second choice.
+The filter form shows a filter as a group, which consists of rows and nested groups. In each row,
+the user chooses a member attribute, an operator and a value. The name of a form input contains the
+position of its row or group. The outermost group has the position ``0``, and the third row or
+nested group in the outermost group has the position ``0.2``. For example, the input ``match.0``
+states whether a member must match all, any or none of the rows and groups in the outermost group.
+The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and ``value.0.2`` belong to the row
+``0.2``. The input ``option.0.2.1`` is the second checkbox of the row ``0.2``.
 
-The buttons that add or remove parts submit the whole form, so no script is needed.
+The buttons that add or remove rows and groups submit the whole form, so the form needs no script.
 """
 
 import re
@@ -28,7 +29,9 @@ from services.subscriptions.filters.names import DAYS_AGO, Operator, ValueKind
 _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
 _NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID, DAYS_AGO})
 _MAX_VALUE_CHARACTERS = 4_000
-# The maximum number of checkboxes in a row. A filter may contain choices that no longer exist.
+# The maximum number of checkboxes in a row of the filter form. A row can have more checkboxes than
+# a member field has choices, because a filter may contain choices that the owner has removed from
+# the field.
 _MAX_OPTIONS = 2 * MAX_CHOICES
 _ROOT_PLACE = "0"
 # The member attribute in the first row of an empty filter.
@@ -68,7 +71,7 @@ class Row:
 
     @property
     def choice_key(self) -> str:
-        """Return the key of the row's member attribute in the result of ``list_choices``."""
+        """Return the key of the row's member attribute in the dictionary from ``list_choices``."""
         return build_choice_key(self.name, self.kind)
 
     @property
@@ -295,7 +298,7 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
 
 
 def _read_value(form: Mapping[str, str], place: str) -> str:
-    """Return the typed value of a row, or the values of the ticked checkboxes, one per line."""
+    """Return the value that the user typed, or the values of the ticked boxes, one per line."""
     boxes = (f"option.{place}.{number}" for number in range(_MAX_OPTIONS))
     return form.get(f"value.{place}") or "\n".join(form[box] for box in boxes if box in form)
 

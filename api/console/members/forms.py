@@ -98,7 +98,7 @@ class MemberSelection:
 
     @property
     def is_segment(self) -> bool:
-        """Return whether the members are all members of a segment."""
+        """Return whether a segment is the only criterion that selects the members."""
         return self.typed.keys() - {"columns"} == {"segment"}
 
     @property

@@ -129,11 +129,13 @@ def show_member(
 
 
 def _may_turn_mail_on(record: SubscriptionRecord, *, has_lifted_bounce: bool) -> bool:
-    """Return whether the list's owner may turn a member's mail on.
+    """Return whether the list's owner may turn the list's mail to a member on again.
 
-    The owner can't reverse an opt-out, and can lift a bounce only once in 30 days.
+    The owner can't turn the mail on if the member has opted out. If a bounce turned the mail off,
+    the owner can turn the mail on only once in 30 days.
 
-    ``has_lifted_bounce``: whether the owner has lifted a bounce of the member in the last 30 days.
+    ``has_lifted_bounce``: whether, in the last 30 days, the owner turned the mail to the member on
+    again after a bounce.
     """
     if record.email_off is None or record.email_off.reason is EmailOffReason.PERSON:
         return False
@@ -171,7 +173,7 @@ def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Res
 def _read_changes(
     form: FormFields, record: SubscriptionRecord, own_fields: Iterable[MemberField]
 ) -> MemberChanges:
-    """Return the submitted attributes that differ from the stored ones.
+    """Return the member's attributes that the submitted form changes.
 
     Raises ``field.value`` if the value of a member field is invalid. Raises ``body.invalid`` if a
     standard attribute, such as the name, is invalid.
@@ -182,8 +184,8 @@ def _read_changes(
         "tags": [each for part in form.get("tags", "").split(",") if (each := part.strip())],
     }
     changed = {name: value for name, value in values.items() if value != getattr(record, name)}
-    # If the user changed the expiry day of the tier, the tier expires at midnight in UTC. If the
-    # expiry day hasn't changed, the stored time of day is kept.
+    # If the user changed the day on which the tier expires, the tier expires at 0:00 UTC on the new
+    # day. If the user didn't change the day, keep the stored time of day.
     day = form.get("paid_expiry", "").strip()
     if day != _format_date(record.paid_expiry):
         changed["paid_expiry"] = f"{day}T00:00:00Z" if day else None
@@ -256,10 +258,10 @@ def _run_member_action(
     user_id: int,
     action: Callable[[UnitOfWork, MailingList], tuple[int, str]],
 ) -> Response:
-    """Run an action on a member, and show its errors on the member's page.
+    """Run an action on a member, and show an error of the action on the member's page.
 
-    ``action``: a function that runs the action, and returns the id of the member's new list and a
-    notice.
+    ``action``: a function that changes the member. The function returns the id of the list that the
+    member is on afterwards, and a notice to show on the next page.
     """
     try:
         with console.unit_of_work() as uow:
@@ -291,7 +293,8 @@ def remove_member(
 def _build_field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
     """Return the template values for the input of a member field.
 
-    A member may keep a choice that the owner has removed from the member field.
+    If the owner has removed the member's current choice from the member field, the input still
+    offers this choice, so that saving the form keeps it.
     """
     name = f"{_FIELD_PREFIX}{field.key}"
     value = form.typed.get(name, "")

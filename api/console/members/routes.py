@@ -48,7 +48,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
 
 MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
-# The label and the member filter of each common filter that the members page links to.
+# The common filters to which the members page links: the label and the JSON of each filter.
 _COMMON_FILTERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Bounced", {"field": "bounced", "in": ["soft", "hard"]}),
     ("Came by a campaign", {"field": "utm_campaign", "exists": True}),
@@ -136,7 +136,11 @@ def _render_members(
 
 
 def _build_common_filters(selection: MemberSelection) -> list[tuple[str, str, bool]]:
-    """Return the label and the query string of each common filter, and whether it is applied."""
+    """Return the label and the query string of each common filter.
+
+    The third item of each tuple says whether the page currently shows the members who match this
+    filter.
+    """
     text = selection.typed.get("filter", "")
     return [
         (label, urlencode({"filter": filter_text}), text == filter_text)
@@ -151,9 +155,10 @@ def _build_chips(
     choices: Mapping[str, Choice],
     segment_names: Mapping[str, str],
 ) -> list[tuple[str, str]]:
-    """Return a label for each filter, and a URL query without that filter.
+    """Return a label for each filter on the page, and a URL query that removes this filter.
 
-    The searched address or name has no label, because the search field shows it.
+    The function returns no label for the text in the search field, because the page already shows
+    this text.
     """
     typed = selection.typed
     chips = []

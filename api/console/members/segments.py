@@ -94,7 +94,7 @@ def _count_matches(
     Yield ``None`` for an invalid filter. After ``MAX_COUNTING_TIME``, yield ``None`` for all
     remaining filters.
 
-    ``filters``: functions that read one filter each from the database.
+    ``filters``: functions, each of which reads one filter from the database.
     """
     end = monotonic() + MAX_COUNTING_TIME.total_seconds()
     for read_filter in filters:
@@ -133,7 +133,8 @@ def _render_new_segment(
     member_count = count_selection(
         console.state.resources, mailing_list, parsed_filter, "", selection.typed
     )
-    # The form has a button that counts the members, so the page needs no link to an exact count.
+    # Omit the link "Show the exact number", because the segment form has a button that counts the
+    # members.
     has_count = member_count.is_exact or member_count.count > 0
     return _render_segment_form(
         console,

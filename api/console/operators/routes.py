@@ -109,7 +109,11 @@ def show_overdue_work(console: OperatorConsole) -> Response:
 
 @router.get("/texts")
 def show_texts(console: OperatorConsole) -> Response:
-    """Redirect to the operators' overview, because browsers request this path after a login."""
+    """Redirect to the operators' overview.
+
+    If an operator must log in again to mark texts as reviewed, the browser sends this GET request
+    after the login.
+    """
     return redirect_to_path(console.state, OPERATORS_PAGE.path)
 
 

@@ -41,8 +41,9 @@ LISTS_ON_OVERVIEW = 5
 EVENTS_ON_OVERVIEW = 5
 # Read more events than the page shows, because equal events are merged.
 EVENTS_TO_MERGE = 20
-# The types of events that *Recent activity* shows. Maps each type to the text after the person's
-# name, and to the CSS class of the mark before the name.
+# Maps each type of event that *Recent activity* shows to a description, such as "unsubscribed", and
+# to a CSS class. The page writes the description after the member's name. The CSS class selects the
+# plus or minus sign before the member's name.
 _ACTIVITIES: Mapping[str, tuple[str, str]] = {
     FeedEventType.SUBSCRIPTION_CREATED: ("subscribed", "plus"),
     FeedEventType.SUBSCRIPTION_CONFIRMED: ("confirmed the subscription", "plus"),
@@ -50,10 +51,12 @@ _ACTIVITIES: Mapping[str, tuple[str, str]] = {
     FeedEventType.SUBSCRIPTION_REMOVED: ("was removed", "minus"),
     FeedEventType.SUBSCRIPTION_EMAIL_OFF: ("gets no mail", "minus"),
 }
-# The overview shows the first warnings. The others are folded.
+# The maximum number of warnings that the overview shows. If there are more warnings, the user must
+# unfold a section of the page to see the others.
 VISIBLE_WARNINGS = 5
-# If an owner has more members, the overview hides the checklist for new owners even if some steps
-# aren't done. For example, many owners never need an API key.
+# If an owner has more members than ``MAX_MEMBERS_WITH_STEPS``, the overview hides the checklist for
+# new owners even if some steps aren't done, because many owners never do some steps of the
+# checklist, such as creating an API key.
 MAX_MEMBERS_WITH_STEPS = 10
 _WEEK_DAYS = 7
 _MONTH_DAYS = 30
@@ -128,9 +131,9 @@ def show_overview(console: Console) -> Response:
 
 
 def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
-    """Return warnings for the owner, each with the path of a page about it.
+    """Return warnings for the owner, each with the path of the console page about the problem.
 
-    Failed imports come first, because Pressroom never repeats them.
+    Warnings about failed imports come first, because Pressroom doesn't retry a failed import.
     """
     warnings = []
     for task in records.list_recent_failures(uow, user_id):
@@ -156,7 +159,7 @@ def _list_first_steps(
     usage: Mapping[PlanQuota, QuotaUse],
     plan: Plan,
 ) -> list[Step]:
-    """Return the checklist for new owners, or an empty list if it is no longer needed."""
+    """Return the checklist for new owners, or an empty list if the owner no longer needs it."""
     if usage[PlanQuota.MEMBERS].used > MAX_MEMBERS_WITH_STEPS:
         return []
     progress = first_steps.find_first_steps(uow, user_id)
@@ -227,7 +230,12 @@ def _render_search(console: ConsoleRequest, q: str) -> Response:
 
 
 def _find_searched_list(results: SearchResult) -> int | str:
-    """Return the id of the first list found, or a placeholder, for the example of an API call."""
+    """Return the list id for the example of an API call on the search page.
+
+    The function returns the id of the first list in the search results. If the search results
+    contain only members, the function returns the id of a list to which the first member belongs.
+    If there are no search results, the function returns the text "LIST" as a placeholder.
+    """
     if results.lists:
         return results.lists[0].id
     return results.members[0].lists[0].id if results.members else "LIST"

@@ -35,10 +35,11 @@ def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
 
 
 def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
-    """Return the ids of the API keys, passkeys, endpoints and senders that the user keeps.
+    """Return the ids of the records that a password reset must not remove.
 
-    The user keeps an item by leaving its checkbox unticked. An item that was created after the page
-    was loaded is not kept.
+    The records are API keys, passkeys, webhook endpoints and senders. The user ticks the checkbox
+    of each record that the password reset must remove. Records that were created after the page was
+    loaded are removed too, because the page has no checkboxes for them.
     """
     ticked = read_ticked_boxes(form)
     return KeptAccess(

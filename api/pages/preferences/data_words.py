@@ -107,7 +107,7 @@ def translate_names(language: str) -> dict[str, str]:
 
 def make_value_formatter(language: str) -> Callable[[str, Any], str]:
     """Return a function that formats a value in the reader's language."""
-    # English pages write dates like the console, for example "30 Nov 2026".
+    # On English pages, dates have the same format as in the console, for example "30 Nov 2026".
     locale = "en_GB" if language == ENGLISH else language.replace("-", "_")
 
     def format_value(name: str, value: Any) -> str:

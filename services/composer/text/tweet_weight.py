@@ -14,7 +14,7 @@ _MAX_URL_CHARACTERS = 2048
 _LIGHT_RANGES = ((0, 4351), (8192, 8205), (8208, 8223), (8242, 8247))
 _PICTURE = "[\u203c-\u32ff\U0001f000-\U0001faff]"
 _SHADED = f"{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*"
-# The emoji that can be the first in a sequence of joined emoji. Such a sequence is shown as a
+# The emoji that can begin a sequence of joined emoji. Devices show a sequence of joined emoji as a
 # single emoji, for example as a family of several people.
 _JOINING = (
     "[\u26d3\u26f9\u2764\U0001f344\U0001f34b\U0001f3c3-\U0001f3cc\U0001f3f3\U0001f3f4"
@@ -36,16 +36,18 @@ _URL = re.compile(
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
 # The top-level domains of URLs that X (Twitter) certainly recognises. X counts a recognised URL as
-# ``URL_WEIGHT`` characters, and any other URL as plain text. For a URL with a top-level domain that
-# isn't in this set, Pressroom uses the higher of both counts.
+# ``URL_WEIGHT`` characters, and any other URL as plain text. If ``_KNOWN_DOMAINS`` doesn't contain
+# the top-level domain of a URL, Pressroom counts the URL as ``URL_WEIGHT`` characters or as plain
+# text, whichever results in the longer tweet.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
 def measure_tweet_weight(text: str) -> int:
     """Return the length of a tweet as X (Twitter) counts it.
 
-    For example, each Chinese character counts as two characters. If a URL has an unknown top-level
-    domain, the result may be higher than on X (Twitter).
+    For example, each Chinese character counts as two characters. If the tweet contains a URL whose
+    top-level domain isn't in ``_KNOWN_DOMAINS``, the returned length may be higher than the length
+    that X counts.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight = 0

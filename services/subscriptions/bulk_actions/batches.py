@@ -81,8 +81,8 @@ _UPDATE_LATER_ACTIONS = """, later AS (
     ) AS found
     WHERE l.ctid = found.place
 )"""
-# The undo of a bulk action doesn't turn mail on for members who have opted out of the list or of
-# its mail, or whose mail a bounce turned off.
+# The undo of a bulk action turns mail on only for members who haven't opted out of the list or of
+# the list's mail. The undo doesn't turn mail on for members whose mail a bounce turned off.
 _NO_OPT_OUT = opt_out_checks.build_no_opt_out_condition("m")
 _NO_BOUNCE = bounces.build_no_bounce_condition("m")
 _HAS_NOT_LEFT = opt_out_checks.build_no_opt_out_condition("m", OptOutKind.LIST)

@@ -45,8 +45,8 @@ def record_entry(
 ) -> None:
     """Record how a person joined a list.
 
-    If the list's owner added the person, the entry contains no IP address, URL, browser, consent
-    wording or origin.
+    If the list's owner added the person, the consent entry contains no IP address, URL, browser,
+    consent wording or origin of the sign-up.
     """
     entry = ConsentEntry(list_id=subscription.list_id, user_id=subscription.user_id, how=how)
     if how not in _OWNER_KINDS:

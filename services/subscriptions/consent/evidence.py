@@ -30,12 +30,13 @@ class ConsentEvidence(NamedTuple):
 
     Attributes:
         claimed_by: the origin of a claim, either ``owner`` or the product that wrote the imported
-            file. For consent that Pressroom observed, ``claimed_by`` is ``None``.
+            file. ``claimed_by`` is ``None`` if the person consented through Pressroom itself, for
+            example in a sign-up form.
         confirmed: whether the person confirmed the consent by following a mailed link or by logging
             in.
         list_id: the id of the list that the person joined, even if the owner later transferred the
             person to another list.
-        origin: where the sign-up came from, or ``None`` if nothing is known.
+        origin: where the sign-up came from, or ``None`` if this is unknown.
         place: a number that determines the order of evidence with the same timestamp.
     """
 

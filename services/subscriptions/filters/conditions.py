@@ -74,7 +74,7 @@ class Members:
 
     Attributes:
         list_id: the id of the list to which the members belong, or ``None`` for members of several
-            lists. Only a filter by bounces needs the id.
+            lists. Only conditions on bounces use ``list_id``.
         tag_ids: maps tag names in the filter to tag ids, but omits tags that the list doesn't have.
     """
 
@@ -238,7 +238,8 @@ def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
         Bounce.user_id.is_not(None),
         Bounce.ended_at.is_(None),
         Bounce.lifted_at.is_(None),
-        # Postgres uses a partial index only if the index has the same condition.
+        # Postgres can use a partial index of ``bounces`` only if the query repeats the condition of
+        # the index.
         Bounce.is_hard if is_hard else not_(Bounce.is_hard),
     )
 
@@ -246,15 +247,17 @@ def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
 def _compare_bounces(comparison: Comparison, members: Members) -> Condition:
     rows = members.rows.c
     hard_bounces = _select_bounced_users(members, is_hard=True)
-    # A list can have very many hard bounces, so look up the hard bounces of each member. No lookup
-    # is needed for an active member with mail, because a hard bounce keeps the mail turned off.
+    # A list can have very many hard bounces, so look up the hard bounces of one member at a time.
+    # Skip active members who receive the list's mail, because a hard bounce would have turned off
+    # the mail.
     # OFFSET 0 makes Postgres use an index, instead of reading the bounces of all members.
     has_hard = and_(
         or_(not_(rows.email_enabled), rows.status != SubscriptionStatus.ACTIVE.value),
         exists(hard_bounces.where(Bounce.user_id == rows.user_id).offset(literal_column("0"))),
     )
-    # A list has few soft bounces, because a soft bounce ends with the next delivered mail. Postgres
-    # reads all of them once, because the subquery doesn't refer to the member.
+    # A list has few soft bounces in effect, because a soft bounce usually stops counting when the
+    # next mail reaches the member. Postgres reads a list's soft bounces only once per query,
+    # because the subquery doesn't refer to a member.
     has_soft = rows.user_id.in_(_select_bounced_users(members, is_hard=False))
     conditions = {
         BounceState.NONE: not_(or_(has_hard, has_soft)),
@@ -315,10 +318,13 @@ def _build_indexed_text_condition(
 
 
 def _build_indexed_origin_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build an SQL condition that can use an index to find members by a value of the origin.
+    """Build an SQL condition on a value in the JSON column ``origin``, such as the referrer.
 
-    To find a part of a value, the condition searches the JSON text of the whole origin, and may
-    therefore match a different value. ``_compare_origin`` builds the exact condition.
+    The condition can use an index. If the filter searches for a part of the value, the condition
+    searches the text of the whole JSON column. The condition may therefore find members whose
+    referrer contains the text, although the filter names the campaign. To exclude these members,
+    ``_compare_origin`` builds a second condition, which compares only the value that the filter
+    names.
     """
     name = comparison.name.name
     operator = comparison.operator
@@ -419,7 +425,7 @@ def _build_indexed_field_condition(comparison: Comparison, members: Members) -> 
 def _contains_any_value(
     document: ColumnElement[Any], key: str, values: Iterable[Value]
 ) -> Condition:
-    """Build the SQL condition that a JSON document has one of the values under a key.
+    """Build the SQL condition that a JSON document contains ``key`` with one of the values.
 
     ``document``: the SQL expression for a case-folded JSON document.
     """

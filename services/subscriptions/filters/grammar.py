@@ -105,8 +105,8 @@ def parse_filter(
 
     The error message names the invalid part of the filter, for example ``filter.all[2].any[0].is``.
 
-    ``today``: the day in UTC from which the values ``days_ago`` are counted back. The default is
-    the current day.
+    ``today``: the UTC date from which ``days_ago`` in a filter counts back, or ``None`` for the
+    current date.
     """
     return _Parser(names, today or clock.now().date()).parse_node(written, "filter", 1)
 
@@ -199,9 +199,9 @@ def _parse_comparison(
         case Operator.IS_NOT:
             value = _parse_value(name, written, place, today)
             if name.name == "bounced":
-                # Every member has exactly one bounce state, so "is not" one state means "is" one of
-                # the others. An index finds the few members with bounces, but can't find the
-                # members who don't match a condition.
+                # Replace "is not" a bounce state by "is" one of the other states, because Postgres
+                # can't use an index for "is not". The new condition finds the same members, because
+                # every member has exactly one bounce state.
                 others = tuple(word for word in name.words if word != value)
                 return Comparison(name, Operator.IN, others)
             return Negation(Comparison(name, Operator.IS, (value,)))

@@ -80,7 +80,7 @@ class MemberFilter:
     ) -> Condition:
         """Build an SQL condition for members of the list who match the filter.
 
-        The caller must select only rows of the filter's list.
+        The caller's query must itself exclude members of other lists.
 
         Args:
             rows: the table ``subscriptions``, or a subquery with the same columns.
@@ -173,10 +173,10 @@ def read_for_running_job(
     *,
     begun_at: datetime,
 ) -> MemberFilter:
-    """Parse the stored filter of a bulk action or export that began at ``begun_at``.
+    """Parse the stored filter of a running bulk action or export.
 
-    The filter's values ``days_ago`` are counted back from the day of ``begun_at``, so that a bulk
-    action that runs past midnight selects the same members on both days.
+    ``begun_at``: when the bulk action or export began. Conditions with ``days_ago`` count back from
+    the day of ``begun_at``, so that they match the same members before and after midnight.
 
     If the owner retires a field while the job is running, the filter still compares the field's
     values. Raises ``segment.tag_deleted`` if the filter uses a deleted tag.

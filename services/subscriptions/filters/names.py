@@ -64,7 +64,7 @@ class ValueKind(StrEnum):
 
 
 class BounceState(StrEnum):
-    """The worst kind of a member's bounces that are in effect."""
+    """A member's most severe bounce that is still in effect: hard, soft or none."""
 
     NONE = "none"
     SOFT = "soft"
@@ -186,8 +186,8 @@ class InvalidValue(Exception):
 def parse_value(name: FilterName, value: object, *, today: date | None) -> Value:
     """Convert a filter's value for its SQL condition, or raise ``InvalidValue``.
 
-    ``today``: the day in UTC from which a value ``days_ago`` is counted back, or ``None`` if the
-    operator doesn't accept such values.
+    ``today``: the current day in UTC, from which ``days_ago`` is subtracted, or ``None`` if the
+    filter's operator doesn't accept ``days_ago``.
     """
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None

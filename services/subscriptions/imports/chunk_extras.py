@@ -1,7 +1,7 @@
-"""Applies the extras of a chunk's rows: fields, tags, join dates, consent claims and origins.
+"""Imports further data of the members in a chunk: fields, tags, join dates, consent and origins.
 
-A second temporary table contains the fields, tags, join dates and origins of a chunk's rows. Chunks
-whose rows have none of these extras don't use the second table.
+The members' fields, tags, join dates and origins are first copied into a separate temporary table.
+This table contains a line for each imported row that has any of these data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -127,12 +127,13 @@ def add_claims(
 
 
 def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
-    """Yield a claim about the person's consent, and a claim that the consent was confirmed.
+    """Yield a claim that the person consented, and a claim that the person confirmed the consent.
 
-    Only the first claim contains the origin of the sign-up. If the row contains an origin but no
-    consent, the function yields a claim of the kind ``import``.
+    Only the first of these claims contains the origin of the sign-up. If an imported row has an
+    origin but no consent, the function yields a single claim, with ``ConsentHow.IMPORT`` and the
+    origin.
 
-    ``claim`` maps each part of the consent, such as ``ip``, to the text in the file.
+    ``claim`` maps each detail of the consent, such as ``ip``, to the text in the imported file.
     """
     get = claim.get
     origin = _get_origin(claim)

@@ -13,7 +13,8 @@ from services.subscriptions.imports.rows import SuppressionStatus
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed_ip")
-# The prefixes of roles such as ``consent.ip``, ``origin.utm_source`` and ``fields.city``.
+# The prefixes of roles. The role of a column, such as ``consent.ip``, ``origin.utm_source`` or
+# ``fields.city``, says what the cells of the column contain.
 CONSENT_PREFIX = "consent."
 ORIGIN_PREFIX = "origin."
 FIELD_PREFIX = "fields."

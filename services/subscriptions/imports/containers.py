@@ -306,7 +306,8 @@ def _unzip(source: Source) -> Iterator[bytes]:
 def _name_container(file: IO[bytes]) -> str:
     """Return “Excel” for a workbook, and “zip” for any other zip file.
 
-    The name of the first entry decides, because the directory of a truncated zip file is missing.
+    The function looks for a workbook's file names in the first bytes of the zip file, because a
+    truncated zip file has lost the directory at its end.
     """
     file.seek(0)
     head = file.read(_FIRST_PART_BYTES).lower()

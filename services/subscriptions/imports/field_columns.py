@@ -114,11 +114,12 @@ def find_free_key(name: str, taken_keys: Collection[str]) -> str:
 
 
 def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
-    """Return the columns whose header is compared with the keys and labels of the owner's fields.
+    """Return the columns whose header may be the key or the label of one of the owner's fields.
 
-    The result includes status columns that were recognised only by their cells or by single words
-    in their header. The result also includes origin columns that were recognised by their header,
-    because an owner may have created a field such as ``utm_source`` before Pressroom had origins.
+    The result includes a status column if Pressroom recognised the column only by its cells or by
+    single words in its header. The result also includes columns whose header is the name of a
+    sign-up origin, such as ``utm_source``. Before Pressroom stored the origins of sign-ups, an
+    owner may have created a field with a name such as ``utm_source``.
     """
     meanings = layout.describe_roles()
     uncertain = {

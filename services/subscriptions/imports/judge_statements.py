@@ -40,9 +40,9 @@ _APPLIED_ROWS = """first AS (
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
 )
-# Selects the stored opt-outs of the people in the rows, by user id or address digest. If a bounce
-# turned a person's mail off, the query also returns an opt-out of mail, so that the import doesn't
-# turn the mail on.
+# Selects the stored opt-outs of the people in the imported rows, by user id or address digest. If a
+# bounce turned a person's mail off, the query also returns a row with the opt-out kind ``email``,
+# so that the import doesn't turn the person's mail on again.
 _ROW_OPT_OUTS = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "user_id = k.user_id")}) AS o

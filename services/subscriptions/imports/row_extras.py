@@ -1,7 +1,7 @@
-"""Reads the fields, tags, join date, consent and origin in a record.
+"""Reads the fields, tags, join date, consent and origin in a record of an imported file.
 
 If a value is invalid, only the value is omitted, and the rest of the row is imported. The result of
-an import lists the omitted values, except values of an origin.
+an import lists the omitted values, except values of the sign-up origin.
 """
 
 import csv
@@ -55,8 +55,8 @@ class RowExtrasReader:
         origins = (ORIGIN_PREFIX + name for name in ORIGIN_NAMES)
         columns = ((role, layout.find_first_column(role)) for role in origins)
         self._origin_columns = {role: index for role, index in columns if index is not None}
-        # Files from Buttondown contain the referring page only in the column ``referrer_url``. This
-        # column has the role ``consent.url``.
+        # Files from Buttondown contain the referring page only in the column ``referrer_url``,
+        # which Pressroom also uses as the URL of the consent (``consent.url``).
         if layout.product == _BUTTONDOWN and "url" in self._consent_columns:
             referrer_role = f"{ORIGIN_PREFIX}referrer"
             self._origin_columns.setdefault(referrer_role, self._consent_columns["url"])

@@ -88,8 +88,8 @@ class RowExtras(NamedTuple):
         fields: maps field ids, as text, to the person's values.
         tags: the distinct tag names in the row.
         joined_at: when the person joined the list from which the file was exported, in ISO 8601.
-        claim: maps each part of the consent, such as ``ip``, to the text in the file. The values of
-            the origin have keys such as ``origin.utm_source``.
+        claim: maps each detail of the consent, such as ``ip``, to the text in the file. The keys
+            of UTM tags and referrers begin with ``origin.``, as in ``origin.utm_source``.
         left_out: the row's values that couldn't be imported.
     """
 

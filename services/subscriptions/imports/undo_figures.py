@@ -1,18 +1,21 @@
-"""Removes the effects of an undone import from the daily figures of its list.
+"""Removes the effects of an undone import from the daily statistics of its list.
 
-The database trigger that counts subscribers knows nothing about undos. If an undo removes a
-member, the trigger counts a departure on the day of the undo. The SQL of this module cancels this
-departure, and the member's arrival on the day of the import. An undone import therefore appears
-neither in ``joined`` nor in ``left``. Changes of a member's tier are cancelled in the same way.
+The database trigger ``count_subscribers`` knows nothing about undos. If an undo removes a member,
+``count_subscribers`` counts a departure on the day of the undo. The SQL of this module cancels the
+departure at the undo, and the member's arrival at the import. An undone import therefore appears
+neither in ``joined`` nor in ``left``. If an import changed a member's tier, the SQL cancels the
+change by the import, and the change back by the undo.
 
-For each source and tier, the corrections add up to zero, so that the figures still add up to the
-number of active members. The corrections of a batch need only a few rows, because they are grouped
-by day, source and tier.
+For each source and tier, the corrections add up to zero, so that the daily statistics still add up
+to the number of active members. Corrections with the same day, source and tier are added up, so
+that a batch of many members needs only a few rows.
 """
 
-# Each row of ``{corrections}`` is a correction for one member: the member's source, a time, a tier,
-# and the differences of ``joined``, ``gone``, ``moved_in`` and ``moved_out``. ``now()`` is the time
-# that the trigger uses.
+# Each row of the subquery ``{corrections}`` corrects the daily statistics for one member. The
+# column ``moment`` contains the time of the change to correct, and ``type`` contains a tier. The
+# columns ``joined``, ``gone``, ``moved_in`` and ``moved_out`` contain the amounts to add to the
+# daily statistics. The trigger ``count_subscribers`` counts the changes by an undo on the day of
+# the undo, so corrections of these changes have the time ``now()``.
 _INSERT_CORRECTIONS = """
 INSERT INTO member_day_deltas (list_id, day, source, type, joined, gone, moved_in, moved_out)
 SELECT :list_id, CAST(c.moment AT TIME ZONE 'UTC' AS date), c.source, c.type,
@@ -53,8 +56,10 @@ _CORRECT_REMOVED = """
         (r.imported_at, r.type, -1, 0, 0, 0), (now(), r.type, 0, -1, 0, 0)
     ) AS v
 """
-# Corrects the daily figures by origin. A row of the subquery ``{corrections}`` contains the origin
-# of one member, a time, and the numbers that are added to ``joined`` and ``gone``.
+# Stores corrections of the daily numbers of joins and departures per sign-up origin. Each row of
+# the subquery ``{corrections}`` corrects one join or departure of a member. The column ``moment``
+# contains the time of this join or departure. The columns ``joined`` and ``gone`` contain the
+# amounts to add to the daily numbers.
 _INSERT_ORIGIN_CORRECTIONS = """
 INSERT INTO origin_day_deltas
     (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone)
@@ -81,10 +86,10 @@ CORRECT_ORIGINS_FOR_RESTORED = _INSERT_ORIGIN_CORRECTIONS.format(
 CORRECT_ORIGINS_FOR_REMOVED = _INSERT_ORIGIN_CORRECTIONS.format(
     corrections=_CORRECT_REMOVED_ORIGINS
 )
-# Corrects the figures after an undo has restored members. The statement reads the members from the
-# query ``untouched``, and the changes of later imports from the query ``later``.
+# Corrects the daily statistics after an undo has restored members. The statement reads the members
+# from the query ``untouched``, and the changes of later imports from the query ``later``.
 CORRECT_FOR_RESTORED = _INSERT_CORRECTIONS.format(
     corrections=f"{_CORRECT_RESTORED} UNION ALL {_CORRECT_TIERS} UNION ALL {_CORRECT_LATER_TIERS}"
 )
-# Corrects the figures after an undo has removed the members in the query ``removed``.
+# Corrects the daily statistics after an undo has removed the members in the query ``removed``.
 CORRECT_FOR_REMOVED = _INSERT_CORRECTIONS.format(corrections=_CORRECT_REMOVED)

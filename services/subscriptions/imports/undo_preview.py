@@ -45,7 +45,10 @@ SELECT count(*) FROM imported_members AS held WHERE is_member AND NOT is_untouch
 
 
 class Holder(NamedTuple):
-    """A later bulk action or import that prevents an undo by having changed the same members."""
+    """A bulk action or import that changed members after the import that the owner wants to undo.
+
+    Undoing the import skips the members that a later bulk action or import has changed.
+    """
 
     kind: str
     id: int
@@ -64,9 +67,9 @@ class UndoForecast:
         left: the number of imported people who are no longer active members.
         edited: how many of the skipped members were changed individually, and not by a later bulk
             action or import.
-        held_by: the later bulk actions and imports that changed the skipped members. After the
-            owner has undone the later actions, a second undo of the import restores the skipped
-            members.
+        held_by: the later bulk actions and imports that changed the skipped members. To restore the
+            skipped members, the owner must first undo the later bulk actions and imports, and then
+            undo this import again.
         is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
             numbers of members are lower bounds.
     """

@@ -92,8 +92,8 @@ _CHANGED_NAMES = """nullif(
             ), '{}')"""
 
 
-# If an imported member has the same address as an unlinked bounce, links the bounce to the member.
-# For example, the erasure of a former member unlinks the member's bounces.
+# If a new member is imported, sets the member's user id in earlier bounces of the same address. A
+# bounce has no user id if, for example, the person with the address was erased.
 CLAIM_BOUNCES = f"""
 UPDATE bounces AS b SET user_id = j.user_id
 FROM {JUDGED} AS j JOIN {STAGED_DIGESTS} AS d ON d.number = j.number

@@ -2,7 +2,8 @@
 
 A sender is a registered source of reports, such as a mail provider. A hard (permanent) bounce turns
 mail off at once. Soft (temporary) bounces turn mail off after several consecutive mailings have
-bounced. A soft bounce ends when the same mailing or a later mailing reaches the member.
+bounced. A soft bounce stops counting when a new attempt delivers the bounced mail, or when the
+member receives a mail of a later mailing.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -29,17 +30,18 @@ from services.subscriptions.members.member_mailings import (
 from services.subscriptions.members.opt_out_checks import compute_address_digest
 from storage.unit_of_work import UnitOfWork
 
-# Soft bounces turn mail off only if the first and the last bounced mailing are at least this far
-# apart. Otherwise, an outage of a few days would turn mail off for readers of a daily newsletter.
+# Soft bounces turn mail off only if at least ``MIN_SOFT_BOUNCE_SPAN`` lies between the first and
+# the last bounced mailing, so that a mail server's outage of a few days doesn't turn mail off for
+# readers of a daily newsletter.
 MIN_SOFT_BOUNCE_SPAN = timedelta(days=7)
-# A soft bounce is ignored if its mailing began longer ago than this.
+# The maximum age of a mailing whose soft bounces are recorded.
 MAX_MAILING_AGE = timedelta(days=30)
 SENDER = Actor(ActorKind.SENDER, Via.SENDER)
 
-# Finds the subscriptions that reported bounces affect. A soft bounce affects only the active
-# subscription to the list in the report. A hard bounce affects the person's active subscriptions to
-# all of the owner's lists that the sender covers. A hard bounce of a confirmation mail also affects
-# the pending subscription to the list in the report.
+# Finds the subscriptions that are affected by reported bounces. A soft bounce affects only the
+# active subscription to the list that the report names. A hard bounce affects the person's active
+# subscriptions to all of the owner's lists that the sender covers. A hard bounce of a confirmation
+# mail also affects the pending subscription to the list that the report names.
 _FIND_TARGETS = text("""
 SELECT r.number - 1 AS number, m.id, m.list_id, m.user_id, m.status, u.email, l.user_id AS owner_id
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]))
@@ -55,7 +57,8 @@ WHERE m.status = 'active' AND (m.list_id = r.list_id OR r.is_hard AND l.archived
 ORDER BY r.number
 """)
 # Stores bounces. A soft bounce is stored as ended if a later mailing has already reached the
-# member. If a mail bounced softly before and now bounces hard, its row is changed to a hard bounce.
+# member. If a mail bounced softly before and now bounces hard, the stored soft bounce becomes a
+# hard bounce.
 _ADD_BOUNCES = text("""
 INSERT INTO bounces (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at,
     bounced_at, stopped_at, ended_at)
@@ -76,8 +79,9 @@ ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
     WHERE excluded.is_hard AND NOT bounces.is_hard
 RETURNING list_id, user_id, mailing_id
 """)
-# Returns the indexes of the members whose soft bounces have an effect, but haven't turned mail off.
-# A delivered mail ends such bounces.
+# Finds the members with a soft bounce that is in effect, but hasn't turned their mail off. Returns
+# the positions of these members in the arrays of ids. A soft bounce that has turned mail off stays
+# in effect even if a later mail reaches the member.
 _FIND_SOFTLY_BOUNCED = text(f"""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
@@ -126,7 +130,7 @@ WHERE b.list_id = runs.list_id AND b.address_hmac = runs.address_hmac
 RETURNING b.list_id, b.user_id
 """)  # noqa: S608 - no input
 
-# A list id, a user id and a mailing id.
+# The key of a bounce: the ids of the list, the user and the mailing.
 _Key = tuple[int, int, int]
 
 
@@ -146,19 +150,20 @@ class ReportedBounce:
 class BounceOutcome(StrEnum):
     """The outcome of a reported bounce: ``APPLIED``, or the reason why the bounce changed nothing.
 
-    The outcome is about the list in the report. If the person isn't a member of this list, the
-    outcome is about the other lists that the bounce affects.
+    A bounce can affect a person's subscriptions to several lists. The outcome says what changed for
+    the subscription to the list that the report names. If the person isn't a member of the named
+    list, the outcome says what changed for the person's subscriptions to other lists.
     """
 
     APPLIED = "applied"
-    DUPLICATE = "duplicate"  # An earlier report had the same bounce.
+    DUPLICATE = "duplicate"  # An earlier report described the same bounce.
     STALE = "stale"  # A later action has made the bounce irrelevant (see ``LatestActions``).
     LATE = "late"  # The bounce is soft, and its mailing is older than ``MAX_MAILING_AGE``.
     UNMATCHED = "unmatched"  # The person isn't an active member of any affected list.
 
 
 class _Target(NamedTuple):
-    """A subscription that a reported bounce affects.
+    """A subscription that is affected by a reported bounce.
 
     Attributes:
         number: the index of the reported bounce in its batch.
@@ -189,18 +194,19 @@ def record_bounces(
 
     Return the outcome of each bounce, in the order of ``bounces``.
 
-    A hard bounce turns mail off on all of the owner's lists that the sender covers. A hard bounce
-    of a confirmation mail also ends the unconfirmed sign-up. Soft bounces turn mail off after
-    ``soft_bounce_limit`` consecutive mailings have bounced.
+    A hard bounce turns the person's mail off on each of the owner's lists that the reporting sender
+    covers. A hard bounce of a confirmation mail also ends the unconfirmed sign-up. Soft bounces
+    turn mail off after ``soft_bounce_limit`` consecutive mailings have bounced.
 
     Raises ``TransientError`` if waiting for a lock takes too long.
 
     Args:
         covered_list_ids: the ids of the lists that the sender covers, or ``None`` if the sender
             covers all lists of the owner.
-        reached_mails: the mails that reached their members, as reported in the same batch. These
-            mails end earlier soft bounces before the function checks ``soft_bounce_limit``, so that
-            the order of the reports doesn't matter.
+        reached_mails: the mails that reached their members, as reported in the same batch. The
+            function passes ``reached_mails`` to ``end_soft_bounces`` before it compares the number
+            of a member's soft bounces with ``soft_bounce_limit``, so that the order of the reports
+            in the batch doesn't matter.
     """
     pairs = {target.pair for target in _find_targets(uow, bounces, covered_list_ids)}
     present_ids = locks.lock_members(uow, pairs)
@@ -212,7 +218,8 @@ def record_bounces(
         if target.pair in pairs and target.user_id in present_ids
     ]
     latest_actions = find_latest_actions(uow, {target.pair for target in targets})
-    # The indexes of the bounces whose person is a member of the list in the report.
+    # The indexes of the bounces in ``bounces`` whose recipient is a member of the list that the
+    # report names.
     numbers_of_members = {
         target.number
         for target in targets
@@ -257,17 +264,17 @@ def record_bounces(
 
 
 def end_soft_bounces(uow: UnitOfWork, reached_mails: Iterable[MemberMailing]) -> None:
-    """End the soft bounces of members who have received the same mail or a later mail.
+    """End the soft bounces of members who have since received the bounced mail or a later mail.
 
-    A soft bounce that has turned mail off doesn't end. The caller needs no lock.
+    A soft bounce that has already turned the member's mail off doesn't end. The caller doesn't have
+    to lock the members.
 
-    ``reached_mails``: the mails that reached their members, because they were delivered, opened or
-    clicked.
+    ``reached_mails``: the mails that were reported as delivered, opened or clicked.
     """
     mailings = [*reached_mails]
     latest: dict[Pair, MemberMailing] = {}
-    # First find the members with soft bounces, because most members have none, and reading is
-    # cheaper than writing.
+    # First find the members with soft bounces, because most members have no soft bounce, and
+    # reading is cheaper than writing.
     for mailing in _find_softly_bounced(uow, mailings) if mailings else ():
         rival = latest.get(mailing.pair)
         if rival is None or _sort_key(mailing) > _sort_key(rival):
@@ -285,7 +292,7 @@ def end_soft_bounces(uow: UnitOfWork, reached_mails: Iterable[MemberMailing]) ->
 
 
 def _find_softly_bounced(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> list[MemberMailing]:
-    """Return the mails to members who have a soft bounce that can end."""
+    """Return the mails whose recipients have a soft bounce that hasn't turned mail off."""
     numbers = uow.session.scalars(_FIND_SOFTLY_BOUNCED, format_pairs(mailings))
     return [mailings[number] for number in numbers]
 
@@ -308,10 +315,10 @@ def _find_targets(
 def _decides_outcome(
     target: _Target, bounce: ReportedBounce, numbers_of_members: Collection[int]
 ) -> bool:
-    """Return whether the outcome for a subscription is the outcome of the whole bounce.
+    """Return whether the outcome of a reported bounce depends on the subscription ``target``.
 
-    A subscription to another list than the one in the report counts only if the person isn't a
-    member of the list in the report.
+    The outcome depends on the subscription to the list that the report names. If the person isn't a
+    member of the named list, the outcome depends on the person's subscriptions to other lists.
     """
     is_reported = target.list_id == bounce.mailing.list_id
     return is_reported or target.number not in numbers_of_members
@@ -327,7 +334,11 @@ def _judge_age(bounce: ReportedBounce, latest_actions: LatestActions) -> BounceO
 def _add_bounces(
     uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
 ) -> list[_Target]:
-    """Store a bounce for each subscription, and return the subscriptions with a new bounce."""
+    """Store one bounce per subscription.
+
+    Return the subscriptions whose bounce wasn't stored before, or was stored as a soft bounce and
+    is now a hard bounce.
+    """
     if not targets:
         return []
     keyring = uow.settings.keyring

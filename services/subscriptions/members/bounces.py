@@ -1,12 +1,13 @@
-"""Stored bounces of members. A bounce can keep a list's mail to the member turned off.
+"""Stored bounces of members. A bounce can turn off the mail that a list sends to a member.
 
 A bounce isn't an opt-out, because the person made no decision. The table ``bounces`` contains an
 HMAC of the address, so that a bounce remains after the member is removed or erased.
 
-A bounce is in effect until it is lifted or ends. When the list's mail to a member is turned on, a
-database trigger lifts the member's bounces. Only a soft bounce can end: a later mail that reaches
-the member ends it. Code that adds a member or turns mail on without the person's consent must first
-call ``claim_bounces``.
+When the list's mail to a member is turned on again, a database trigger sets ``lifted_at`` in the
+member's bounces. When a later mail reaches the member, ``ended_at`` is set for the member's soft
+(temporary) bounces, but never for hard bounces. A bounce is in effect while ``lifted_at`` and
+``ended_at`` are NULL. Code that acts without the person's consent must call ``claim_bounces``
+before it adds the person to a list or turns on the list's mail to the person.
 """
 
 from datetime import timedelta
@@ -18,9 +19,10 @@ from models import User
 from services.subscriptions.members.opt_out_checks import compute_address_digests
 from storage.unit_of_work import UnitOfWork
 
-# After a bounce, a list's owner may turn a member's mail on only once in this period.
+# How long a list's owner must wait before turning mail on a second time for a bounced member.
 OWNER_LIFT_PERIOD = timedelta(days=30)
-# The SQL condition that a bounce is in effect. A partial index has the same condition.
+# The SQL condition that a bounce is in effect. ``IS_IN_EFFECT`` equals the condition of the partial
+# index ``ix_bounces_counting``, so that Postgres can use the index.
 IS_IN_EFFECT = "ended_at IS NULL AND lifted_at IS NULL"
 
 _CLAIM_BOUNCES = text(f"""
@@ -63,8 +65,8 @@ FROM bounces WHERE list_id = :list_id AND user_id = :user_id
 ON CONFLICT DO NOTHING
 """)
 _RELEASE_BOUNCES = text("UPDATE bounces SET user_id = NULL WHERE user_id = :user_id")
-# The order of the primary key makes Postgres find one row with the index of this key. Otherwise,
-# Postgres might read the whole table to find a bounce of the list.
+# Sort by the primary key, so that Postgres uses the primary key's index to find one of the list's
+# bounces. Without the sorting, Postgres might read the whole table ``bounces``.
 _FIND_ANY_BOUNCE = text("""
 SELECT 1 FROM bounces WHERE list_id = :list_id
 ORDER BY list_id, address_hmac, mailing_id LIMIT 1
@@ -72,23 +74,24 @@ ORDER BY list_id, address_hmac, mailing_id LIMIT 1
 
 
 def claim_bounces(uow: UnitOfWork, list_id: int, person: User) -> bool:
-    """Return whether the list must not mail a person because of a bounce of the address.
+    """Return whether the list must not mail a person, because mails to the address bounced.
 
-    After an erasure, a bounce has no user id. The function adds the person's user id to bounces of
-    the address without a user id, because turning mail on lifts only bounces with the user id.
+    Bounces of the address may have no user id, for example after an erasure. ``claim_bounces`` adds
+    the person's user id to the bounces that have no user id, because the trigger that sets
+    ``lifted_at`` finds bounces by user id.
     """
     values = _build_person_parameters(uow, list_id, person)
     return bool(uow.session.scalar(_CLAIM_BOUNCES, values))
 
 
 def lift_bounces(uow: UnitOfWork, list_id: int, person: User, *, by_owner: bool = False) -> None:
-    """Lift all bounces of a person on a list, so that the list mails the person again."""
+    """End the effect of a person's bounces on a list, so that the list can mail the person."""
     values = _build_person_parameters(uow, list_id, person)
     uow.session.execute(_LIFT_BOUNCES, values | {"by_owner": by_owner})
 
 
 def has_owner_lifted(uow: UnitOfWork, list_id: int, user_id: int) -> bool:
-    """Return whether the owner turned on the member's mail after a bounce in the last 30 days."""
+    """Return whether, in the last 30 days, the owner turned mail on for the bounced member."""
     values = {"list_id": list_id, "user_id": user_id, "period": OWNER_LIFT_PERIOD}
     return bool(uow.session.scalar(_HAS_OWNER_LIFTED, values))
 
@@ -100,7 +103,10 @@ def copy_bounces(uow: UnitOfWork, list_id: int, user_id: int, *, to_list_id: int
 
 
 def release_bounces(uow: UnitOfWork, user_id: int) -> None:
-    """Unlink a person from all bounces, because the person's new address may work."""
+    """Remove the person's user id from all bounces.
+
+    Called when a person's e-mail address changes, because mail may reach the new address.
+    """
     uow.session.execute(_RELEASE_BOUNCES, {"user_id": user_id})
 
 
@@ -110,7 +116,7 @@ def has_bounces(uow: UnitOfWork, list_id: int) -> bool:
 
 
 def build_no_bounce_condition(member: str) -> str:
-    """Build the SQL condition for members whose mail no bounce turned off.
+    """Build the SQL condition that the list's mail to a member isn't turned off by a bounce.
 
     ``member``: the alias of ``subscriptions`` in the SQL statement that contains the condition.
     """
@@ -121,7 +127,7 @@ def build_no_bounce_condition(member: str) -> str:
 
 
 def build_bounce_query(list_id: str, condition: str) -> str:
-    """Build an SQL query that returns a list's bounces that are in effect and turned mail off.
+    """Build an SQL query for a list's bounces that currently prevent mail to a member.
 
     ``OFFSET 0`` makes Postgres look up each bounce in an index (see ``imports.judge_statements``).
 

@@ -78,7 +78,8 @@ class Actor:
     Attributes:
         page_url: the URL of the page that sent the request, without the query string.
         browser: the name of the browser that sent the request.
-        origin: where the sign-up came from. The keys are ``sign_up_origins.ORIGIN_NAMES``.
+        origin: maps names in ``sign_up_origins.ORIGIN_NAMES`` to values that say where the sign-up
+            came from.
         reason: the person's reason for unsubscribing or disabling mail, or ``None``.
     """
 
@@ -238,8 +239,9 @@ def record_event(
         status: the subscription's status before the change, or ``None`` for a new subscription.
         email_enabled: whether mail was enabled before the change, or ``None`` for a new
             subscription.
-        owner_id: the id of the list's owner, or ``None`` if the caller doesn't know the id. With
-            the id, a single INSERT statement can store the feed events of many subscriptions.
+        owner_id: the id of the list's owner, or ``None`` if the caller doesn't know the id. A
+            caller that changes many subscriptions passes the owner's id, so that a single INSERT
+            statement can store all feed events.
     """
     uow.session.add(
         SubscriptionEvent(

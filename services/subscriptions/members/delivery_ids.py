@@ -1,12 +1,13 @@
 """Creates and verifies delivery ids, which identify a mail in the reports of mail providers.
 
-A delivery id isn't secret, so a mail provider may log it. Pressroom accepts a delivery id only in
-reports of a registered sender that covers the list of the mail. A trace id, on the other hand, must
-stay secret, because anyone with it can act for the person.
+A delivery id isn't secret, so a mail provider may log it. Pressroom accepts a delivery id only from
+a sender that is registered for the list of the mail. Unlike a delivery id, a trace id must stay
+secret, because anyone who knows the trace id can act for the person.
 
 A delivery id consists of ``d1`` and 50 digits in base 32 (``0`` to ``9`` and ``a`` to ``v``), which
-encode 31 bytes. The first 23 bytes are the payload: the list id, the mailing id and the user id
-with 7 bytes each, and the mailing's day with 2 bytes. The last 8 bytes are the MAC of the payload.
+encode 31 bytes. The first 23 bytes of a delivery id are its payload: the list id, the mailing id
+and the user id with 7 bytes each, and the mailing's day with 2 bytes. The last 8 bytes of a
+delivery id are the MAC of the payload.
 """
 
 import base64
@@ -26,7 +27,8 @@ _ID_BYTES = 7
 _DAY_BYTES = 2
 _PAYLOAD_BYTES = 3 * _ID_BYTES + _DAY_BYTES
 _MAC_BYTES = 8
-# 50 digits in base 32 encode 250 bits, but 31 bytes have only 248 bits. The last 2 bits are unused.
+# A delivery id encodes 31 bytes, which are 248 bits. The 50 digits in base 32 can encode 250 bits,
+# so the last two bits are unused.
 _FORM = re.compile(rf"{_VERSION}([0-9a-v]{{50}})")
 _UNUSED_BITS = 2
 _FIRST_DAY = date(2020, 1, 1)
@@ -36,7 +38,8 @@ class DeliveryId(NamedTuple):
     """The decoded content of a delivery id: the recipient and the mailing.
 
     Attributes:
-        mailing_id: the id of the job that exported the mailing's roster or sent the single mail.
+        mailing_id: the id of the job that exported the mailing's roster. For a mail that Pressroom
+            itself sent, such as a confirmation mail, the id of the job that sent the mail.
         day: the day in UTC on which the mailing began.
     """
 
@@ -64,9 +67,10 @@ def create_delivery_id(keyring: Keyring, delivery: DeliveryId) -> str:
 def build_delivery_id_factory(
     keyring: Keyring, *, list_id: int, mailing_id: int, day: date
 ) -> Callable[[int], str]:
-    """Return a function that creates the delivery id for the user id of a mailing's recipient.
+    """Return a function that takes a recipient's user id, and returns a delivery id.
 
-    All calls share one HMAC signer, because a roster may contain a million delivery ids.
+    The returned function reuses one HMAC signer, because creating a signer for each of a million
+    recipients would be slow.
     """
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     mailing_bytes = list_id.to_bytes(_ID_BYTES, "big") + mailing_id.to_bytes(_ID_BYTES, "big")
@@ -96,7 +100,8 @@ def read_delivery_id(keyring: Keyring, text: str) -> DeliveryId | None:
     payload = content[:_PAYLOAD_BYTES]
     mac = content[_PAYLOAD_BYTES:]
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
-    # Compare with the MACs of all keys, so that the duration doesn't reveal which key matches.
+    # Compare the MACs of all keys with ``mac``, even after a match, so that the duration doesn't
+    # reveal which key matches.
     matches = [hmac.compare_digest(mac, expected) for expected in signer.digests(payload)]
     if not any(matches):
         return None

@@ -1,7 +1,8 @@
-"""Finds out why and since when a list's mail to members is turned off.
+"""Finds out why, and since when, a member gets no mail from a list.
 
-The reason isn't stored. Pressroom derives the reason from an opt-out, from a bounce, or from the
-subscription's history, so that a reason is also found if an earlier release turned the mail off.
+The database row of a subscription doesn't contain the reason why the member's mail is turned off.
+Pressroom derives this reason from an opt-out, from a bounce, or from the subscription's history.
+Pressroom therefore also knows why an earlier release of Pressroom turned mail off.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,8 +21,9 @@ from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Finds the opt-out, the bounce and the latest history event that turned a member's mail off. The
-# event is needed if there is no opt-out, and if retention has deleted the bounce.
+# Finds the possible reasons for which a member's mail is turned off: an opt-out, a bounce, and the
+# latest event in the member's history. Only the history contains the reason if the list's owner
+# turned the mail off, or if the bounce was deleted at the end of its retention period.
 _FIND_EMAIL_OFFS = """
 SELECT m.id, o.created_at, b.is_hard, b.status, b.stopped_at, e.action, e.created_at
 FROM unnest(CAST(:ids AS bigint[])) AS r (id)
@@ -62,13 +64,13 @@ class EmailOffReason(StrEnum):
     OWNER = "owner"
 
 
-# The reasons that are also names of actions in a subscription's history.
+# The reasons for turned-off mail that are also names of actions in a subscription's history.
 _BOUNCE_REASONS = (EmailOffReason.BOUNCED, EmailOffReason.SOFT_BOUNCED)
 
 
 @dataclass(frozen=True, slots=True)
 class EmailOff:
-    """Why and since when a list's mail to a member is turned off.
+    """The reason why a list's mail to a member is turned off, and the time when it was turned off.
 
     Attributes:
         status: the enhanced status code of the bounce (RFC 3463), such as ``5.1.1``, or ``None``.
@@ -91,9 +93,9 @@ def find_email_off(uow: UnitOfWork, record: Subscription) -> EmailOff | None:
 
 
 def find_email_offs(uow: UnitOfWork, records: Iterable[Subscription]) -> Mapping[int, EmailOff]:
-    """Map subscription ids to the reasons why mail is turned off.
+    """Map each subscription's id to the reason why the member's mail is turned off.
 
-    The result has no entry for a member who gets mail.
+    Members whose mail is turned on are omitted.
     """
     return _find_in_transaction(
         uow, [_Record(each.id, each.email) for each in records if not each.email_enabled]
@@ -103,14 +105,17 @@ def find_email_offs(uow: UnitOfWork, records: Iterable[Subscription]) -> Mapping
 def find_email_offs_of_rows(
     uow: UnitOfWork, rows: Iterable[Mapping[str, Any]]
 ) -> Mapping[int, EmailOff]:
-    """Map the subscription ids of rows to the reasons why mail is turned off."""
+    """Map the subscription ids in ``rows`` to the reasons why the members' mail is turned off."""
     return _find_in_transaction(uow, _select_off(rows))
 
 
 def read_email_offs_of_rows(
     resources: Resources, rows: Iterable[Mapping[str, Any]]
 ) -> Mapping[int, EmailOff]:
-    """Map the subscription ids of rows to reasons, without an open transaction."""
+    """Map the subscription ids in ``rows`` to the reasons why the members' mail is turned off.
+
+    The function can be called outside of a transaction.
+    """
     read_rows = partial(resources.database.rows, _STATEMENT)
     return _find(_select_off(rows), resources.keyring, read_rows)
 

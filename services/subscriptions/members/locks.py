@@ -6,25 +6,27 @@ in ``subscriptions`` while the person opts out. To change a single subscription,
 the pair of list and person exclusively, and takes a shared lock on the list. A bulk action locks
 the list exclusively, because locking each subscription would take too many locks.
 
-Several chunks of an import can be applied at the same time, because no person is in two chunks.
+Several chunks of a file can be imported at the same time, because no person is in two chunks.
 Each chunk of an import takes a shared lock on the list, so that no bulk action runs at the same
 time. Two advisory locks per list, the gate lock and the room lock, prevent other transactions from
-changing subscriptions while a chunk is applied.
+changing subscriptions while a chunk is imported.
 
-- A transaction that applies a chunk takes the exclusive gate lock for a moment, and holds a shared
-  room lock until it ends.
-- A transaction that changes a single subscription takes a shared gate lock, which stops new chunks.
-  The transaction then waits until no chunk holds the room lock.
+- A transaction that imports a chunk takes the gate lock in exclusive mode, takes the room lock in
+  shared mode, and releases the gate lock. The room lock is released when the transaction ends.
+- A transaction that changes a single subscription takes the gate lock in shared mode, so that no
+  other transaction can begin to import a chunk. The transaction then waits until no transaction
+  holds the room lock.
 
 The algorithm with two locks per list comes from "Concurrent control with readers and writers" by
 Courtois and others (1971).
 
 Every change of a subscription takes a shared lock on the person's row in ``users``, so that no data
 about an erased person is stored. An erasure locks the person's row exclusively before it marks the
-person as erased. The job that blanks an erased person's records takes shared locks on the lists.
+person as erased. The job that clears an erased person's subscriptions takes a shared lock on the
+list of each subscription.
 
 To avoid deadlocks, every transaction takes its locks in the same order: list, gate lock, room lock,
-new people, pairs of list and person, rows of people.
+new rows in ``users``, pairs of list and person, existing rows in ``users``.
 
 A transaction that changes a single subscription waits at most two seconds for each lock. The
 transactions of an import end within two seconds, but a bulk action can lock a list for longer.
@@ -95,9 +97,8 @@ _LOCK_PEOPLE_SHARED = text(
     "SELECT id FROM users WHERE id = ANY (CAST(:user_ids AS bigint[])) AND erased_at IS NULL"
     " ORDER BY id FOR KEY SHARE"
 )
-# The maximum number of subscriptions to one list that a job locks separately. For more
-# subscriptions, the job locks the whole list, because the lock table of Postgres has room for only
-# a few thousand advisory locks of all transactions.
+# A job that must lock more than this number of a list's subscriptions locks the whole list, because
+# the lock table of Postgres has room for only a few thousand advisory locks of all transactions.
 _MAX_LOCKED_PAIRS_PER_LIST = 50
 
 
@@ -208,7 +209,8 @@ def lock_subscription(
 ) -> LockedSubscription | None:
     """Lock and return the person's subscription, or return ``None`` if the person is erased.
 
-    The person's opt-outs are applied to the subscription. Raises ``list.busy``.
+    If the person has opted out, the function first updates the subscription accordingly. Raises
+    ``list.busy``.
     """
     if not lock_pair(uow, person.id, mailing_list.id):
         return None
@@ -223,15 +225,15 @@ def lock_members(
 ) -> set[int]:
     """Lock many subscriptions for a job until the transaction ends.
 
-    Return the ids of the people who haven't been erased. For more than
-    ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to one list, the function locks the whole list, as
-    for a bulk action. Raises ``TransientError`` if waiting for a lock takes too long.
+    Return the ids of the people who haven't been erased. If ``pairs`` contains more than
+    ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to a list, the function locks the whole list, as a
+    bulk action does. Raises ``TransientError`` if waiting for a lock takes too long.
 
     Args:
         pairs: the list id and the user id of each subscription.
         wait_for_lists: whether to wait if another transaction has locked a list, or to raise
-            ``TransientError`` immediately. If the function doesn't wait, ``pairs`` may contain at
-            most ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to each list.
+            ``TransientError`` immediately. Without waiting, the function can lock at most
+            ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to each list.
     """
     counts = Counter(list_id for list_id, _ in pairs)
     is_crowded = {each: count > _MAX_LOCKED_PAIRS_PER_LIST for each, count in counts.items()}
@@ -260,11 +262,11 @@ def lock_list(uow: UnitOfWork, list_id: int) -> None:
 
 
 def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
-    """Lock the list for a chunk of an import until the transaction ends.
+    """Lock the list until the end of the transaction, which imports a chunk of a file.
 
     Until the transaction ends, only chunks of the same import can change subscriptions to the list.
-    Chunks that are applied at the same time must contain different people. The caller must take FOR
-    KEY SHARE locks on the rows of all people whose subscriptions are changed. Raises
+    Chunks that are imported at the same time must contain different people. The caller must take
+    FOR KEY SHARE locks on the rows of all people whose subscriptions are changed. Raises
     ``TransientError`` if waiting for the lock takes too long.
     """
     with _translate_lock_timeout():

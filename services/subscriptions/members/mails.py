@@ -251,8 +251,9 @@ def render_confirmation_mail(
 
     The rendered mail is also used as a preview for the list's owner.
     """
-    # A stranger may have triggered the mail. Therefore the mail puts the owner's text into
-    # quotation marks, and doesn't show the logo, which could contain any text.
+    # A stranger may have signed up the recipient's address. The confirmation mail therefore puts
+    # the text of the list's owner into quotation marks, and omits the logo, which could contain any
+    # text.
     words = mailing_list.confirmation_text
     header = branding.read_mail_header(uow, mailing_list) | {"logo_url": None}
     return render_mail(

@@ -1,4 +1,4 @@
-"""Finds events about mails to members that later actions of the members make irrelevant (stale)."""
+"""Finds stale events, such as bounces that happened before the member joined the list again."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +25,9 @@ SELECT r.list_id, r.user_id,
     (SELECT max(f.left_at) FROM former_addresses AS f WHERE f.user_id = r.user_id) AS moved_at
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
 """)
-# Returns the indexes of stale events: the member joined the list or turned mail on after the event.
-# The subquery has the same condition as ``acted_at`` in ``_FIND_LATEST_ACTIONS``.
+# Returns the positions of stale events in the parameter ``times``, counted from 0. An event is
+# stale if the member joined the list, or turned on mail from the list, after the event. The EXISTS
+# condition looks for the same actions as the subquery ``acted_at`` in ``_FIND_LATEST_ACTIONS``.
 _FIND_STALE_MAILINGS = text("""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
@@ -41,7 +42,7 @@ WHERE EXISTS (
 )
 """)
 
-# A list id and a user id.
+# The list id and the user id of a member.
 Pair = tuple[int, int]
 
 
@@ -49,8 +50,9 @@ class MemberMailing(NamedTuple):
     """A mail to one member, and the time of an event that a sender reported about the mail.
 
     Attributes:
-        mailing_id: the id of the mailing. If the mailing is unknown, a negative hash of the
-            provider's message id, or of the event's day if the message id is unknown too.
+        mailing_id: the id of the mailing. If the mailing is unknown, ``mailing_id`` is a negative
+            hash of the provider's message id, or of the event's day if the message id is unknown
+            too.
         mailing_at: when the mailing began, or the start of the day if the time is unknown.
         occurred_at: when the event happened according to the sender.
     """
@@ -68,11 +70,12 @@ class MemberMailing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LatestActions:
-    """The times of the latest actions that make earlier bounces of a member irrelevant.
+    """The latest actions of a member that make Pressroom ignore earlier bounces.
 
     Attributes:
-        acted_at: when the person last joined the list or turned mail on.
-        lifted_at: when the person or the list's owner last turned mail on after a bounce.
+        acted_at: when the person last joined the list or turned on mail from the list.
+        lifted_at: when the person or the list's owner last turned on the list's mail to the person
+            after a bounce.
         moved_at: when the person last changed the address of the account.
     """
 
@@ -81,7 +84,7 @@ class LatestActions:
     moved_at: datetime | None
 
     def is_stale(self, mailing: MemberMailing) -> bool:
-        """Return whether one of the actions makes a bounce of the mail irrelevant."""
+        """Return whether Pressroom ignores a bounce of the mail because of a later action."""
         is_older = any(
             at is not None and mailing.occurred_at < at for at in (self.acted_at, self.lifted_at)
         )
@@ -89,9 +92,10 @@ class LatestActions:
 
 
 def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> set[int]:
-    """Return the indexes of the mails whose reported event is stale.
+    """Return the positions in ``mailings`` of the mails whose event is stale.
 
-    An event is stale if the person joined the list or turned mail on after the event.
+    An event is stale if the person joined the list, or turned on mail from the list, after the
+    event.
     """
     if not mailings:
         return set()
@@ -103,7 +107,7 @@ def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> s
 
 
 def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pair, LatestActions]:
-    """Map pairs of a list id and a user id to the latest actions of the members."""
+    """Map the list id and user id of each member to the member's ``LatestActions``."""
     if not pairs:
         return {}
     rows = uow.session.execute(_FIND_LATEST_ACTIONS, split_pairs(pairs))
@@ -114,7 +118,7 @@ def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pai
 
 
 def split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
-    """Split the pairs into two SQL parameters: the list ids and the user ids."""
+    """Split pairs of a list id and a user id into two SQL parameters."""
     pairs = list(pairs)
     return {
         "list_ids": [list_id for list_id, _ in pairs],
@@ -123,7 +127,7 @@ def split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
 
 
 def format_pairs(mailings: Sequence[MemberMailing]) -> dict[str, str]:
-    """Split the pairs into two SQL parameters, and format each one as the text of an array."""
+    """Return the list ids and the user ids of the mails as two SQL parameters in array format."""
     return {
         "list_ids": format_numbers(each.list_id for each in mailings),
         "user_ids": format_numbers(each.user_id for each in mailings),

@@ -224,9 +224,9 @@ def read_members_by_id(
 def _add_attributes(
     attributes: AttributeFormatter, email_offs: Mapping[int, EmailOff], rows: list[_Row]
 ) -> list[_Row]:
-    """Replace the ids of fields and tags in each row with field keys and tag names.
+    """Replace the ids of fields and tags with field keys and tag names in each member's row.
 
-    The function also adds the reason why the member gets no mail, under the key ``email_off``.
+    Under the key ``email_off``, add the reason why the list sends the member no mail.
     """
     for row in rows:
         row["email_off"] = email_offs.get(row["id"])
@@ -255,7 +255,7 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
     elif email.endswith("*"):
         prefix = unicodedata.normalize("NFC", email.removesuffix("*")).lower()
         if kind.status is not SubscriptionStatus.ACTIVE:
-            # Build a pattern for LIKE.
+            # Build a LIKE pattern for addresses that begin with the prefix.
             prefix = re.sub(r"([\\%_])", r"\\\1", prefix) + "%"
         return replace(kind, email=_ADDRESS_PREFIX), {"email": prefix}
     # Ignore the error for an invalid address, because an invalid address matches no member.
@@ -312,7 +312,7 @@ def build_prefix_condition(
     With ``LIKE``, Postgres might choose the trigram index on addresses, which is slower if many
     members match.
     """
-    # The high precedence makes SQLAlchemy put the concatenation in parentheses.
+    # ``precedence=10`` makes SQLAlchemy put the right operand, a concatenation, in parentheses.
     is_before = address.bool_op("~<~", precedence=10)
     return and_(address.bool_op("~>=~")(prefix), is_before(prefix.concat(literal(_LAST_CHARACTER))))
 

@@ -143,7 +143,8 @@ def apply_opt_outs(
 
     The caller must have locked the person's subscription to the list.
 
-    ``action``: the action in the history if the person leaves the list, such as ``complained``.
+    ``action``: the action that the member's history shows if the person leaves the list, such as
+    ``complained``.
     """
     values = find_opt_out_changes(uow, record)
     if values:

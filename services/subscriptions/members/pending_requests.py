@@ -9,7 +9,8 @@ from services.subscriptions.members.changes import Actor
 from storage.unit_of_work import UnitOfWork
 
 _PENDING = SubscriptionStatus.PENDING
-# The SQL condition that an event in a subscription's history isn't part of an unconfirmed sign-up.
+# The SQL condition that a subscription's status before or after an event wasn't ``pending``. Such
+# an event shows that the subscription is more than an unconfirmed sign-up.
 IS_MORE_THAN_REQUEST = or_(
     SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
 )
@@ -31,10 +32,11 @@ FROM lapsed
 
 
 def end_requests(uow: UnitOfWork, subscription_ids: Sequence[int], actor: Actor) -> None:
-    """End the unconfirmed sign-ups of pending subscriptions.
+    """Discard unconfirmed sign-ups, given the ids of their pending subscriptions.
 
-    A subscription of a former member gets back the status that it had before the sign-up. Any other
-    subscription is deleted. The caller must have locked the subscriptions.
+    If the person was a member of the list before the sign-up, the subscription gets its previous
+    status again. The subscription of a person who was never a member is deleted. The caller must
+    have locked the subscriptions.
     """
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,

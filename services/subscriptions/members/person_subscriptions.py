@@ -13,7 +13,7 @@ from services.subscriptions.members import changes, opt_out_checks
 from services.subscriptions.members.members import get_member
 from storage.unit_of_work import UnitOfWork
 
-# The statuses of the subscriptions that a person's overview shows.
+# A person's overview of subscriptions contains only subscriptions with these statuses.
 _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
@@ -23,11 +23,12 @@ class OwnSubscriptionState(StrEnum):
     SUBSCRIBED = "subscribed"
     WITHOUT_MAIL = "without_mail"  # The subscriber has disabled the list's mail.
     PENDING = "pending"
-    # The person has unsubscribed, or has opted out although the list has no record of the person.
+    # The person has unsubscribed from the list. A person who has opted out of the list has this
+    # state even if the list has no record of the person.
     LEFT = "left"
     ABSENT = "absent"
-    # A visitor with a revoked trace id can unsubscribe, but can't see the state of the
-    # subscription.
+    # The links in a mail contain a trace id, which authenticates the mail's recipient. A visitor
+    # with a revoked trace id can unsubscribe, but can't see the state of the subscription.
     HIDDEN = "untold"
 
 
@@ -66,10 +67,10 @@ def read_own_subscription(
 
 
 def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
-    """Hide the values of a subscription that a visitor with a revoked trace id must not see.
+    """Hide the state and the address of a subscription from a visitor with a revoked trace id.
 
-    Visitors can always see that they have opted out, because they may just have clicked an
-    unsubscribe link.
+    If the person has opted out, the function doesn't hide this state, because the visitor may just
+    have opted out with the unsubscribe link that contains the trace id.
     """
     has_opted_out = subscription.state in (
         OwnSubscriptionState.LEFT,
@@ -92,10 +93,10 @@ def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscri
 
 
 def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
-    """Apply a person's opt-outs to a loaded record, without storing the changes.
+    """Change a record according to the person's opt-outs, without storing the changes.
 
-    If a person opts out during a bulk action, a job updates the stored record only after the bulk
-    action has ended.
+    If a person opts out during a bulk action, a job updates the person's record in the database
+    only after the bulk action has ended.
     """
     values = opt_out_checks.find_opt_out_changes(uow, record)
     # Detach the record from the SQLAlchemy session, so that changes to the record aren't stored.

@@ -85,7 +85,8 @@ def _write_target_record(
     """Create or change a transferred member's record on the target list.
 
     The function also copies the member's consent entries and claims to the target list. If the
-    member is pending, the confirmation link is moved to the target list.
+    member hasn't confirmed the sign-up yet, the link in the confirmation mail becomes valid for the
+    target list instead of the source list.
     """
     if target_record is None:
         copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}
@@ -112,10 +113,10 @@ def _merge_records(
 ) -> dict[str, Any]:
     """Merge a member's records on the source list and the target list of a transfer.
 
-    The merged record gets the highest tier, and the first of the statuses ``active``, ``pending``
-    and ``unsubscribed`` that any record has. The merged record has mail enabled only if mail is
-    enabled in all records. If the person has opted out of the target list, the merged record can be
-    pending, but not active.
+    The merged record gets the highest tier of the records. If any record is active, and the person
+    hasn't opted out of the target list, the merged record is active. Otherwise, the merged record
+    is pending if any record is pending, or else unsubscribed. The merged record has mail enabled
+    only if mail is enabled in all records.
     """
     records = [source_record]
     # Ignore a record with the status ``removed``, because a former membership has no effect on the
@@ -135,7 +136,7 @@ def _merge_records(
 
 def _choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
     """Return the highest tier and the latest expiry date of a member's records."""
-    # A paid tier without an expiry date never expires.
+    # If any record has a paid tier without an expiry date, the member's tier never expires.
     never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in records)
     expiries = [each.paid_expiry for each in records if each.paid_expiry is not None]
     return {

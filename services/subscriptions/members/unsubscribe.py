@@ -40,8 +40,8 @@ from storage.unit_of_work import UnitOfWork
 # complaint, or an unsubscription at the provider.
 SENDER_COMPLAINT = "sender-complaint"
 SENDER_UNSUBSCRIBE = "sender-unsubscribe"
-# The maximum number of opt-outs that ``follow_opt_outs`` applies in one transaction, so that
-# ``locks.lock_members`` can lock the members of a list separately.
+# The maximum number of opt-outs that ``follow_opt_outs`` handles in one transaction. With a higher
+# maximum, ``locks.lock_members`` might have to lock a whole list.
 _MAX_OPT_OUTS_PER_BATCH = 50
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
@@ -73,16 +73,17 @@ def opt_out(
 
 
 def record_reported_opt_outs(uow: UnitOfWork, sources: Mapping[tuple[int, int], str]) -> list[int]:
-    """Store opt-outs that a sender reported, and jobs that unsubscribe the people.
+    """Store opt-outs that a sender reported, and one job per opt-out to unsubscribe the person.
 
-    Return the ids of the jobs. After the commit, the caller passes the ids to ``follow_opt_outs``,
-    which does the work faster than the jobs. The opt-outs take effect with the commit, even while a
-    bulk action locks the list. Opt-outs of erased people are ignored.
+    Return the ids of the stored jobs. After the commit, the caller passes the job ids to
+    ``follow_opt_outs``, which unsubscribes the people at once instead of waiting for a worker. Even
+    while a bulk action locks the list, an opt-out takes effect as soon as it is committed. Opt-outs
+    of erased people are ignored.
 
     ``sources``: maps pairs of a list id and a user id to ``SENDER_COMPLAINT`` or
     ``SENDER_UNSUBSCRIBE``.
     """
-    # Lock the people, so that none of them can be erased until the transaction ends.
+    # Lock the rows of the people, so that nobody is erased until the transaction ends.
     query = select(User).where(
         User.id.in_({user_id for _, user_id in sources}), User.erased_at.is_(None)
     )
@@ -101,10 +102,11 @@ def record_reported_opt_outs(uow: UnitOfWork, sources: Mapping[tuple[int, int], 
 
 
 def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
-    """Unsubscribe the people of jobs that ``record_reported_opt_outs`` stored, and delete the jobs.
+    """Run and delete the unsubscription jobs that ``record_reported_opt_outs`` has stored.
 
-    The function skips jobs that a worker has already claimed. If another transaction has locked a
-    list, a worker runs the remaining jobs later.
+    The function skips jobs that a worker has already claimed, and runs the other jobs in batches.
+    If another transaction has locked one of the lists in a batch, the function leaves all jobs of
+    the batch to a worker.
     """
     # Optimization: several opt-outs applied in one transaction (decision 17).
     for start in range(0, len(job_ids), _MAX_OPT_OUTS_PER_BATCH):
@@ -128,8 +130,8 @@ def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
     contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
     list_ids = uow.session.scalars(query).all()
-    # Enqueue only one job per list, because the job applies every opt-out of the person from that
-    # list.
+    # Enqueue only one job per list, because the job updates the subscription according to all of
+    # the person's opt-outs from that list.
     opt_out_ids = (
         select(func.min(OptOut.id))
         .where(OptOut.user_id == user_id, OptOut.list_id.in_(list_ids))
@@ -155,7 +157,8 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
         complete_job(uow, lease, {})
 
 
-# The job that applies an opt-out belongs to no user, so that no user sees the job.
+# The job that updates a subscription after an opt-out belongs to no user, so that no user sees the
+# job.
 APPLY_OPT_OUT = register_kind(
     JobKind(
         "opt_out.follow",
@@ -173,9 +176,10 @@ APPLY_OPT_OUT = register_kind(
 
 
 def _update_member(uow: UnitOfWork, stored: OptOut) -> None:
-    """Apply an opt-out to the person's subscription. The caller has locked the subscription."""
+    """Update a person's subscription after an opt-out. The caller has locked the subscription."""
     assert stored.user_id is not None
-    # An imported opt-out has a source such as ``bounce``, which isn't a value of ``Via``.
+    # If the opt-out was imported, its source can be a word such as ``bounce``, which isn't a value
+    # of ``Via``.
     via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
     actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
     action = "unsubscribed"
@@ -262,7 +266,8 @@ def set_email(
 ) -> None:
     """Enable or disable the list's mail to a person, without changing the subscription's status.
 
-    If mail is enabled, a database trigger lifts the person's bounces (``lift_bounces.sql``).
+    If mail is enabled, a database trigger (``lift_bounces.sql``) marks the person's earlier bounces
+    on this list as no longer in effect.
 
     ``wait``: whether to wait while a bulk action locks the list, or to raise ``list.busy``
     immediately.
