@@ -138,12 +138,11 @@ def _list_missed(groups: _Groups) -> list[str]:
 
 
 def _format_name(name: str, findings: list[_Finding]) -> str:
-    if len(findings) > 1:
-        return name
-    [finding] = findings
-    # Most results show no date, because the page shows the date of the whole benchmark run.
-    date = finding["details"].get("measured_on")
-    return f"{finding['name']} ({date})" if date else str(finding["name"])
+    # Most results have no date of their own, because the page shows the date of the whole run.
+    dates = {each["details"].get("measured_on") for each in findings}
+    date = dates.pop() if len(dates) == 1 else None
+    shown_name = findings[0]["name"] if len(findings) == 1 else name
+    return f"{shown_name} ({date})" if date else str(shown_name)
 
 
 def _format_range(findings: list[_Finding]) -> str:
