@@ -44,8 +44,8 @@ def create_sender(
             "--list",
             metavar="LIST",
             help=(
-                "The id or slug of a list about which the sender reports. Repeat the option for "
-                "several lists. Without this option, the sender covers all lists of the account."
+                "The id or slug of a list that the sender covers. Repeat the option for several "
+                "lists. Without this option, the sender covers all lists of the account."
             ),
         ),
     ] = None,
