@@ -312,8 +312,8 @@ def test_intruder_cannot_undo_the_undo_of_an_address_change(
 ) -> None:
     """The intruder changes the account's address twice.
 
-    Pressroom mails the undo link for the second change to the first new address, which belongs to
-    the intruder.
+    The first new address belongs to the intruder, so the intruder gets the link that undoes the
+    second change.
     """
     first_new_email = new_address()
     second_new_email = new_address()

@@ -1,10 +1,10 @@
 """Removes the effects of an undone import from the daily statistics of its list.
 
 The database trigger ``count_subscribers`` knows nothing about undos. If an undo removes a member,
-``count_subscribers`` counts a departure on the day of the undo. The SQL of this module cancels the
-departure at the undo, and the member's arrival at the import. An undone import therefore appears
-neither in ``joined`` nor in ``left``. If an import changed a member's tier, the SQL cancels the
-change by the import, and the change back by the undo.
+``count_subscribers`` counts a departure on the day of the undo. The SQL of this module subtracts
+this departure, and the arrival on the day of the import. An undone import therefore appears neither
+in ``joined`` nor in ``left``. If an import changed a member's tier, the SQL also subtracts the
+change to the new tier and the later change back to the former tier.
 
 For each source and tier, the corrections add up to zero, so that the daily statistics still add up
 to the number of active members. Corrections with the same day, source and tier are added up, so

@@ -1,4 +1,4 @@
-"""Tests of the request queue, through which a worker answers the callers of an API process."""
+"""Tests of the request queue, in which an API process leaves requests for a worker to answer."""
 
 import contextlib
 import os
