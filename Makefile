@@ -7,9 +7,9 @@ BIN := $(VENV)/bin
 # With an empty PYTHONDONTWRITEBYTECODE, Python stores compiled tests. A pytest process loads compiled tests
 # faster than it compiles all tests.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.runner.plugin
-# Each pytest process starts its own services. Two processes keep two cores busy, and more processes only slow
-# each test down. tests/runner/order.py sorts the test files.
-PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Each pytest process starts its own services. Many tests wait, so on two cores, three processes finish earlier
+# than two. tests/runner/order.py sorts the test files.
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help run test test-full unit check containers clients bench house audit sbom requirements pictures messages \
