@@ -8,9 +8,10 @@ import argparse
 import sys
 from importlib import import_module
 
-from benchmarks import kept_results
-from benchmarks.findings import print_findings, quieten_log, report_findings
+from benchmarks.findings import print_findings, print_summary, quieten_log
+from benchmarks.kept_results import OTHERS, store_results
 from benchmarks.measure import Finding, is_full_size
+from benchmarks.report import write_report
 
 NAMES = (
     "queue",
@@ -52,7 +53,11 @@ def main(arguments: list[str]) -> int:
         results: list[Finding] = module.run()
         print_findings(results)
         findings += results
-    report_findings(findings, kept_as=None if names else kept_results.OTHERS)
+        if not names:
+            # Store the results now, so that they aren't lost if the next benchmark fails.
+            store_results(OTHERS, name, "full" if is_full_size() else "short", results)
+            write_report()
+    print_summary(findings)
     return 0
 
 

@@ -38,7 +38,7 @@ from http import HTTPStatus
 
 from benchmarks.everything_parts import Delays, Part, create_parts
 from benchmarks.http_load import Reply, offer_requests
-from benchmarks.measure import Finding, is_full_size, percentile
+from benchmarks.measure import NO_BAR, Finding, is_full_size, percentile
 from benchmarks.own_stack import own_stack
 from benchmarks.process_use import MemorySamples, measure_cpu_seconds, sample_memory
 from devstack import LOOPBACK
@@ -236,7 +236,7 @@ def _describe_cores(busy_cores: float, cores_by_itself: Mapping[str, float]) -> 
     share = 100 * busy_cores / (os.cpu_count() or 1)
     details = {f"{name}, cores": round(cores, 2) for name, cores in cores_by_itself.items()}
     name = "everything: busy CPU time"
-    return Finding(name, share, "%", "(no bar)", True, (share, share), details)
+    return Finding(name, share, "%", NO_BAR, True, (share, share), details)
 
 
 def _split(values: Sequence[float]) -> list[Sequence[float]]:

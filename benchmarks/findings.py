@@ -1,16 +1,11 @@
-"""Prints and stores the results of benchmarks."""
+"""Prints the results of benchmarks."""
 
 import logging
-import os
-import platform
 from collections.abc import Sequence
 
 import structlog
 
-from benchmarks import kept_results
-from benchmarks.measure import Finding, is_full_size
-from benchmarks.report import write_report
-from core import clock
+from benchmarks.measure import Finding
 
 
 def quieten_log() -> None:
@@ -24,31 +19,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
         print(f"{finding.line()}\n    {details}", flush=True)
 
 
-def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None:
-    """Print how many results meet their target, and store the results.
-
-    Args:
-        kept_as: the kind of the results, which is ``kept_results.OTHERS`` or
-            ``kept_results.GROWTH``. If ``kept_as`` is ``None``, no results are stored.
-    """
-    missed = [finding for finding in findings if not finding.met]
-    print(f"\n{len(findings) - len(missed)} of {len(findings)} targets met.")
-    if kept_as is not None:
-        _keep_findings(findings, kept_as)
-
-
-def _keep_findings(findings: Sequence[Finding], kept_as: str) -> None:
-    about = {
-        "at": clock.format_timestamp(clock.now()),
-        "size": "full" if is_full_size() else "short",
-        "machine": {
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "system": f"{platform.system()} {platform.machine()}",
-        },
-    }
-    file = kept_results.write_record(kept_as, about, [finding.record() for finding in findings])
-    write_report(
-        kept_results.read_record(kept_results.OTHERS), kept_results.read_record(kept_results.GROWTH)
-    )
-    print(f"Stored in {file.name}, docs/performance.md, docs/growth.md and build/benchmarks.")
+def print_summary(findings: Sequence[Finding]) -> None:
+    """Print how many results meet their target."""
+    met = sum(finding.met for finding in findings)
+    print(f"\n{met} of {len(findings)} targets met.")

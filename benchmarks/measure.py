@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 ROUNDS = 5
+# The ``bar`` of a result without a target.
+NO_BAR = "(no bar)"
 
 
 @dataclass(frozen=True)

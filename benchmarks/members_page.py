@@ -15,7 +15,14 @@ from psycopg2.extensions import cursor
 from sqlalchemy import event
 
 from benchmarks.large_list import create_large_list
-from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
+from benchmarks.measure import (
+    NO_BAR,
+    Finding,
+    alternate,
+    is_full_size,
+    measure_seconds,
+    median_and_spread,
+)
 from benchmarks.own_stack import own_stack
 from core.scopes import USER_SCOPES
 from devstack import LOOPBACK
@@ -267,4 +274,4 @@ def _measure_indexes(sql: cursor, fill_seconds: float) -> Finding:
     [(total,)] = sql.fetchall()
     details = {**sizes, "filled_in_s": round(fill_seconds, 1)}
     name = "members-page: indexes of 1.1 M rows"
-    return Finding(name, total, "MB", "(no bar)", True, (total, total), details)
+    return Finding(name, total, "MB", NO_BAR, True, (total, total), details)

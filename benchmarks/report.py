@@ -10,6 +10,8 @@ from typing import Any
 import matplotlib as mpl
 
 from benchmarks.growth_page import write_load_table
+from benchmarks.kept_results import GROWTH, OTHERS, read_results
+from benchmarks.measure import NO_BAR
 
 mpl.use("svg")
 # Store labels in SVG files as text, so that the files are small, readable and reproducible.
@@ -46,32 +48,27 @@ _Finding = dict[str, Any]
 _Groups = dict[tuple[str, str], list[_Finding]]
 
 
-def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -> None:
-    """Write the documents and charts that show the benchmark results.
-
-    Args:
-        record: the results of all benchmarks except the growth benchmark, or ``None`` before the
-            first run.
-        growth: the results of the growth benchmark, or ``None`` before the first run.
-    """
+def write_report() -> None:
+    """Write the documents and charts that show the stored benchmark results."""
     PICTURES.mkdir(parents=True, exist_ok=True)
+    results, growth = read_results(OTHERS), read_results(GROWTH)
     parts = [_HEAD]
-    if record is not None:
-        parts += _build_figures(record)
-        ratios = [each for each in record["findings"] if each["unit"] == "×"]
+    if results:
+        parts += _build_figures(results)
+        ratios = [each for each in results if each["unit"] == "×"]
         _draw({each["name"]: [each] for each in ratios}, PICTURES / "ratios.svg")
-    if growth is not None:
+    if growth:
         parts += _build_growth(growth)
         for (group, _), findings in _group_findings(growth).items():
             cases = {each["name"]: [each] for each in findings}
             _draw(cases, PICTURES / f"growth-{group.replace(' ', '-')}.svg")
     (DOCS / "performance.md").write_text("\n\n".join(parts) + "\n")
-    if record is not None and growth is not None:
-        write_load_table(record, growth)
+    if results and growth:
+        write_load_table(results, growth)
 
 
-def _build_figures(record: dict[str, Any]) -> list[str]:
-    groups = _group_findings(record)
+def _build_figures(results: list[_Finding]) -> list[str]:
+    groups = _group_findings(results)
     ratios = {
         f"{_format_name(name, findings)} ({bar})": findings
         for (name, bar), findings in groups.items()
@@ -79,21 +76,21 @@ def _build_figures(record: dict[str, Any]) -> list[str]:
     }
     _draw(ratios, DOCS / "performance.svg")
     return [
-        f"{_format_machine(record)}, {record['size']} size.",
+        _format_machines(results),
         "![Ratios by benchmark and target](performance.svg)",
         _build_table(groups),
         *_list_missed(groups),
     ]
 
 
-def _build_growth(record: dict[str, Any]) -> list[str]:
-    groups = _group_findings(record)
-    return [_GROWTH, f"{_format_machine(record)}.", _build_table(groups), *_list_missed(groups)]
+def _build_growth(results: list[_Finding]) -> list[str]:
+    groups = _group_findings(results)
+    return [_GROWTH, _format_machines(results), _build_table(groups), *_list_missed(groups)]
 
 
-def _group_findings(record: dict[str, Any]) -> _Groups:
+def _group_findings(results: list[_Finding]) -> _Groups:
     groups: _Groups = {}
-    for finding in record["findings"]:
+    for finding in results:
         # Results of the growth benchmark are grouped by ``details["group"]``, and all other results
         # by the part of their name before the colon.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
@@ -103,11 +100,19 @@ def _group_findings(record: dict[str, Any]) -> _Groups:
 
 def _build_table(groups: _Groups) -> str:
     rows = (
-        (_format_name(name, findings), _format_range(findings), bar, _format_met(findings))
+        (
+            _format_name(name, findings),
+            _format_range(findings),
+            bar,
+            _format_met(findings),
+            # All results of a row come from the same run.
+            f"{findings[0]['date']}, {findings[0]['size']}",
+        )
         for (name, bar), findings in groups.items()
     )
     lines = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join(["| benchmark | median | target | met |", "|---|---|---|---|", *lines])
+    head = "| benchmark | median | target | met | date and size |"
+    return "\n".join([head, "|---|---|---|---|---|", *lines])
 
 
 def _list_missed(groups: _Groups) -> list[str]:
@@ -138,11 +143,7 @@ def _list_missed(groups: _Groups) -> list[str]:
 
 
 def _format_name(name: str, findings: list[_Finding]) -> str:
-    # Most results have no date of their own, because the page shows the date of the whole run.
-    dates = {each["details"].get("measured_on") for each in findings}
-    date = dates.pop() if len(dates) == 1 else None
-    shown_name = findings[0]["name"] if len(findings) == 1 else name
-    return f"{shown_name} ({date})" if date else str(shown_name)
+    return str(findings[0]["name"]) if len(findings) == 1 else name
 
 
 def _format_range(findings: list[_Finding]) -> str:
@@ -158,17 +159,21 @@ def _format_number(value: float) -> str:
 
 
 def _format_met(findings: list[_Finding]) -> str:
+    if findings[0]["bar"] == NO_BAR:
+        return "–"
     met = sum(each["met"] for each in findings)
     if met == len(findings):
         return "yes" if met == 1 else f"all {met}"
     return "**no**" if len(findings) == 1 else f"**{met} of {len(findings)}**"
 
 
-def _format_machine(record: dict[str, Any]) -> str:
-    machine = record["machine"]
-    return (
-        f"Measured on {record['at'][:10]}: {machine['system']}, {machine['cores']} cores, "
-        f"Python {machine['python']}"
+def _format_machines(results: list[_Finding]) -> str:
+    """Return a line for each machine, with the days of its measurements."""
+    days: dict[str, set[str]] = {}
+    for result in results:
+        days.setdefault(result["machine"], set()).add(result["date"])
+    return "\n".join(
+        f"Measured on {', '.join(sorted(dates))}: {machine}." for machine, dates in days.items()
     )
 
 

@@ -7,9 +7,10 @@ subscriptions with a database of 20 million subscriptions, and takes half an hou
 import argparse
 import sys
 
-from benchmarks import kept_results
-from benchmarks.findings import print_findings, quieten_log, report_findings
+from benchmarks.findings import print_findings, print_summary, quieten_log
+from benchmarks.kept_results import GROWTH, store_results
 from benchmarks.measure import is_full_size
+from benchmarks.report import write_report
 from tests.growth import comparison
 
 
@@ -26,7 +27,9 @@ def main(arguments: list[str]) -> int:
     sizes = [float(size) for size in options.sizes.split(",")]
     findings = comparison.compare_sizes(sizes, keep=options.keep)
     print_findings(findings)
-    report_findings(findings, kept_as=kept_results.GROWTH)
+    store_results(GROWTH, GROWTH, " and ".join(f"{size:g} ×" for size in sizes), findings)
+    write_report()
+    print_summary(findings)
     return 0
 
 
