@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from devstack.harness.polling import eventually
-from devstack.harness.stack import Stack
+from devstack.harness.stack import Stack, plain_client
 from services.composer.text.post import Post
 from tests.support.composer.composer_stack import MODEL_SOURCE, ComposerStack, build_unique_post
 from tests.support.composer.composing import (
@@ -136,7 +136,8 @@ def test_concurrent_composer_calls_for_equal_posts_cause_only_one_model_call(
 
     def ask(base_url: str) -> httpx2.Response:
         headers = dict(author_client.headers)
-        return httpx2.post(base_url + METADATA, json=body, headers=headers, timeout=60)
+        with plain_client(headers=headers) as client:
+            return client.post(base_url + METADATA, json=body)
 
     with stack.run_second_api() as second_api, ThreadPoolExecutor(12) as pool:
         replies = list(pool.map(ask, [stack.api_url, second_api.api_url] * 6))

@@ -72,6 +72,19 @@ class Zygote:
         self._process: subprocess.Popen[bytes] | None = None
         self._environment = clean_environment()
 
+    def pytest_collection_finish(self) -> None:
+        """Raise ``RuntimeError`` if the import of a test module has changed the environment.
+
+        No program could be forked in a changed environment. All programs would still start, only
+        much later.
+        """
+        changed = {name for name, _ in clean_environment().items() ^ self._environment.items()}
+        if changed:
+            raise RuntimeError(
+                f"Importing the tests changed the environment variables {sorted(changed)}. Set "
+                "these variables in a fixture or in the program that needs them."
+            )
+
     def fork(self, program: Program, module: str, words: tuple[str, ...]) -> Forked | None:
         """Fork the program, or return None if the zygote process can't fork the program."""
         return self.spawn(program, module, words) if self.can_fork(program) else None

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -41,10 +42,14 @@ def find_object(package: ModuleType, line: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
         if part in CLIENTS and found is getattr(package, part):
-            # Create an instance of the client, because ``lists`` and the other resources are
-            # properties, so the class itself doesn't contain the methods of the resources.
-            found = found("https://press.example.com")
+            found = _create_client(found)
     return found
+
+
+@cache
+def _create_client(client_class: Any) -> Any:
+    """Return an instance, because the resources such as ``lists`` are properties of an instance."""
+    return client_class("https://press.example.com")
 
 
 def _list_names(package: ModuleType) -> Iterator[str]:

@@ -12,7 +12,7 @@ import httpx2
 import workers.task_table  # noqa: F401 - registers the kinds of all jobs, which `claim_job` needs
 from core.errors import DomainError
 from devstack.harness.polling import eventually
-from devstack.harness.stack import Stack
+from devstack.harness.stack import Stack, plain_client
 from services.jobs import transitions
 from tests.support.http.replies import data
 from tests.support.lists.subscribers import fetch_members
@@ -109,9 +109,8 @@ def newest_job(client: httpx2.Client) -> dict[str, Any]:
 
 def fetch_rejected_rows(url: str) -> list[dict[str, Any]]:
     """Return the rows that were not added, fetched without credentials."""
-    reply = httpx2.get(url, timeout=30.0)
-    assert reply.status_code == 200, reply.text
-    return list(csv.DictReader(io.StringIO(reply.content.decode("utf-8-sig"))))
+    text = _download(url).decode("utf-8-sig")
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 def export(client: httpx2.Client, list_id: int, kind: object, **headers: str) -> httpx2.Response:
@@ -144,10 +143,15 @@ def export_emails(
 
 def fetch_rows(url: str) -> list[dict[str, str]]:
     """Download an exported file, decompress it, and return its rows."""
-    reply = httpx2.get(url, timeout=30.0)
-    assert reply.status_code == 200, reply.text
-    text = gzip.decompress(reply.content).decode("utf-8-sig")
+    text = gzip.decompress(_download(url)).decode("utf-8-sig")
     return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def _download(url: str) -> bytes:
+    with plain_client() as anonymous_client:
+        reply = anonymous_client.get(url)
+    assert reply.status_code == 200, reply.text
+    return reply.content
 
 
 def active_members(client: httpx2.Client, list_id: int) -> dict[str, dict[str, Any]]:

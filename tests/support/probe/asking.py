@@ -32,8 +32,6 @@ from storage.resources import Resources
 from workers.main import run_worker
 from workers.serving import plan_serving
 
-os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
-
 # The Redis key ``TAKEN_KEY`` counts the requests to `/ask` that the worker has begun to answer. The
 # worker answers a request in steps, and ``STEPS_KEY`` counts the steps of all requests.
 TAKEN_KEY = "probe:taken"
@@ -92,6 +90,7 @@ request_calls.MAX_QUEUED_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS"
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
+        os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
         run_worker(plan_serving([Queue.REQUEST], 2))
     configure_logging(load_settings())
     app = create_app(load_settings())

@@ -12,11 +12,11 @@ from workers import in_flight_work
 from workers.main import run_worker
 from workers.serving import plan_serving
 
-# The variable must be set before Celery is imported, as the `pressroom` command sets it.
-os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
-
 
 def main() -> None:
+    # Set the variable before Celery is imported, as the `pressroom` command does. Don't set the
+    # variable when this module is imported, because tests also import this module.
+    os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
     parser = argparse.ArgumentParser()
     parser.add_argument("command", choices=["worker"])
     parser.add_argument("--queue", type=Queue, action="append", required=True)

@@ -10,7 +10,7 @@ import httpx2
 from standardwebhooks import Webhook
 
 from devstack.harness.polling import eventually
-from devstack.harness.stack import Stack
+from devstack.harness.stack import Stack, plain_client
 from services.subscriptions.members.delivery_ids import DeliveryId, create_delivery_id
 from tests.support.http.replies import data
 
@@ -56,7 +56,8 @@ def post_body(
 ) -> httpx2.Response:
     """Post a request body to a sender's URL, without the client's API key."""
     url = client.base_url.join(f"/senders/{sender_id}/events")
-    return httpx2.post(url, content=body, headers=headers, timeout=30)
+    with plain_client(timeout=30) as anonymous_client:
+        return anonymous_client.post(url, content=body, headers=headers)
 
 
 def reject_calls(client: httpx2.Client, sender: dict[str, Any], *, count: int) -> None:

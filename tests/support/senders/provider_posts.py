@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from devstack.harness.stack import Stack
+from devstack.harness.stack import Stack, plain_client
 from devstack.sandbox.senders.amazon_sns import REGION
 from tests.support.senders.own_senders import new_sender
 
@@ -29,10 +29,8 @@ def new_provider_sender(
     stack: Stack, client: httpx2.Client, provider: str, **fields: object
 ) -> dict[str, Any]:
     """Create a sender with the key or topic that the sandbox uses for the provider."""
-    reply = httpx2.get(f"{stack.sandbox_url}/senders/keys")
-    reply.raise_for_status()
     if (field := _KEY_FIELDS.get(provider)) is not None:
-        fields = {field: reply.json()[provider], **fields}
+        fields = {field: _read(stack, "keys")[provider], **fields}
     return new_sender(client, provider=provider, **fields)
 
 
@@ -56,7 +54,12 @@ def post_topic_change(
 
 def confirmed_topics(stack: Stack) -> list[str]:
     """Return the ARNs of the topics to which Pressroom has confirmed a subscription."""
-    return list(httpx2.get(f"{stack.sandbox_url}/senders/sns/confirmed").json())
+    return list(_read(stack, "sns/confirmed"))
+
+
+def _read(stack: Stack, path: str) -> Any:
+    with plain_client() as sandbox_client:
+        return sandbox_client.get(f"{stack.sandbox_url}/senders/{path}").raise_for_status().json()
 
 
 def _post(stack: Stack, path: str, sender: dict[str, Any], content: dict[str, Any]) -> list[int]:
@@ -66,6 +69,7 @@ def _post(stack: Stack, path: str, sender: dict[str, Any], content: dict[str, An
         **({"topic_arn": sender["topic_arn"]} if "topic_arn" in sender else {}),
         **content,
     }
-    reply = httpx2.post(f"{stack.sandbox_url}/senders/{path}", json=content, timeout=60)
+    with plain_client() as sandbox_client:
+        reply = sandbox_client.post(f"{stack.sandbox_url}/senders/{path}", json=content)
     reply.raise_for_status()
     return list(reply.json()["statuses"])
