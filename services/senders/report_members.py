@@ -131,13 +131,15 @@ def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRepo
 
 def _read_recipients(reports: Sequence[ReceivedReport], keyring: Keyring) -> None:
     """Set ``delivery`` and ``address`` to the verified delivery id and the normalised address."""
-    emails: list[str] = []
+    addressed: list[tuple[ReceivedReport, str]] = []
     for report in reports:
         assert isinstance(report.event, Report)
-        emails.append(report.event.email or "")
+        if report.event.email:
+            addressed.append((report, report.event.email))
         if report.event.delivery_id is not None:
             report.delivery = delivery_ids.read_delivery_id(keyring, report.event.delivery_id)
-    for report, address in zip(reports, normalise_addresses(emails), strict=True):
+    addresses = normalise_addresses([email for _, email in addressed])
+    for (report, _), address in zip(addressed, addresses, strict=True):
         report.address = None if isinstance(address, InvalidAddress) else address
 
 

@@ -136,6 +136,21 @@ def test_overview_counts_the_same_lists_in_all_figures_and_in_the_chart(
     assert ["Tea <b>", "12", "+1"] in rows_of(text)
 
 
+def await_activity(console: OwnerAtConsole) -> str:
+    """Return the list of recent activity, as soon as the overview shows it.
+
+    The overview shows an event only after all older transactions of the database have ended.
+    """
+
+    def read_activity() -> str:
+        activity_lists = re.findall(
+            r'<ul class="people">(.*?)</ul>', console.see(OVERVIEW_PATH), re.S
+        )
+        return "".join(activity_lists)
+
+    return eventually(read_activity, what="the recent activity")
+
+
 def test_overview_shows_the_recent_activity_of_people_only(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
@@ -143,7 +158,7 @@ def test_overview_shows_the_recent_activity_of_people_only(
     import_members_file(console.api, mailing_list["id"], build_address_file(*build_addresses(11)))
     assert "Recent activity" not in console.see(OVERVIEW_PATH)
     person = subscribe(stack, mailing_list["id"])
-    [activity] = re.findall(r'<ul class="people">(.*?)</ul>', console.see(OVERVIEW_PATH), re.S)
+    activity = await_activity(console)
     assert activity.count("<li") == 1
     assert person.email in activity
     assert "subscribed, <time" in activity
@@ -154,14 +169,7 @@ def test_overview_says_that_a_sign_up_still_needs_confirmation(
 ) -> None:
     mailing_list = new_list(console.api, confirm_required=True)
     subscribe(stack, mailing_list["id"])
-
-    def read_activity() -> str:
-        return "".join(
-            re.findall(r'<ul class="people">(.*?)</ul>', console.see(OVERVIEW_PATH), re.S)
-        )
-
-    eventually(lambda: bool(read_activity()), what="the sign-up")
-    assert "signed up, not confirmed yet, <time" in read_activity()
+    assert "signed up, not confirmed yet, <time" in await_activity(console)
 
 
 def test_overview_has_no_chart_when_all_members_were_imported(console: OwnerAtConsole) -> None:

@@ -54,7 +54,7 @@ def test_reports_of_each_provider_are_applied(
         "off",
         "stale",
     }
-    # A worker ends the subscriptions of members who opted out after it has processed the reports.
+    # After processing the reports, a worker ends the subscriptions of members who opted out.
     eventually(
         lambda: (
             {

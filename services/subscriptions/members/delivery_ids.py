@@ -32,7 +32,7 @@ _MAC_BYTES = 8
 _FORM = re.compile(rf"{_VERSION}([0-9a-v]{{50}})")
 _UNUSED_BITS = 2
 _DIGITS = "0123456789abcdefghijklmnopqrstuv"
-# All pairs of digits, in the order of their values. A pair encodes ten bits.
+# All 1,024 pairs of base-32 digits, in the order of their values. A pair encodes ten bits.
 _DIGIT_PAIRS = tuple(map("".join, product(_DIGITS, repeat=2)))
 _FIRST_DAY = date(2020, 1, 1)
 
@@ -78,8 +78,8 @@ def build_delivery_id_factory(
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     mailing_bytes = list_id.to_bytes(_ID_BYTES, "big") + mailing_id.to_bytes(_ID_BYTES, "big")
     day_bytes = (day - _FIRST_DAY).days.to_bytes(_DAY_BYTES, "big")
-    # The ids of list and mailing have 112 bits. The first 110 bits are 11 pairs of digits, and the
-    # last 2 bits belong to the next pair.
+    # The list id and the mailing id together have 112 bits. Their first 110 bits are 11 pairs of
+    # digits, and their last 2 bits begin the next pair.
     mailing_number = int.from_bytes(mailing_bytes, "big")
     beginning = _VERSION + _encode(mailing_number >> 2, pairs=11)
     last_bits = (mailing_number & 0b11).to_bytes(1, "big")
@@ -95,7 +95,7 @@ def build_delivery_id_factory(
 
 # Optimization: delivery ids from pairs of digits (decision 17).
 def _encode(number: int, *, pairs: int) -> str:
-    """Return the number with twice as many digits in base 32 as ``pairs``."""
+    """Write a number in base 32, as the given number of digit pairs."""
     return "".join(
         [_DIGIT_PAIRS[number >> shift & 0x3FF] for shift in range(10 * pairs - 10, -1, -10)]
     )
