@@ -20,13 +20,16 @@ RUN python -m venv --without-pip /opt/pressroom \
         --no-deps --require-hashes --only-binary :all: -r languages.txt \
     && pip install --require-hashes --only-binary :all: -r requirements-image.txt
 
-# Remove the tests of the libraries, and their source files (70 MB), because the compiled files are enough.
+# Remove the tests of the libraries, and their source files (70 MB), because the compiled files are enough. Also
+# remove ReDoc, because the API serves its documentation only with Swagger UI.
 # With unchecked hashes, Python doesn't compare a compiled file with the time or the content of its source
 # file. A registry or a later build may change the times of files.
 RUN find /opt/pressroom/lib /opt/languages -type d \
         \( -name test -o -name tests -o -name testing -o -name SelfTest \) -prune -exec rm -r {} + \
     && python -m compileall -q -b --invalidation-mode unchecked-hash /opt/pressroom/lib /opt/languages \
-    && find /opt/pressroom/lib /opt/languages -name '*.py' -delete
+    && find /opt/pressroom/lib /opt/languages -type f \
+        \( -name '*.py' -o -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h' \) -delete \
+    && rm -r /opt/pressroom/lib/python3.*/site-packages/fastapi_standalone_docs/static/redoc
 
 # Babel contains 30 MB of data about hundreds of languages. Keep only the languages of Pressroom's pages, and
 # of the month names in import files.
@@ -60,6 +63,9 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
 # Compile all files now, because containers can't write to this folder. Pressroom's source files stay, because
 # tracebacks show source lines, and the texts of settings come from the source files.
 RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/pressroom/lib
+# Only the workers' image contains the folder /opt/languages. Python ignores a path file that names a missing
+# folder. The variable PYTHONPATH isn't enough, because the confined child processes have no environment.
+RUN echo /opt/languages > "$(echo /opt/pressroom/lib/python3.*/site-packages)/languages.pth"
 
 
 FROM ${PYTHON_IMAGE} AS image
@@ -78,7 +84,6 @@ USER 10001:10001
 # dictionaries.
 FROM image AS worker
 COPY --from=build /opt/languages /opt/languages
-ENV PYTHONPATH=/opt/languages
 CMD ["pressroom", "worker"]
 
 
