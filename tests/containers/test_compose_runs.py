@@ -52,7 +52,6 @@ def test_compose_stack_imports_a_member_file(proxy_client: httpx2.Client) -> Non
     assert reply.json()["data"]["result"]["added"] == 1000, reply.text
 
 
-@FULL_SIZE_ONLY
 def test_compose_stack_answers_a_composer_call(proxy_client: httpx2.Client) -> None:
     post = {"title": "A garden in May", "content": "The tulips are out."}
     reply = proxy_client.post("/composer/metadata", json=post, headers=WAIT)
