@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 ROUNDS = 5
-# The ``bar`` of a result without a target.
+# The attribute ``bar`` of a result that has no target.
 NO_BAR = "(no bar)"
 
 

@@ -137,7 +137,7 @@ def test_overview_counts_the_same_lists_in_all_figures_and_in_the_chart(
 
 
 def await_activity(console: OwnerAtConsole) -> str:
-    """Return the list of recent activity, as soon as the overview shows it.
+    """Wait until the overview shows a recent event, and return the list of recent events in HTML.
 
     The overview shows an event only after all older transactions of the database have ended.
     """

@@ -312,8 +312,8 @@ def test_intruder_cannot_undo_the_undo_of_an_address_change(
 ) -> None:
     """The intruder changes the account's address twice.
 
-    The first new address belongs to the intruder, so the intruder gets the link that undoes the
-    second change.
+    Pressroom mails a link that undoes the second change to the first new address. This address
+    belongs to the intruder.
     """
     first_new_email = new_address()
     second_new_email = new_address()

@@ -72,8 +72,8 @@ def build_delivery_id_factory(
 ) -> Callable[[int], str]:
     """Return a function that takes a recipient's user id, and returns a delivery id.
 
-    The returned function reuses the HMAC signer and the digits that all ids of the mailing share,
-    because a roster can have a million recipients.
+    To be fast enough for a million recipients, the returned function reuses the HMAC signer, and
+    the first digits, which are the same in all delivery ids of a mailing.
     """
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     mailing_bytes = list_id.to_bytes(_ID_BYTES, "big") + mailing_id.to_bytes(_ID_BYTES, "big")
@@ -95,7 +95,7 @@ def build_delivery_id_factory(
 
 # Optimization: delivery ids from pairs of digits (decision 17).
 def _encode(number: int, *, pairs: int) -> str:
-    """Write a number in base 32, as the given number of digit pairs."""
+    """Return a number in base 32, padded with zeros to as many digit pairs as ``pairs`` says."""
     return "".join(
         [_DIGIT_PAIRS[number >> shift & 0x3FF] for shift in range(10 * pairs - 10, -1, -10)]
     )

@@ -48,7 +48,7 @@ def find_object(package: ModuleType, line: str) -> Any:
 
 @cache
 def _create_client(client_class: Any) -> Any:
-    """Return an instance, because the resources such as ``lists`` are properties of an instance."""
+    """Create a client, because only the class's instances have resources such as ``lists``."""
     return client_class("https://press.example.com")
 
 
