@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 ROUNDS = 5
-# The attribute ``bar`` of a result that has no target.
+# A result without a target has this text in its attribute ``bar``.
 NO_BAR = "(no bar)"
 
 

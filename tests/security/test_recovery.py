@@ -312,8 +312,8 @@ def test_intruder_cannot_undo_the_undo_of_an_address_change(
 ) -> None:
     """The intruder changes the account's address twice.
 
-    Pressroom mails a link that undoes the second change to the first new address. This address
-    belongs to the intruder.
+    After the second change, Pressroom mails an undo link to the first new address, which belongs to
+    the intruder.
     """
     first_new_email = new_address()
     second_new_email = new_address()

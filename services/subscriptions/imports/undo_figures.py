@@ -6,9 +6,9 @@ this departure, and the arrival on the day of the import. An undone import there
 in ``joined`` nor in ``left``. If an import changed a member's tier, the SQL also subtracts the
 change to the new tier and the later change back to the former tier.
 
-For each source and tier, the corrections add up to zero, so that the daily statistics still add up
-to the number of active members. Corrections with the same day, source and tier are added up, so
-that a batch of many members needs only a few rows.
+Over all days, the corrections of a source and tier add up to zero, so that the daily statistics
+still add up to the number of active members. Corrections with the same day, source and tier are
+added up, so that a batch of many members needs only a few rows.
 """
 
 # Each row of the subquery ``{corrections}`` corrects the daily statistics for one member. The
