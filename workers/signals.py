@@ -11,7 +11,7 @@ from core.counters.pool_counts import create_pool_registry
 from core.counters.shared_counts import shared_folder
 from core.log_output import configure_logging
 from core.logging import get_logger
-from core.process.garbage_collection import end_start, freeze_before_fork
+from core.process.garbage_collection import collect_rarely, end_start, freeze_before_fork
 from core.queues import Queue
 from core.settings import Settings
 from core.telemetry import spans
@@ -25,6 +25,7 @@ def prepare_processes(process: ProcessContext) -> None:
     """Connect the functions that prepare a worker to Celery's signals."""
     signals.setup_logging.connect(partial(_set_up_log, process), weak=False)
     signals.worker_before_create_process.connect(lambda **_: freeze_before_fork(), weak=False)
+    signals.worker_process_init.connect(lambda **_: collect_rarely(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_announce_ready, process), weak=False)
     # `worker_process_shutdown` is sent in each pool process, and `worker_shutdown` in the main

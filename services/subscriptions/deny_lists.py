@@ -5,9 +5,10 @@ first call ``require_allowed`` or ``find_denied``. A deny list doesn't affect pe
 members.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 from sqlalchemy import delete, exists, func, select, text
 
@@ -190,16 +191,25 @@ def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) 
 def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
     """Return the addresses in ``addresses`` that are on a deny list."""
     entries = _normalise_operator_entries(uow.settings.deny_list)
+    entries_by_domain = {
+        domain: _list_domain_entries(domain) for domain in {*map(_get_domain, addresses)}
+    }
     if uow.session.scalar(select(exists().where(DeniedEntry.user_id == owner_id))):
-        candidates = {entry for address in addresses for entry in _list_matching_entries(address)}
+        candidates = {*addresses, *chain.from_iterable(entries_by_domain.values())}
         values = {"owner_id": owner_id, "wanted": sorted(candidates)}
         entries |= {*uow.session.scalars(_FIND_ENTRIES, values)}
     erased_addresses = {*_find_erased_addresses(uow, owner_id, addresses).values()}
-    if not entries:
-        return erased_addresses
-    return erased_addresses | {
-        each for each in addresses if not entries.isdisjoint(_list_matching_entries(each))
+    denied_domains = {
+        domain
+        for domain, domain_entries in entries_by_domain.items()
+        if not entries.isdisjoint(domain_entries)
     }
+    denied_addresses = {
+        address
+        for address in addresses
+        if address in entries or _get_domain(address) in denied_domains
+    }
+    return erased_addresses | denied_addresses
 
 
 def _find_erased_addresses(
@@ -226,13 +236,16 @@ def hash_entries(uow: UnitOfWork, address: str) -> None:
     uow.session.execute(_HASH_ENTRIES, {"address": address, "digest": digest})
 
 
-def _list_matching_entries(address: str) -> Iterator[str]:
-    """Yield each text that would block the address if it was an entry of a deny list."""
-    yield address
-    domain = address.rpartition("@")[2]
-    yield domain
+def _get_domain(address: str) -> str:
+    return address.rpartition("@")[2]
+
+
+def _list_domain_entries(domain: str) -> list[str]:
+    """Return each entry that would block all addresses with the domain ``domain``."""
+    entries = [domain]
     while domain := domain.partition(".")[2]:
-        yield f"{_SUBDOMAINS}{domain}"
+        entries.append(f"{_SUBDOMAINS}{domain}")
+    return entries
 
 
 @lru_cache(maxsize=8)

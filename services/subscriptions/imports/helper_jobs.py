@@ -302,7 +302,6 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
         # Optimization: two chunks applied at the same time by one helper (decision 17).
         with chunk_committer() as commits:
             while True:
-                commits.wait_for_room(_find_max_chunks(resources, lease, task))
                 lease.check_cancelled()
                 claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
@@ -312,7 +311,10 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
                 if not claims:
                     break
                 [(number, tries)] = claims
-                commits.start(partial(commit, fetch_chunk(resources, task, number)))
+                # Fetch the next chunk while preceding chunks are still being applied.
+                chunk = fetch_chunk(resources, task, number)
+                commits.wait_for_room(_find_max_chunks(resources, lease, task))
+                commits.start(partial(commit, chunk))
                 if turn.is_over() or tries > 1:
                     break
         if not claims:

@@ -143,8 +143,8 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
             # Skip the chunks that were applied before the job moved to this process. The job reads
             # the applied chunks again, which takes less than a second for a whole request.
             if chunk is not None and chunk.number not in applied:
-                commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)
+                commits.wait_for_room()
                 commits.start(partial(_commit_chunk, resources, lease, task.id, prepared))
                 if turn.is_over():
                     break

