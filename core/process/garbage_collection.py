@@ -10,7 +10,8 @@ _STANDARD_THRESHOLDS = gc.get_threshold()
 # during startup. Garbage collection isn't disabled, because a process that never calls
 # ``end_start`` could run out of memory.
 _STARTUP_THRESHOLDS = (1_000_000, 10, 10)
-# Two chunks of an import contain fewer objects than the first threshold of a pool process.
+# The threshold for new objects in a pool process. It is higher than the number of objects that an
+# import creates for two chunks of rows.
 _POOL_THRESHOLDS = (100_000, 10, 10)
 
 

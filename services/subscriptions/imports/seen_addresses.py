@@ -30,7 +30,7 @@ class SeenAddresses:
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
         self.has_stricter_rows = False
         self._in_memory: dict[str, int] = {}
-        # How many times addresses were added to the database so far.
+        # The number of batches of addresses that have been added to the database.
         self._batches = 0
         # SQLite creates a temporary database if the file name is empty.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -80,7 +80,8 @@ class SeenAddresses:
     def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
         """Store addresses in the database.
 
-        Return the previous rank of each address that was already in the database.
+        For each address that was already in the database, return the previous rank of the
+        address's status.
         """
         earlier_batches = self._batches
         self._batches += 1

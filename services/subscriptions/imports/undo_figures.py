@@ -2,13 +2,14 @@
 
 The database trigger ``count_subscribers`` knows nothing about undos. If an undo removes a member,
 ``count_subscribers`` counts a departure on the day of the undo. The SQL of this module subtracts
-this departure, and the arrival on the day of the import. An undone import therefore appears neither
-in ``joined`` nor in ``left``. If an import changed a member's tier, the SQL also subtracts the
-change to the new tier and the later change back to the former tier.
+both this departure and the arrival on the day of the import from the daily statistics. An undone
+import therefore appears neither in ``joined`` nor in ``left``. If an import changed a member's
+tier, the SQL also subtracts the change to the new tier and the later change back to the former
+tier.
 
-Over all days, the corrections of a source and tier add up to zero, so that the daily statistics
-still add up to the number of active members. Corrections with the same day, source and tier are
-added up, so that a batch of many members needs only a few rows.
+For each source and tier, the corrections of all days add up to zero. The sum of the daily
+statistics therefore still equals the number of active members. Corrections with the same day,
+source and tier are combined, so that a batch of many members needs only a few rows.
 """
 
 # Each row of the subquery ``{corrections}`` corrects the daily statistics for one member. The
