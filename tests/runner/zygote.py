@@ -75,8 +75,8 @@ class Zygote:
     def pytest_collection_finish(self) -> None:
         """Raise ``RuntimeError`` if the import of a test module has changed the environment.
 
-        In a changed environment, no program can be forked from the zygote process. Each program
-        would then import all modules itself, and the tests would take longer.
+        The zygote process can't fork a program whose environment variables differ. Such a program
+        would have to import all modules itself, so the tests would take longer.
         """
         changed = {name for name, _ in clean_environment().items() ^ self._environment.items()}
         if changed:

@@ -80,8 +80,7 @@ class SeenAddresses:
     def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
         """Store addresses in the database.
 
-        For each address that was already in the database, return the previous rank of the
-        address's status.
+        For each address that was already in the database, return the rank of its previous status.
         """
         earlier_batches = self._batches
         self._batches += 1

@@ -1,11 +1,11 @@
 """Removes the effects of an undone import from the daily statistics of its list.
 
 The database trigger ``count_subscribers`` knows nothing about undos. If an undo removes a member,
-``count_subscribers`` counts a departure on the day of the undo. The SQL of this module subtracts
-both this departure and the arrival on the day of the import from the daily statistics. An undone
-import therefore appears neither in ``joined`` nor in ``left``. If an import changed a member's
-tier, the SQL also subtracts the change to the new tier and the later change back to the former
-tier.
+``count_subscribers`` counts a departure on the day of the undo. From the daily statistics, the SQL
+of this module subtracts both this departure and the arrival that was counted on the day of the
+import. An undone import therefore appears neither in ``joined`` nor in ``left``. If an import
+changed a member's tier, the daily statistics contain two changes of tier: one by the import, and
+one by the undo. The SQL subtracts both changes.
 
 For each source and tier, the corrections of all days add up to zero. The sum of the daily
 statistics therefore still equals the number of active members. Corrections with the same day,
