@@ -78,8 +78,8 @@ def build_delivery_id_factory(
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     mailing_bytes = list_id.to_bytes(_ID_BYTES, "big") + mailing_id.to_bytes(_ID_BYTES, "big")
     day_bytes = (day - _FIRST_DAY).days.to_bytes(_DAY_BYTES, "big")
-    # The list id and the mailing id together have 112 bits. A pair of digits encodes 10 bits, so the
-    # first 110 bits fill 11 pairs. The last 2 bits belong to the twelfth pair.
+    # The list id and the mailing id together have 112 bits. A pair of digits encodes 10 bits, so
+    # the first 110 bits fill 11 pairs. The last 2 bits belong to the twelfth pair.
     mailing_number = int.from_bytes(mailing_bytes, "big")
     beginning = _VERSION + _encode(mailing_number >> 2, pairs=11)
     last_bits = (mailing_number & 0b11).to_bytes(1, "big")
