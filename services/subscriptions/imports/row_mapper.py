@@ -174,8 +174,8 @@ class RowMapper:
         except ValueError as error:
             return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
         extras = self._extras.read(padded) if self._extras else None
-        # Pass the arguments by position, because keyword arguments are too slow for the target of the
-        # benchmark ``import-1m``.
+        # Pass the arguments by position, because keyword arguments are too slow for the target of
+        # the benchmark ``import-1m``.
         values = name, tier, expiry, status, cells, extras, None, clears_expiry
         return MemberRow(line, email, *values)
 
