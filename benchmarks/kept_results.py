@@ -5,7 +5,7 @@ Each line of a result file is a JSON object with one result. Besides the fields 
 
 - ``benchmark``: the name of its benchmark, for example "isolation".
 - ``date``: the day of the measurement in UTC, for example "2026-11-30".
-- ``size``: "short" or "full", or the sizes of the databases of the growth benchmark.
+- ``size``: "short" or "full". For the growth benchmark, the sizes of its databases.
 - ``machine``: the operating system, the number of cores and the Python version.
 """
 

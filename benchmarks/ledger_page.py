@@ -3,13 +3,12 @@
 import http.client
 from collections.abc import Callable
 from contextlib import closing
-from statistics import median
 from urllib.parse import urlencode
 
 import psycopg2
 from psycopg2.extensions import cursor
 
-from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
+from benchmarks.measure import Finding, TimeLimit, alternate, is_full_size, measure_seconds
 from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
@@ -21,10 +20,7 @@ ROUNDS = 15 if is_full_size() else 7
 # fastest repetition, because other programs can only slow down a repetition.
 CALLS = 30
 LIMIT = 16
-MAX_SLOWDOWN = 1.5
-# The allowed overhead of the HTTP call, in addition to the SQL query.
-ALLOWANCE_SECONDS = 0.003
-BAR = "≤ 1.5 × + 3 ms"
+PAGE_LIMIT = TimeLimit(factor=1.5, allowance_ms=3)
 # An SQL statement that writes the same ledger entries as ``credit_append``, but updates the account
 # only once at the end. Updating the account for each of a million entries in one transaction would
 # leave a million row versions.
@@ -95,20 +91,7 @@ def _compare(stack: Stack, owner: Owner, sql: cursor, name: str, offset: int) ->
             assert reply.status == http.client.OK, body
 
         pairs = alternate(lambda: _run_round(get), lambda: _run_round(baseline), rounds=ROUNDS)
-    # Subtract the allowed overhead of the HTTP call, so that the ratio shows whether the target is
-    # met.
-    ratio, spread = median_and_spread(
-        [
-            (product_time - ALLOWANCE_SECONDS) / baseline_time
-            for product_time, baseline_time in pairs
-        ]
-    )
-    details = {
-        "entries": ENTRIES,
-        "product_ms": round(1000 * median(product_time for product_time, _ in pairs), 2),
-        "sql_ms": round(1000 * median(baseline_time for _, baseline_time in pairs), 2),
-    }
-    return Finding(f"ledger-page: {name}", ratio, "×", BAR, ratio <= MAX_SLOWDOWN, spread, details)
+    return PAGE_LIMIT.build_finding(f"ledger-page: {name}", pairs, entries=ENTRIES)
 
 
 def _run_round(action: Callable[[], object]) -> float:

@@ -18,7 +18,7 @@ class Finding:
 
     name: str
     value: float
-    # The unit of ``value``, which is "×" for a ratio of product to baseline.
+    # The unit of ``value``, for example "×" for a ratio of product to baseline.
     unit: str
     bar: str
     met: bool
@@ -38,6 +38,40 @@ class Finding:
         """Return the result as a JSON object, with numbers rounded to four significant digits."""
         value, *spread = (float(f"{each:.4g}") for each in (self.value, *self.spread))
         return asdict(self) | {"value": value, "spread": spread}
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """The longest acceptable time of an API call, relative to a baseline that doesn't use HTTP.
+
+    The limit is ``factor`` times the baseline's time, plus ``allowance_ms`` milliseconds for the
+    HTTP call.
+    """
+
+    factor: float
+    allowance_ms: int
+
+    @property
+    def bar(self) -> str:
+        return f"≤ {self.factor} × + {self.allowance_ms} ms"
+
+    def build_finding(
+        self, name: str, pairs: Sequence[tuple[float, float]], **details: object
+    ) -> Finding:
+        """Return the times of the API calls as shares of their limits.
+
+        Each pair contains the time of an API call and the time of the baseline, in seconds.
+        """
+        shares = [
+            call / (self.factor * baseline + self.allowance_ms / 1000) for call, baseline in pairs
+        ]
+        share, spread = median_and_spread(shares)
+        medians = {
+            "product_ms": _median_ms([call for call, _ in pairs]),
+            "baseline_ms": _median_ms([baseline for _, baseline in pairs]),
+        }
+        unit = "of the target"
+        return Finding(name, share, unit, self.bar, share <= 1, spread, medians | details)
 
 
 def is_full_size() -> bool:
@@ -76,6 +110,10 @@ def alternate(
 
 def median_and_spread(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
     return statistics.median(values), (min(values), max(values))
+
+
+def _median_ms(seconds: Sequence[float]) -> float:
+    return round(1000 * statistics.median(seconds), 2)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

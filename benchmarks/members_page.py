@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
-from statistics import median
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,6 +17,7 @@ from benchmarks.large_list import create_large_list
 from benchmarks.measure import (
     NO_BAR,
     Finding,
+    TimeLimit,
     alternate,
     is_full_size,
     measure_seconds,
@@ -38,13 +38,9 @@ from storage.database import Database, Statement
 
 DEEP = 900_000
 ROUNDS = 15 if is_full_size() else 7
-MAX_SLOWDOWN = 1.5
-ALLOWANCE_SECONDS = 0.003
-BAR = "≤ 1.5 × + 3 ms"
-# The allowed overhead of a search, in addition to its SQL query, for example for parsing the
-# filter.
-SEARCH_ALLOWANCE_SECONDS = 0.005
-SEARCH_BAR = "≤ 1.5 × + 5 ms"
+PAGE_LIMIT = TimeLimit(factor=1.5, allowance_ms=3)
+# A search also has to parse its filter.
+SEARCH_LIMIT = TimeLimit(factor=1.5, allowance_ms=5)
 MAX_SLOWDOWN_OF_FIRST = 1.2
 # The maximum number of repetitions of a request or query per round. The result of a round is its
 # fastest repetition, because other programs can only slow down a repetition. A round ends after
@@ -148,21 +144,9 @@ class _Bench:
             pairs = alternate(
                 lambda: _run_round(lambda: get(page)), lambda: _run_round(baseline), rounds=ROUNDS
             )
-        # Subtract the allowed overhead of the HTTP call from Pressroom's time before comparing it
-        # with the baseline.
-        is_search = page.filter is not None
-        allowance = SEARCH_ALLOWANCE_SECONDS if is_search else ALLOWANCE_SECONDS
-        ratios = [
-            (product_time - allowance) / baseline_time for product_time, baseline_time in pairs
-        ]
-        ratio, spread = median_and_spread(ratios)
-        details = {
-            "product_ms": _ms([product_time for product_time, _ in pairs]),
-            "sql_ms": _ms([baseline_time for _, baseline_time in pairs]),
-        }
-        name = f"members-{'search' if is_search else 'page'}: {page.name}"
-        bar = SEARCH_BAR if is_search else BAR
-        return Finding(name, ratio, "×", bar, ratio <= MAX_SLOWDOWN, spread, details)
+        if page.filter is not None:
+            return SEARCH_LIMIT.build_finding(f"members-search: {page.name}", pairs)
+        return PAGE_LIMIT.build_finding(f"members-page: {page.name}", pairs)
 
     def compare_depth(self, deep: int) -> Finding:
         """Compare how fast the API returns the first page and a late page of a list."""
@@ -249,10 +233,6 @@ def _run_round(action: Callable[[], object]) -> float:
     while len(times) < CALLS and (len(times) < 3 or sum(times) < ROUND_SECONDS):
         times.append(measure_seconds(action))
     return min(times)
-
-
-def _ms(seconds: list[float]) -> float:
-    return round(1000 * median(seconds), 2)
 
 
 _DEEPEST = """

@@ -23,16 +23,13 @@ from matplotlib import pyplot  # noqa: E402 - the back end must be chosen before
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
-# The smallest ratio that a chart shows. A logarithmic axis can't show zero or negative ratios, so
-# ratios below the minimum are drawn at the start of the axis. Ratios can be negative, because some
-# benchmarks subtract the allowed overhead of an HTTP call.
-_MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
 
 Don't edit this page, because `make bench` writes it. Most figures are the median of at least three
 rounds. × is Pressroom's time or rate divided by the baseline's. A baseline is a small program
-without Pressroom that does the same work. Absolute times depend on the machine.
+without Pressroom that does the same work. "0.8 of the target" means that Pressroom needs 0.8 times
+the time that the target allows. Absolute times depend on the machine.
 
 `benchmarks/<name>.py` describes a benchmark. `make bench NAME=queue SIZE=full` runs one
 benchmark at full size."""
@@ -187,8 +184,7 @@ def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]
     smallest, largest = (
-        [max(_MIN_DRAWN_RATIO, choose(each["value"] for each in groups[name])) for name in names]
-        for choose in (min, max)
+        [choose(each["value"] for each in groups[name]) for name in names] for choose in (min, max)
     )
     axes.hlines(names, smallest, largest, color="#4c78a8")
     axes.plot([*smallest, *largest], [*names, *names], ".", color="#4c78a8")

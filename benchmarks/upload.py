@@ -8,13 +8,11 @@ from functools import partial
 import httpx2
 from PIL import Image, ImageDraw
 
-from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
+from benchmarks.measure import Finding, TimeLimit, alternate, is_full_size, measure_seconds
 from benchmarks.running_stack import running_stack
 from services.attachments.images.conversion import convert_image
 
-MAX_SLOWDOWN = 1.15
-ALLOWANCE_SECONDS = 0.015
-BAR = "≤ 1.15 × + 15 ms"
+UPLOAD_LIMIT = TimeLimit(factor=1.15, allowance_ms=15)
 
 
 def run() -> list[Finding]:
@@ -55,26 +53,7 @@ def _compare(client: httpx2.Client, picture: _Picture) -> Finding:
         return measure_seconds(partial(convert_image, data, with_renditions=renditions))
 
     pairs = alternate(product, baseline, rounds=15 if is_full_size() else 7)
-    # Subtract the allowed overhead of the HTTP call from the time of Pressroom before computing the
-    # ratio.
-    ratios = [
-        (product_time - ALLOWANCE_SECONDS) / baseline_time for product_time, baseline_time in pairs
-    ]
-    ratio, spread = median_and_spread(ratios)
-    extra = median_and_spread(
-        [1000 * (product_time - baseline_time) for product_time, baseline_time in pairs]
-    )[0]
-    details = {
-        "product_ms": round(
-            1000 * median_and_spread([product_time for product_time, _ in pairs])[0], 1
-        ),
-        "baseline_ms": round(
-            1000 * median_and_spread([baseline_time for _, baseline_time in pairs])[0], 1
-        ),
-        "extra_ms": round(extra, 1),
-        "upload_bytes": len(data),
-    }
-    return Finding(picture.name, ratio, "×", BAR, ratio <= MAX_SLOWDOWN, spread, details)
+    return UPLOAD_LIMIT.build_finding(picture.name, pairs, upload_bytes=len(data))
 
 
 def _upload(client: httpx2.Client, filename: str, data: bytes, *, renditions: bool) -> None:
