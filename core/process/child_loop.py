@@ -26,7 +26,7 @@ Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 # By default, a child process exits after this much CPU time, and the parent starts a new one.
 _MAX_CPU_SECONDS = 60.0
-_IDLE_SECONDS = 1.0
+_IDLE_SECONDS = 2.0
 
 
 def pack_message(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:

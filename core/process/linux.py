@@ -10,6 +10,12 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
+# The options and values of ``keep_freed_memory`` (``man 3 mallopt``). glibc accepts at most 32 MiB
+# for the second option.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_MAX_KEPT_BYTES = 256 * 1024 * 1024
+_MAX_KEPT_BLOCK_BYTES = 32 * 1024 * 1024
 # A process with nice value 10 gets a tenth of the processor time of a process with nice value 0.
 _LOW_PRIORITY = 10
 
@@ -50,6 +56,17 @@ def trim_memory() -> None:
     """Return the unused memory of the C library's allocator to the operating system."""
     if _IS_LINUX:
         _libc.malloc_trim(0)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library reuse the memory that this process frees, until ``trim_memory`` is called.
+
+    By default, the C library soon returns freed memory to the operating system. A process that
+    frees and allocates large blocks again and again then spends much time in the kernel.
+    """
+    if _IS_LINUX:
+        _libc.mallopt(_M_TRIM_THRESHOLD, _MAX_KEPT_BYTES)
+        _libc.mallopt(_M_MMAP_THRESHOLD, _MAX_KEPT_BLOCK_BYTES)
 
 
 def lower_priority() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.process import child_loop
 from core.process.confinement import confine_process
+from core.process.linux import keep_freed_memory
 from services.attachments.images.conversion import convert_image, create_thumbnail
 from services.attachments.images.outcome import (
     ConvertedImage,
@@ -72,6 +73,8 @@ def _parse_rendition(fields: Any, data: bytes) -> Rendition:
 
 
 def main() -> None:
+    # Optimization: freed memory that the image converter keeps (decision 17).
+    keep_freed_memory()
     child_loop.answer_messages(
         _answer, confine=confine_process, max_resident_bytes=_MAX_RESIDENT_BYTES
     )

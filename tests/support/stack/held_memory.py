@@ -9,11 +9,11 @@ MEGABYTE = 1024 * 1024
 
 
 def await_stable_memory(memory: Callable[[], int]) -> int:
-    """Wait until the size of a process's memory is constant for two seconds. Return this size.
+    """Wait until the size of a process's memory is constant for three seconds. Return this size.
 
     ``memory``: a function that returns the current size of the process's memory in bytes. The wait
-    is necessary because an image converter frees its memory only after it has been idle for a
-    second.
+    is necessary because an image converter frees its memory only after it has been idle for two
+    seconds.
     """
     level = 0
     level_since = time.monotonic()
@@ -23,7 +23,7 @@ def await_stable_memory(memory: Callable[[], int]) -> int:
         if abs(memory() - level) > MEGABYTE:
             level = memory()
             level_since = time.monotonic()
-        return time.monotonic() - level_since > 2
+        return time.monotonic() - level_since > 3
 
     eventually(is_stable, within=30, what="a memory that stays as it is")
     return level
