@@ -24,8 +24,8 @@ Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
 # The maximum total size of the items in a response. A complete response may be up to 4 MB long.
 MAX_ITEMS_BYTES = 3_990_000
-# The number of rows that ``fill_page`` reads at once, which is enough for a typical page.
-_MAX_BATCH_ROWS = 50
+# The number of rows that ``fill_page`` reads at once. Most pages contain fewer rows.
+_MAX_BATCH_ROWS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 

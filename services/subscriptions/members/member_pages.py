@@ -149,7 +149,7 @@ def read_member_page(
 ) -> MemberPage:
     """Return a page of the members of a list that the caller owns, newest first.
 
-    A page of 50 members takes three or four round trips to the database. For every 50 additional
+    A page of 200 members takes three or four round trips to the database. For every 200 additional
     members, one or two more round trips are needed. Raises ``list.not_found``, ``list.not_owner``
     or ``cursor.invalid``.
     """
