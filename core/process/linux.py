@@ -10,8 +10,8 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
-# The options and values of ``keep_freed_memory`` (``man 3 mallopt``). glibc accepts at most 32 MiB
-# for the second option.
+# The options that ``keep_freed_memory`` sets, and their values. The page ``man 3 mallopt`` describes
+# the options, and allows at most 32 MiB for the second option.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _MAX_KEPT_BYTES = 256 * 1024 * 1024
