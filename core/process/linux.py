@@ -10,8 +10,8 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
-# The options that ``keep_freed_memory`` sets, and their values. The page ``man 3 mallopt`` describes
-# the options, and allows at most 32 MiB for the second option.
+# The options that ``keep_freed_memory`` sets, and their values. The manual page ``man 3 mallopt``
+# describes the options, and allows at most 32 MiB for the second option.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _MAX_KEPT_BYTES = 256 * 1024 * 1024
@@ -62,7 +62,7 @@ def keep_freed_memory() -> None:
     """Let the C library reuse the memory that this process frees, until ``trim_memory`` is called.
 
     By default, the C library soon returns freed memory to the operating system. A process that
-    frees and allocates large blocks again and again then spends much time in the kernel.
+    often allocates and frees large blocks therefore spends much time in the kernel.
     """
     if _IS_LINUX:
         _libc.mallopt(_M_TRIM_THRESHOLD, _MAX_KEPT_BYTES)

@@ -75,8 +75,8 @@ class Zygote:
     def pytest_collection_finish(self) -> None:
         """Raise ``RuntimeError`` if the import of a test module has changed the environment.
 
-        The zygote process has one set of environment variables. A program with other variables
-        can't be forked from it and must import all modules itself, so the tests take longer.
+        All programs that the zygote process forks have the same environment variables. A program
+        with different variables must import all modules itself, so the tests take longer.
         """
         changed = {name for name, _ in clean_environment().items() ^ self._environment.items()}
         if changed:

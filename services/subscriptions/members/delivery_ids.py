@@ -73,7 +73,7 @@ def build_delivery_id_factory(
     """Return a function that takes a recipient's user id, and returns a delivery id.
 
     To be fast enough for a million recipients, the returned function reuses the HMAC signer and the
-    first digits. The first digits are the same in all delivery ids of a mailing.
+    digits with which all delivery ids of the mailing begin.
     """
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     mailing_bytes = list_id.to_bytes(_ID_BYTES, "big") + mailing_id.to_bytes(_ID_BYTES, "big")

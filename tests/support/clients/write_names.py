@@ -48,7 +48,7 @@ def find_object(package: ModuleType, line: str) -> Any:
 
 @cache
 def _create_client(client_class: Any) -> Any:
-    """Create a client, because its class has no resources such as ``lists``."""
+    """Create a client, because resources such as ``lists`` are attributes of instances only."""
     return client_class("https://press.example.com")
 
 
