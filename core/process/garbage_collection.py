@@ -10,8 +10,8 @@ _STANDARD_THRESHOLDS = gc.get_threshold()
 # during startup. Garbage collection isn't disabled, because a process that never calls
 # ``end_start`` could run out of memory.
 _STARTUP_THRESHOLDS = (1_000_000, 10, 10)
-# In a pool process of a worker, garbage collection starts after 100,000 new objects. Two chunks of
-# imported rows have fewer objects.
+# In a pool process of a worker, garbage collection starts after 100,000 new objects. Importing two
+# chunks of rows creates fewer objects than that.
 _POOL_THRESHOLDS = (100_000, 10, 10)
 
 
