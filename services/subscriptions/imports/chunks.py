@@ -11,7 +11,7 @@ from services.subscriptions.imports.verdicts import ALREADY, DUPLICATE, INVALID
 
 ROWS_PER_CHUNK = 10_000
 # A chunk is full when it has at least this number of characters.
-MAX_CHUNK_CHARACTERS = 8_000_000
+MAX_CHUNK_CHARACTERS = 5_000_000
 
 
 class Chunk(NamedTuple):
