@@ -1,6 +1,7 @@
 """Adds credentials, scopes and errors to the OpenAPI document of FastAPI."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -427,3 +428,5 @@ def _add_common_errors(
     if body:
         limit = find_body_limit(route.path_format or "")
         _add_errors(responses, limit.error, requests.BODY_TOO_MANY_UNFINISHED)
+    if "application/json" in body:
+        _add_errors(responses, requests.BODY_TOO_COMPLEX.fill(**asdict(limit.json_limits)))

@@ -19,7 +19,6 @@ from api.bodies.unknown_names import (
     build_unknown_names_error,
     find_known_names,
     find_unknown_query_names,
-    has_strict_handling,
 )
 from api.limits.bulkheads import RECORDS
 from api.preferences import preference_of
@@ -86,11 +85,10 @@ class JsonRoute(ThreadedRoute):
             json_request = JsonRequest(request.scope, request.receive)
             if self.body_field is not None and await json_request.body():
                 require_json_type(json_request)
-                if has_strict_handling(json_request):
-                    # Parse the body before FastAPI does, because FastAPI would turn the error about
-                    # unknown fields into a general error.
-                    with suppress(JSONDecodeError):
-                        await json_request.json()
+                # Parse the body before FastAPI does, because FastAPI would turn the errors about
+                # unknown fields and complex bodies into a general error.
+                with suppress(JSONDecodeError):
+                    await json_request.json()
             return await handle(json_request)
 
         return handle_json

@@ -102,7 +102,7 @@ async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
             if _has_one_click(pairs):
                 return pairs, True
         raise requests.BODY_NO_JSON_OR_FORM_TYPE()
-    parsed = read_json(request, body)
+    parsed = await read_json(request, body)
     if not isinstance(parsed, dict):
         raise requests.BODY_INVALID(place="body", rule="must be an object")
     return list(parsed.items()), False

@@ -6,6 +6,7 @@ money are parsed without rounding.
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from itertools import count
 from typing import Any, NoReturn, TypeVar
@@ -16,15 +17,23 @@ from pydantic import BaseModel, ValidationError
 
 from api.bodies.unknown_names import check_body_names, has_strict_handling
 from api.errors import body_error
-from api.limits.bulkheads import STORAGE
+from api.limits.bulkheads import BODIES
+from api.limits.keyed_bulkheads import BODIES_BY_CALLER
+from api.middleware.body_limits import body_of
 from core.errors import requests
+from core.json_parsing import JsonTooComplex, parse_json
+from core.process.garbage_collection import pause_collection
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DIGITS_OF_64_BITS = 20
 # The maximum number of numeric values in a JSON body that contains amounts of money.
 MAX_EXACT_NUMBERS = 10_000
+# The maximum size of a JSON body that is parsed on the event loop. Larger bodies of the same caller
+# are parsed one after the other.
+MAX_UNQUEUED_BYTES = 256 * 1024
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 def parse_media_type(content_type: str) -> str:
@@ -50,41 +59,72 @@ def remove_byte_order_mark(body: bytes) -> bytes:
     return body.removeprefix(_BYTE_ORDER_MARK)
 
 
-def read_json(request: Request, body: bytes) -> Any:
+async def read_json(request: Request, body: bytes) -> Any:
     """Return the parsed JSON body of a request.
 
-    Call ``read_json`` in a thread if the body may be several megabytes long, so that parsing
-    doesn't block the event loop. Raises ``body.unsupported_type`` or ``body.not_json`` if the body
-    isn't JSON.
+    Raises ``body.unsupported_type``, ``body.not_json`` or ``body.too_complex``.
     """
-    return _read_body(request, body, _parse)
+    return await read_converted_json(request, body, lambda parsed: parsed)
 
 
-def read_exact_json(request: Request, body: bytes, schema: type[M]) -> M:
+async def read_exact_json(request: Request, body: bytes, schema: type[M]) -> M:
     """Parse and validate a JSON request body that contains amounts of money.
 
     Numbers with decimal places become ``Decimal``, so that amounts of money aren't rounded. Raises
-    ``body.invalid`` if the body doesn't match ``schema``.
+    ``body.invalid`` if the body doesn't match ``schema``, and the errors of ``read_json``.
     """
-    parsed = _read_body(request, body, _parse_exactly)
-    try:
-        return schema.model_validate(parsed)
-    except ValidationError as error:
-        raise body_error(error) from None
+
+    def validate(parsed: Any) -> M:
+        try:
+            return schema.model_validate(parsed)
+        except ValidationError as error:
+            raise body_error(error) from None
+
+    return await read_converted_json(request, body, validate, parse=_parse_exactly)
 
 
-def _read_body(request: Request, body: bytes, parse: Callable[[bytes], Any]) -> Any:
+async def read_converted_json(
+    request: Request,
+    body: bytes,
+    convert: Callable[[Any], T],
+    *,
+    parse: Callable[[bytes], Any] = orjson.loads,
+) -> T:
+    """Parse the JSON body of a request, and return the result of ``convert``.
+
+    A large body is parsed and converted in a thread, but only one body of the same caller at a
+    time. Raises ``body.too_many_unfinished`` if the caller's other bodies take too long, and the
+    errors of ``read_json``.
+    """
     require_json_type(request)
+
+    def read() -> T:
+        try:
+            parsed = _parse_body(request, body, parse)
+        except (ValueError, RecursionError):
+            raise requests.BODY_NOT_JSON() from None
+        check_body_names(request, parsed)
+        return convert(parsed)
+
+    return await _run_in_turn(request, body, read)
+
+
+async def _run_in_turn(request: Request, body: bytes, read: Callable[[], T]) -> T:
+    if len(body) > MAX_UNQUEUED_BYTES:
+        read_uncollected = pause_collection()(read)
+        return await BODIES_BY_CALLER.run(body_of(request.scope).sender, read_uncollected)
+    if has_strict_handling(request):
+        return await BODIES.run(read)
+    return read()
+
+
+def _parse_body(request: Request, body: bytes, parse: Callable[[bytes], Any]) -> Any:
+    """Return the parsed body. Raises ``body.too_complex`` and the errors of ``parse``."""
+    limits = body_of(request.scope).json_limits
     try:
-        parsed = parse(remove_byte_order_mark(body))
-    except (ValueError, RecursionError):
-        raise requests.BODY_NOT_JSON() from None
-    check_body_names(request, parsed)
-    return parsed
-
-
-def _parse(body: bytes) -> Any:
-    return orjson.loads(body)
+        return parse_json(remove_byte_order_mark(body), limits, parse=parse)
+    except JsonTooComplex:
+        raise requests.BODY_TOO_COMPLEX(**asdict(limits)) from None
 
 
 def _parse_exactly(body: bytes) -> Any:
@@ -128,10 +168,17 @@ class JsonRequest(Request):
     """A request that parses its JSON body strictly (RFC 8259)."""
 
     async def json(self) -> Any:
-        """Return the parsed JSON body. Raises ``JSONDecodeError`` for invalid JSON."""
+        """Return the parsed JSON body.
+
+        Raises ``JSONDecodeError`` for invalid JSON, and ``body.too_complex``.
+        """
         if not hasattr(self, "_json"):
-            parsed = _parse(remove_byte_order_mark(await self.body()))
-            if has_strict_handling(self):
-                await STORAGE.run(check_body_names, self, parsed)
-            self._json = parsed
+            body = await self.body()
+
+            def read() -> Any:
+                parsed = _parse_body(self, body, orjson.loads)
+                check_body_names(self, parsed)
+                return parsed
+
+            self._json = await _run_in_turn(self, body, read)
         return self._json

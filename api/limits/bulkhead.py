@@ -7,7 +7,7 @@ FastAPI's default thread pool.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import copy_context
@@ -124,9 +124,11 @@ class KeyedBulkhead:
         self._error = error
         self._wait_seconds = wait_seconds
         # The semaphore of a key exists only while a caller uses it.
-        self._semaphores: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
+        self._semaphores: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(
+        self, key: Hashable, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Run the work, or raise an error if all threads reserved for ``key`` stay busy."""
         semaphore = self._semaphores.setdefault(key, asyncio.Semaphore(self._threads))
         try:

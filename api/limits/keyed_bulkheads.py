@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from api.limits.bulkhead import MAX_WAIT_SECONDS, KeyedBulkhead, wrap_in_transaction
-from api.limits.bulkheads import HOST_LOOKUPS, LISTS, RECORDS, STORAGE
+from api.limits.bulkheads import BODIES, HOST_LOOKUPS, LISTS, RECORDS, STORAGE
 from core.errors import mailing, requests
 
 T = TypeVar("T")
@@ -19,6 +19,9 @@ CHANGES_BY_LIST = KeyedBulkhead(
 UPLOADS_BY_CALLER = KeyedBulkhead(
     STORAGE, STORAGE.threads // 2, requests.SERVICE_BUSY, wait_seconds=10.0
 )
+# Parse the large bodies of a caller one after the other, so that the bodies of other callers don't
+# wait for all of them.
+BODIES_BY_CALLER = KeyedBulkhead(BODIES, 1, requests.BODY_TOO_MANY_UNFINISHED, wait_seconds=10.0)
 # Each caller gets only one thread for DNS lookups, because a hostile caller's DNS server can block
 # a thread by not answering. ``wait_seconds`` must be below ``MAX_HOST_LOOKUP_SECONDS``, which
 # limits the total time of waiting and the DNS lookup.

@@ -14,7 +14,9 @@ from api.errors import problem_response
 from api.limits.body_budgets import MEGABYTE, BodyBudget, HeldBody, name_address_holder
 from core.errors import imports, media, requests
 from core.errors.catalogue import ErrorType
-from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
+from core.json_parsing import DEFAULT_JSON_LIMITS, JsonLimits
+from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES, MAX_MEMBERS_PER_REQUEST
+from services.subscriptions.deny_lists import MAX_ENTRIES
 
 # The maximum size of the part headers, boundaries and small fields in a multipart form.
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
@@ -39,28 +41,45 @@ _MEMORY_POLL_SECONDS = 0.1
 # requests without an account. A sign-up contains only a name, an e-mail address and values of
 # public fields.
 MAX_SIGN_UP_BYTES = 64 * 1024
+# The maximum number of arrays and objects, and the maximum number of commas, for each row of a
+# request that adds members.
+MAX_VALUES_PER_ROW = 20
 
 # The key of the request body in the ASGI scope.
-_BODY_KEY = "pressroom.body"
+BODY_KEY = "pressroom.body"
 
 
 @dataclass(frozen=True)
 class BodyLimit:
     """The limits for request bodies on paths that match ``path``.
 
-    ``max_seconds`` is the maximum time in which a body must arrive. The default of ``max_seconds``
-    is ``MAX_BODY_SECONDS``.
+    Attributes:
+        error: the error for a body that has more than ``max_bytes``.
+        max_seconds: the maximum time in which a body must arrive. The default of ``max_seconds`` is
+            ``MAX_BODY_SECONDS``.
+        json_limits: the maximum number of values in a JSON body.
     """
 
     path: re.Pattern[str]
     max_bytes: int
     error: ErrorType
     max_seconds: float | None = None
+    json_limits: JsonLimits = DEFAULT_JSON_LIMITS
 
 
-def _json_limit(path: str, megabytes: int) -> BodyLimit:
+def _json_limit(
+    path: str, megabytes: int, json_limits: JsonLimits = DEFAULT_JSON_LIMITS
+) -> BodyLimit:
     error = requests.BODY_TOO_LARGE.fill(most=f"{megabytes} MB")
-    return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
+    return BodyLimit(re.compile(path), megabytes * MEGABYTE, error, json_limits=json_limits)
+
+
+def build_row_limits(rows: int) -> JsonLimits:
+    """Return the limits for a JSON body that may contain ``rows`` rows with members."""
+    return JsonLimits(
+        max(rows * MAX_VALUES_PER_ROW, DEFAULT_JSON_LIMITS.max_containers),
+        max(rows * MAX_VALUES_PER_ROW, DEFAULT_JSON_LIMITS.max_commas),
+    )
 
 
 # The limits for request bodies by path. The first limit whose pattern matches the path of a request
@@ -72,7 +91,9 @@ LIMITS = (
         imports.IMPORT_TOO_LARGE,
         max_seconds=MAX_IMPORT_FILE_SECONDS,
     ),
-    _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
+    _json_limit(
+        r"/auxilia/subscriptions/[^/]+/members/add$", 32, build_row_limits(MAX_MEMBERS_PER_REQUEST)
+    ),
     BodyLimit(
         re.compile(r"/subscriptions/[^/]+$"),
         MAX_SIGN_UP_BYTES,
@@ -83,8 +104,9 @@ LIMITS = (
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
         media.ATTACHMENT_TOO_LARGE,
     ),
-    # A deny list of the maximum length takes about 8 MB.
-    _json_limit(r"/deny-list$", 8),
+    # A deny list of the maximum length takes about 8 MB. A request has at most four lists of
+    # addresses or domains.
+    _json_limit(r"/deny-list$", 8, JsonLimits(max_commas=4 * MAX_ENTRIES + 1_000)),
     _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/|/console/composer$", 8),
     _json_limit(r"", 2),
@@ -105,6 +127,8 @@ class BoundedBody:
     Attributes:
         owner_id: the id of the user against whose memory budget the body counts. ``owner_id`` must
             be set before the body is read.
+        json_limits: the maximum number of values in a JSON body. A route can change
+            ``json_limits`` before the body is parsed.
         error: the error with which the body was refused, or ``None``.
     """
 
@@ -130,7 +154,15 @@ class BoundedBody:
         self._deadline = now + (limit.max_seconds or MAX_BODY_SECONDS)
         self._held_until = now + MAX_HELD_SECONDS
         self.owner_id: int | None = None
+        self.json_limits = limit.json_limits
         self.error: ErrorType | None = None
+
+    @property
+    def sender(self) -> str:
+        """Return a key for the body's sender, which is the user, or else the network."""
+        if self.owner_id is None:
+            return name_address_holder(self._address)
+        return f"owner {self.owner_id}"
 
     async def is_within(self, max_bytes: int) -> bool:
         """Return whether the body has at most ``max_bytes`` bytes.
@@ -155,8 +187,8 @@ class BoundedBody:
             # client to disconnect.
             return await self._receive()
         if self._held is None:
-            owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
-            self._held = HeldBody(self._budget, name_address_holder(self._address), *owner)
+            holders = {name_address_holder(self._address), self.sender}
+            self._held = HeldBody(self._budget, *holders)
             if error := self._held.begin():
                 self._refuse(error)
         held = self._held
@@ -228,7 +260,7 @@ class BodyLimitMiddleware:
         body = BoundedBody(
             limit, receive, self._budget, address=address, declared_bytes=int(declared)
         )
-        scope[_BODY_KEY] = body
+        scope[BODY_KEY] = body
         has_started = False
 
         async def send_unless_refused(message: Message) -> None:
@@ -250,7 +282,7 @@ class BodyLimitMiddleware:
 
 
 def body_of(scope: Scope) -> BoundedBody:
-    body: BoundedBody = scope[_BODY_KEY]
+    body: BoundedBody = scope[BODY_KEY]
     return body
 
 

@@ -81,11 +81,11 @@ async def consume_credits(request: Request, caller: CreditSpender) -> Response:
     required credits in `needed`.
     """
     content = await request.body()
-    return await MONEY.run(_charge, request, caller, content)
+    body = await read_exact_json(request, content, schemas.NewCharge)
+    return await MONEY.run(_charge, request, caller, content, body)
 
 
-def _charge(request: Request, caller: Caller, content: bytes) -> Response:
-    body = read_exact_json(request, content, schemas.NewCharge)
+def _charge(request: Request, caller: Caller, content: bytes, body: schemas.NewCharge) -> Response:
     charge = ledger.consume_credits(
         state_of(request).resources.database,
         caller,
@@ -186,14 +186,12 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
 
     Returns 1, or 0 if the threshold didn't change.
     """
-    content = await request.body()
-
-    def set_threshold() -> int:
-        body = read_exact_json(request, content, schemas.NewLowBalance)
-        database = state_of(request).resources.database
-        return thresholds.set_threshold(database, caller.user_id, body.below_credit)
-
-    return build_envelope(await MONEY.run(set_threshold))
+    body = await read_exact_json(request, await request.body(), schemas.NewLowBalance)
+    database = state_of(request).resources.database
+    below = body.below_credit
+    return build_envelope(
+        await MONEY.run(thresholds.set_threshold, database, caller.user_id, below)
+    )
 
 
 @orders_router.post(
@@ -236,7 +234,7 @@ async def topup_credits(
     the credits are rounded down to four decimals.
     """
     content = await request.body()
-    body = read_exact_json(request, content, schemas.NewOrder)
+    body = await read_exact_json(request, content, schemas.NewOrder)
     state.queue_ages.check(Queue.MONEY, waits=True)
     accepted = await MONEY.run(
         checkout.place_order,

@@ -43,6 +43,13 @@ BODY_TOO_MANY_UNFINISHED = rate_limited(
 BODY_TOO_LARGE = too_large(
     "body.too_large", "The body of this request can have at most {most}.", most="2 MB"
 )
+BODY_TOO_COMPLEX = too_large(
+    "body.too_complex",
+    "The JSON body of this request can have at most {max_containers:,} arrays and objects, and "
+    "{max_commas:,} commas outside of strings.",
+    max_containers=20_000,
+    max_commas=100_000,
+)
 BODY_NO_JSON_TYPE = unsupported_type(
     "body.unsupported_type",
     "Send the body as JSON, with the header 'Content-Type: application/json'.",

@@ -18,7 +18,6 @@ from http import HTTPStatus
 from itertools import islice
 from typing import Any, TypeVar
 
-import orjson
 import stripe
 from pydantic import SecretStr
 
@@ -26,6 +25,7 @@ from core import clock
 from core.calls.breaker import Breaker
 from core.errors import DomainError, ServerFailed, TransientError
 from core.errors.money import PAYMENTS_REFUSED, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
+from core.json_parsing import parse_json
 from core.logging import get_logger
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure, describe_failure
 from integrations.payments.port import (
@@ -367,7 +367,7 @@ class StripeCheckout:
         except (stripe.SignatureVerificationError, ValueError, TypeError):
             raise WEBHOOK_SIGNATURE_INVALID() from None
         try:
-            event = orjson.loads(body)
+            event = parse_json(body)
             if event["object"] != "event":
                 raise WEBHOOK_UNREADABLE()
             event_type = str(event["type"])

@@ -4,9 +4,9 @@ from typing import Any
 
 import httpx2
 
+from core.upload_limits import MAX_MEMBERS_PER_REQUEST
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import (
     COUNT_NAMES,

@@ -7,11 +7,14 @@ import json
 from typing import Any
 
 import httpx2
+import orjson
 import pytest
 
-from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
+from api.middleware.body_limits import find_body_limit
+from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES, MAX_MEMBERS_PER_REQUEST
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
+from services.subscriptions.deny_lists import MAX_ENTRIES
 from tests.support.http.multipart import make_multipart
 from tests.support.http.raw_requests import RawRequest
 from tests.support.http.replies import data, problem
@@ -40,6 +43,40 @@ def test_json_body_of_two_megabytes_is_accepted(client: httpx2.Client) -> None:
     largest = body(2 * MEGABYTE)
     assert len(largest) == 2 * MEGABYTE
     data(client.post("/apikeys", content=largest, headers=headers))
+
+
+def test_brackets_and_commas_in_texts_do_not_make_a_body_too_complex(
+    client: httpx2.Client,
+) -> None:
+    text = '[[{"a": [1, 2]}, "\\\\"], ' * 60_000
+    assert len(data(client.post("/apikeys", json={"name": "n", "x": text}))["name"]) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"x": [[]] * 20_000}, {"x": [{}] * 20_000}, {"x": [1] * 100_002}, [[[]]] * 10_000],
+)
+def test_body_with_too_many_arrays_objects_or_commas_is_rejected(
+    client: httpx2.Client, value: Any
+) -> None:
+    headers = {"Prefer": "handling=strict"}
+    for path in ("/apikeys", "/auxilia/credits/consume"):
+        body = problem(client.post(path, json=value, headers=headers), 413, "body.too_complex")
+        assert "20,000 arrays and objects" in body["detail"]
+
+
+def test_largest_deny_lists_and_member_lists_are_not_too_complex() -> None:
+    names = ("add_addresses", "add_domains", "remove_addresses", "remove_domains")
+    changes = orjson.dumps({name: ["a.example"] * MAX_ENTRIES for name in names})
+    row = {"email": "reader@example.org", "name": "Reader", "x": {"city": ["Oslo"]}}
+    rows = orjson.dumps({"members": [row] * MAX_MEMBERS_PER_REQUEST})
+    for path, body in (
+        ("/deny-list", changes),
+        ("/auxilia/subscriptions/1/members/add", rows),
+    ):
+        limit = find_body_limit(path)
+        assert len(body) <= limit.max_bytes
+        assert not limit.json_limits.are_exceeded_by(body)
 
 
 def test_chunked_json_body_over_the_limit_is_rejected(client: httpx2.Client) -> None:

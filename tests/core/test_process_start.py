@@ -1,4 +1,4 @@
-"""Tests that garbage collection is paused while a process starts, and runs before a fork."""
+"""Tests that garbage collection pauses while many objects are created, and runs before a fork."""
 
 import subprocess
 import sys
@@ -43,3 +43,34 @@ freeze_before_fork()
 print(gone(), gc.get_freeze_count() > 0)
 """
     assert run_code(_RECORD_COLLECTIONS + code) == "None True"
+
+
+def test_garbage_is_not_collected_while_documents_are_parsed_in_several_threads() -> None:
+    code = """
+import gc, threading
+import orjson
+from core.json_parsing import JsonLimits, parse_json
+searches = []
+gc.callbacks.append(lambda phase, _: searches.append(phase))
+document = b"[" + b"[[]]," * 200_000 + b"1]"
+limits = JsonLimits(1_000_000, 1_000_000)
+barrier = threading.Barrier(4)
+begun, ended = [], []
+def parse(document):
+    barrier.wait()
+    begun.append(len(searches))
+    value = orjson.loads(document)
+    ended.append(len(searches))
+    barrier.wait()
+    return value
+threads = [
+    threading.Thread(target=parse_json, args=(document, limits), kwargs={"parse": parse})
+    for _ in range(4)
+]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print({*begun} == {*ended}, len(begun), gc.isenabled())
+"""
+    assert run_code(code) == "True 4 True"

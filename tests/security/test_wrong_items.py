@@ -1,98 +1,27 @@
 """Requests in which a list or dictionary contains as many invalid items as fit into the body."""
 
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
 
 import httpx2
-import orjson
 import pytest
 from pydantic import ValidationError
 
-from api.middleware.body_limits import find_body_limit
 from api.schemas.envelope import Body
 from devstack.harness.stack import Stack
-from tests.support.http.openapi import openapi_document
 from tests.support.http.replies import problem
+from tests.support.security.json_places import (
+    JSON,
+    MAX_HEALTH_SECONDS,
+    Place,
+    Values,
+    places,
+    watched_health,
+)
 from tests.support.sizes import sized
 
-MAX_BODY_BYTES = 2_000_000
 MAX_ANSWER_BYTES = 64 * 1024
-# Before the number of errors was limited, the slowest health check took 15 seconds.
-MAX_HEALTH_SECONDS = 3
-JSON = {"Content-Type": "application/json"}
-
-Schema = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Place:
-    """A list or a dictionary in the body of an operation, such as ``filter.all``."""
-
-    operation: str
-    names: tuple[str, ...]
-    schema: Schema
-
-    @property
-    def is_list(self) -> bool:
-        return bool(self.schema["type"] == "array")
-
-    @property
-    def max_items(self) -> int | None:
-        return self.schema.get("maxItems" if self.is_list else "maxProperties")
-
-    def bodies(self) -> Iterator[bytes]:
-        """Yield a request body with as many invalid items as the maximum body size permits.
-
-        If the API documents a maximum number of items for the list or dictionary, yield a second
-        request body with exactly this number of items.
-        """
-        max_bytes = min(MAX_BODY_BYTES, find_body_limit(self.operation.split()[1]).max_bytes)
-        yield self._body((max_bytes - 100) // (2 if self.is_list else 12))
-        if self.max_items:
-            yield self._body(self.max_items)
-
-    def _body(self, items: int) -> bytes:
-        value: Any = [1] * items if self.is_list else {f"k{n:05}": [] for n in range(items)}
-        for name in reversed(self.names):
-            value = {name: value}
-        return orjson.dumps(value)
-
-
-def places() -> Iterator[Place]:
-    """Find every list and dictionary in a body that the document describes."""
-    document = openapi_document()
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            content = operation.get("requestBody", {}).get("content", {})
-            schema = content.get("application/json", {}).get("schema")
-            if schema is not None:
-                name = f"{method.upper()} {path}"
-                yield from (Place(name, *each) for each in _containers(document, schema, ()))
-
-
-def _containers(
-    document: Schema, schema: Schema, names: tuple[str, ...], seen: frozenset[str] = frozenset()
-) -> Iterator[tuple[tuple[str, ...], Schema]]:
-    if (reference := schema.get("$ref")) is not None:
-        if reference in seen:
-            return
-        seen |= {reference}
-        schema = document["components"]["schemas"][reference.rpartition("/")[2]]
-    for part in schema.get("anyOf", ()):
-        yield from _containers(document, part, names, seen)
-    if schema.get("type") == "array" or (
-        schema.get("type") == "object" and "properties" not in schema
-    ):
-        yield names, schema
-    for name, part in schema.get("properties", {}).items():
-        yield from _containers(document, part, (*names, name), seen)
-
 
 # The API documents no maximum number of items for these lists and dictionaries in request bodies.
 # Pressroom can't limit webhooks and reports, because external providers define their formats. The
@@ -187,13 +116,6 @@ def test_many_invalid_items_get_a_short_error_while_the_api_stays_responsive(
     assert max(seconds) < MAX_HEALTH_SECONDS
 
 
-class Values(dict[str, object]):
-    """Maps names of path parameters to values. The default value of a path parameter is 1."""
-
-    def __missing__(self, _: str) -> int:
-        return 1
-
-
 def chosen_places() -> list[Place]:
     """Return every list and dictionary in the request bodies of all operations.
 
@@ -206,25 +128,3 @@ def chosen_places() -> list[Place]:
         key = (place.names, place.operation if is_per_operation else None)
         places_by_key.setdefault(key, place)
     return [*places_by_key.values()]
-
-
-@contextmanager
-def watched_health(stack: Stack) -> Iterator[list[float]]:
-    """Call `/healthz` again and again during the block, and list the durations of the calls."""
-    seconds: list[float] = []
-    ended = threading.Event()
-
-    def watch() -> None:
-        with stack.client() as client:
-            while not ended.wait(0.02):
-                began_at = time.monotonic()
-                client.get("/healthz")
-                seconds.append(time.monotonic() - began_at)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield seconds
-    finally:
-        ended.set()
-        watcher.join()

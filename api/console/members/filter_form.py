@@ -22,6 +22,7 @@ from api.console.console_display import FILTER_MATCHES
 from api.console.members.filter_choices import DATE_KINDS, MISSING, Choice, build_choice_key
 from core.errors import DomainError
 from core.errors.mailing import FILTER_INVALID, FILTER_NOT_JSON
+from core.json_parsing import parse_json
 from services.subscriptions.fields import MAX_CHOICES
 from services.subscriptions.filters.grammar import MAX_CONDITIONS, MAX_DEPTH
 from services.subscriptions.filters.names import DAYS_AGO, Operator, ValueKind
@@ -116,8 +117,8 @@ class Row:
             return {"true": True, "false": False}.get(text, text)
         if self.kind in _NUMBER_KINDS:
             try:
-                value = orjson.loads(text)
-            except orjson.JSONDecodeError:
+                value = parse_json(text.encode())
+            except ValueError:
                 return text
             if not isinstance(value, int | float):
                 return text
@@ -248,8 +249,8 @@ class FilterDraft:
 def parse_filter(text: str) -> dict[str, Any]:
     """Return the member filter that the user typed as JSON. Raises ``filter.invalid``."""
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = parse_json(text.encode())
+    except ValueError:
         raise FILTER_NOT_JSON() from None
     if not isinstance(value, dict):
         raise FILTER_INVALID(place="filter", rule="must be an object")

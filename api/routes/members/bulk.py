@@ -10,11 +10,15 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from api.auth.requirements import ListEditor
-from api.bodies.json_bodies import read_json, remove_byte_order_mark, require_json_type
+from api.bodies.json_bodies import (
+    read_converted_json,
+    remove_byte_order_mark,
+    require_json_type,
+)
 from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.idempotency_keys import read_idempotency_key
-from api.limits.bulkheads import RECORDS, STORAGE
+from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -38,6 +42,7 @@ from api.schemas.segments import BulkPreview, NewBulkAction
 from api.state import State, StateOf
 from core.errors import access, imports, mailing, requests
 from core.queues import Queue
+from core.upload_limits import MAX_MEMBERS_PER_REQUEST
 from models import Job, MailingList
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
@@ -47,7 +52,6 @@ from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.imports import accepting
-from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
 from storage.unit_of_work import UnitOfWork
 
 adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
@@ -125,7 +129,7 @@ async def _accept_members(
     require_json_type(request)
     # Read the body as a stream, because ``request.body()`` would keep the body in memory.
     body = remove_byte_order_mark(b"".join([piece async for piece in request.stream()]))
-    await STORAGE.run(_check_members, request, body)
+    await read_converted_json(request, body, _check_members)
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
         accepting.accept_members,
@@ -139,8 +143,7 @@ async def _accept_members(
     return accepted
 
 
-def _check_members(request: Request, body: bytes) -> None:
-    parsed = read_json(request, body)
+def _check_members(parsed: object) -> None:
     members = parsed.get("members") if isinstance(parsed, dict) else None
     if isinstance(members, list) and len(members) > MAX_MEMBERS_PER_REQUEST:
         raise imports.MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)

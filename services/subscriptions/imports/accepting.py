@@ -22,7 +22,6 @@ from services.subscriptions.imports.import_options import ImportOptions
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-MAX_MEMBERS_PER_REQUEST = 100_000
 MAX_IMPORT_FILENAME_CHARACTERS = 255
 
 

@@ -1,0 +1,96 @@
+"""Tests that the large JSON bodies of a caller are parsed one after the other."""
+
+import asyncio
+from collections.abc import Callable
+from threading import Event, Lock
+from typing import Any
+
+import pytest
+from starlette.requests import Request, empty_receive
+
+from api.bodies.json_bodies import MAX_UNQUEUED_BYTES, read_converted_json
+from api.limits import keyed_bulkheads
+from api.limits.body_budgets import BodyBudget
+from api.middleware.body_limits import BODY_KEY, BoundedBody, find_body_limit
+from core.errors import DomainError
+
+SMALL_BODY = b"[1]"
+LARGE_BODY = b"[%b1]" % (b" " * MAX_UNQUEUED_BYTES)
+
+
+async def read(
+    convert: Callable[[Any], Any], *, owner_id: int | None = None, body: bytes = LARGE_BODY
+) -> Any:
+    bounded_body = BoundedBody(
+        find_body_limit("/apikeys"), empty_receive, BodyBudget(), address="192.0.2.1"
+    )
+    bounded_body.owner_id = owner_id
+    headers = [(b"content-type", b"application/json")]
+    request = Request({"type": "http", "headers": headers, BODY_KEY: bounded_body})
+    return await read_converted_json(request, body, convert)
+
+
+class Overlaps:
+    """Records how many bodies of a caller are converted at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running = 0
+        self.most = 0
+
+    def convert(self, parsed: Any) -> Any:
+        with self._lock:
+            self._running += 1
+            self.most = max(self.most, self._running)
+        Event().wait(0.02)
+        with self._lock:
+            self._running -= 1
+        return parsed
+
+
+@pytest.mark.parametrize("owner_id", [7, None])
+def test_large_bodies_of_a_caller_are_read_one_after_the_other(owner_id: int | None) -> None:
+    overlaps = Overlaps()
+
+    async def read_several() -> list[Any]:
+        return await asyncio.gather(*(read(overlaps.convert, owner_id=owner_id) for _ in range(5)))
+
+    assert asyncio.run(read_several()) == [[1]] * 5
+    assert overlaps.most == 1
+
+
+def test_small_bodies_and_other_callers_do_not_wait_for_a_large_body() -> None:
+    ended = Event()
+
+    async def read_several() -> tuple[Any, Any]:
+        busy = asyncio.create_task(read(lambda _: ended.wait(20), owner_id=7))
+        await asyncio.sleep(0)
+        try:
+            small = await read(lambda parsed: parsed, owner_id=7, body=SMALL_BODY)
+            return small, await read(lambda parsed: parsed, owner_id=8)
+        finally:
+            assert not busy.done()
+            ended.set()
+            await busy
+
+    assert asyncio.run(read_several()) == ([1], [1])
+
+
+def test_large_body_is_rejected_if_the_previous_one_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keyed_bulkheads.BODIES_BY_CALLER, "_wait_seconds", 0.05)
+    ended = Event()
+
+    async def read_two() -> None:
+        busy = asyncio.create_task(read(lambda _: ended.wait(20), owner_id=7))
+        await asyncio.sleep(0)
+        try:
+            await read(lambda parsed: parsed, owner_id=7)
+        finally:
+            ended.set()
+            await busy
+
+    with pytest.raises(DomainError, match="too much data at the same time") as error:
+        asyncio.run(read_two())
+    assert error.value.code == "body.too_many_unfinished"
