@@ -11,14 +11,17 @@ import orjson
 import pytest
 
 from api.middleware.body_limits import find_body_limit
+from core.scopes import Scope
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES, MAX_MEMBERS_PER_REQUEST
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
+from models import Plan
 from services.subscriptions.deny_lists import MAX_ENTRIES
 from tests.support.http.multipart import make_multipart
 from tests.support.http.raw_requests import RawRequest
 from tests.support.http.replies import data, problem
 from tests.support.images.pictures import photo
+from tests.support.lists.subscribers import new_list
 from tests.support.security.attackers import read_answer
 
 MEGABYTE = 1024 * 1024
@@ -129,6 +132,38 @@ def test_declared_content_length_over_the_limit_is_rejected_before_the_body_is_s
         stack, *upload_head(owner, allowed_length, expect_continue, path=path)
     ) as request:
         assert b" 413 " not in request.socket.recv(4096).partition(b"\r\n")[0]
+
+
+def test_members_without_the_paid_plan_or_scope_are_rejected_before_the_body_is_sent(
+    stack: Stack, owner: Owner, list_id: int
+) -> None:
+    free_owner = stack.create_owner(plan=Plan.FREE)
+    with stack.client(free_owner.key) as client:
+        free_list_id = new_list(client)["id"]
+    reader = Owner(owner.user_id, owner.email, stack.create_key(owner.user_id, Scope.CREDIT_READ))
+    for caller, id_, status, code in (
+        (free_owner, free_list_id, 403, "plan.required"),
+        (free_owner, list_id, 403, "list.not_owner"),
+        (owner, 1, 404, "list.not_found"),
+        (reader, list_id, 403, "auth.insufficient_scope"),
+    ):
+        head = (
+            f"POST /auxilia/subscriptions/{id_}/members/add HTTP/1.1",
+            f"Authorization: Bearer {caller.key}",
+            "Content-Type: application/json",
+            f"Content-Length: {32 * MEGABYTE}",
+        )
+        with RawRequest(stack, *head) as request:
+            assert read_answer(request.socket) == (status, code)
+
+
+def test_complexity_of_members_is_limited_by_the_plan(client: httpx2.Client, list_id: int) -> None:
+    path = f"/auxilia/subscriptions/{list_id}/members/add"
+    members = [{"email": "no address", "x": [[]] * 500}] * 100
+    problem(client.post(path, json={"members": members}), 422, "members.all_invalid")
+    body = b'{"members": [%b{}]}' % (b"[[]]," * 1_000_000)
+    reply = client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert "2,000,000 arrays and objects" in problem(reply, 413, "body.too_complex")["detail"]
 
 
 def test_malformed_content_length_is_rejected(stack: Stack, owner: Owner) -> None:

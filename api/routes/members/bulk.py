@@ -20,7 +20,7 @@ from api.errors import MAX_PROBLEMS, request_error
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
-from api.middleware.body_limits import release_body
+from api.middleware.body_limits import body_of, build_row_limits, release_body
 from api.openapi import (
     IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
@@ -127,6 +127,9 @@ async def _accept_members(
     the job.
     """
     require_json_type(request)
+    # Check the plan before reading the body, which may have 32 MB.
+    find_max_rows = partial(accepting.find_max_rows, state.resources, caller, list_id)
+    body_of(request.scope).json_limits = build_row_limits(await RECORDS.run(find_max_rows))
     # Read the body as a stream, because ``request.body()`` would keep the body in memory.
     body = remove_byte_order_mark(b"".join([piece async for piece in request.stream()]))
     await read_converted_json(request, body, _check_members)

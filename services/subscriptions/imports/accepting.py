@@ -6,6 +6,7 @@ from typing import Any
 from core.errors import DomainError
 from core.errors.mailing import PLAN_REQUIRED
 from core.settings.notations import PlanQuota
+from core.upload_limits import MAX_MEMBERS_PER_REQUEST
 from models import Job, MemberImport, Plan
 from services import removals
 from services.access import quotas
@@ -49,6 +50,20 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
         raise PLAN_REQUIRED()
 
 
+def find_max_rows(resources: Resources, caller: Caller, list_id: int) -> int:
+    """Return the maximum number of members in a request, before the request's body is read.
+
+    Raises the same errors as ``check_owner``.
+    """
+    with resources.unit_of_work() as uow:
+        check_owner(uow, caller, list_id)
+    # Only the paid plan may add members.
+    max_members = quotas.plan_limit(resources.settings, Plan.PAID, PlanQuota.MEMBERS)
+    if max_members is None:
+        return MAX_MEMBERS_PER_REQUEST
+    return min(max_members, MAX_MEMBERS_PER_REQUEST)
+
+
 def create_file(resources: Resources) -> NewFile:
     """Create the encrypted file for an upload."""
     return bulk_files.create_file(resources, IMPORTS)
@@ -65,11 +80,9 @@ def accept_members(
 ) -> AcceptedJob:
     """Store an import of the members in a request body, and enqueue its job.
 
-    The caller must have validated ``body``. Raises ``quota.exceeded`` if a quota is used up. Raises
-    the same errors as ``check_owner`` and ``services.jobs.idempotency``.
+    The caller must have validated ``body``, and called ``find_max_rows``. Raises ``quota.exceeded``
+    if a quota is used up. Raises the same errors as ``services.jobs.idempotency``.
     """
-    with resources.unit_of_work() as uow:
-        check_owner(uow, caller, list_id)
     earlier = idempotency.find_accepted(resources, key)
     if earlier is not None:
         return earlier
