@@ -5,12 +5,14 @@ import fcntl
 import resource
 import sys
 import termios
+import time
 from collections import Counter
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.limits.body_budgets import name_address_holder
+from api.limits.places import RECEIVED_AT_KEY
 
 # The maximum time until all headers of a request have arrived. For the first request on a
 # connection, the time limit for the headers starts when the connection opens. For later requests on
@@ -131,6 +133,10 @@ class BoundedConnection(HttpToolsProtocol):
         self._is_in_head = False
         self._cancel_head_timer()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.scope[RECEIVED_AT_KEY] = time.monotonic()  # type: ignore[literal-required]
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -13,6 +13,7 @@ from api import openapi_samples
 from api.auth.requirements import Access, PublicAccess
 from api.bodies.url_encoded_forms import FORM
 from api.errors import STATUS_OF
+from api.middleware.admission import is_never_refused
 from api.middleware.body_limits import find_body_limit
 from api.middleware.versions import VERSION_HEADER, VERSIONS
 from api.route_classes import JsonRoute, find_accesses
@@ -372,6 +373,10 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
         access = find_access(route)
         if access and access.stranger:
             _add_errors(operation["responses"], requests.RATE_LIMITED)
+        if not is_never_refused(method, route.path_format or ""):
+            _add_errors(
+                operation["responses"], requests.REQUESTS_TOO_MANY_OF_YOURS, requests.SERVICE_BUSY
+            )
         operation["security"] = access.docs.security if access else []
         if access and not isinstance(access, PublicAccess):
             operation["description"] += f"\n\n{access.docs.credential}"

@@ -1,21 +1,24 @@
 """Defines bulkheads, which are separate thread pools, so that hanging work can't block all threads.
 
 Each blocking route handler runs in a thread of one bulkhead. If all threads of a bulkhead are busy,
-a limited number of callers wait for a limited time. A caller gets the status 503 if too many
-callers wait, or if no thread becomes free in time. A test checks that no route handler runs in
-FastAPI's default thread pool.
+a limited number of callers wait for a limited time. The accounts of the waiting callers take turns.
+A caller gets the status 503 if too many callers wait, or if no thread becomes free in time. A test
+checks that no route handler runs in FastAPI's default thread pool.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial, wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
+from api.limits.places import Place, current_place
 from api.metrics import BULKHEAD_ERRORS
 from core.errors import requests
 from core.errors.catalogue import ErrorType
@@ -32,6 +35,38 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class _Call:
+    """Work that waits for a thread, and the future of its result."""
+
+    run: Callable[[], Any]
+    future: Future[Any]
+    place: Place
+
+
+class _Turns:
+    """The waiting calls by account. The accounts take turns."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, deque[_Call]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, call: _Call) -> None:
+        self._calls.setdefault(call.place.account, deque()).append(call)
+
+    def take_next(self) -> _Call:
+        """Remove the first call of the account whose turn it is, and return the call."""
+        account = next(iter(self._calls))
+        calls = self._calls.pop(account)
+        call = calls.popleft()
+        if calls:
+            # Dictionaries are in the order of insertion, so the account's next turn is the last.
+            self._calls[account] = calls
+        return call
+
+
 class Bulkhead:
     """A thread pool that limits the number of threads and the number of waiting callers."""
 
@@ -43,16 +78,24 @@ class Bulkhead:
         wait_seconds: float = MAX_WAIT_SECONDS,
         max_waiting: int = MAX_WAITING_CALLERS,
         error: ErrorType = requests.SERVICE_BUSY,
+        does_work: bool = True,
     ) -> None:
+        """Create the threads of the bulkhead.
+
+        Args:
+            does_work: whether the bulkhead runs the work of requests, rather than checks before it.
+        """
         self.name = name
         self.threads = threads
         self._wait_seconds = wait_seconds
         self._max_calls = threads + max_waiting
         self._error = error
+        self._does_work = does_work
         # Optimization: our own thread pools (decision 17).
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = Lock()
         self._calls = 0
+        self._turns = _Turns()
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``work`` in one of the bulkhead's threads.
@@ -60,20 +103,19 @@ class Bulkhead:
         If no thread becomes free in time, the bulkhead's error is raised. If the caller is
         cancelled, work that has begun continues in its thread.
         """
+        place = current_place()
+        future: Future[T] = Future()
+        call = _Call(partial(copy_context().run, work, *args, **kwargs), future, place)
         with self._lock:
             has_thread = self._calls < self.threads
-            is_full = self._calls >= self._max_calls
-            self._calls += not is_full
+            is_full = self._calls >= self._max_calls and not place.is_never_refused
+            if not is_full:
+                self._calls += 1
+                self._turns.add(call)
         if is_full:
             raise self._count_refusal()
-        call = partial(copy_context().run, work, *args, **kwargs)
-        future = self._pool.submit(call)
-
-        def count_down(_: Future[Any]) -> None:
-            with self._lock:
-                self._calls -= 1
-
-        future.add_done_callback(count_down)
+        future.add_done_callback(self._count_down)
+        self._pool.submit(self._run_next)
         is_refused = False
 
         def refuse() -> None:
@@ -82,7 +124,8 @@ class Bulkhead:
             is_refused = future.cancel()
 
         loop = asyncio.get_running_loop()
-        timer = None if has_thread else loop.call_later(self._wait_seconds, refuse)
+        is_patient = has_thread or place.is_never_refused
+        timer = None if is_patient else loop.call_later(self._wait_seconds, refuse)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -107,6 +150,34 @@ class Bulkhead:
         """
         while (item := await self.run(partial(next, items, _NO_MORE_ITEMS))) is not _NO_MORE_ITEMS:
             yield item
+
+    def _run_next(self) -> None:
+        """Run the waiting call whose turn it is, in a thread of the bulkhead.
+
+        A late call is refused if another call waits, because the other call may still be in time.
+        """
+        with self._lock:
+            call = self._turns.take_next()
+            has_others = bool(self._turns)
+        if not call.future.set_running_or_notify_cancel():
+            return
+        if has_others and call.place.is_late():
+            call.future.set_exception(self._count_refusal())
+            return
+        if self._does_work:
+            call.place.begin_work()
+        try:
+            result = call.run()
+        except BaseException as error:  # noqa: BLE001 - the future passes every exception on
+            call.future.set_exception(error)
+            # The exception's traceback refers to this frame, so break the reference cycle.
+            del call
+        else:
+            call.future.set_result(result)
+
+    def _count_down(self, _: Future[Any]) -> None:
+        with self._lock:
+            self._calls -= 1
 
     def _count_refusal(self) -> Exception:
         BULKHEAD_ERRORS.labels(self.name).inc()

@@ -4,12 +4,12 @@ from api.limits.bulkhead import Bulkhead
 from core.errors import access
 
 # The bulkhead for checking credentials, which most requests need.
-AUTHENTICATION = Bulkhead("authentication", 4)
+AUTHENTICATION = Bulkhead("authentication", 4, does_work=False)
 # The bulkhead for hashing passwords. A password hash needs 64 MiB and a CPU core, so only a few are
 # computed at the same time.
 PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, error=access.LOGIN_BUSY)
 # The bulkhead for charges, balances, orders and notifications from payment providers.
-MONEY = Bulkhead("money", 10)
+MONEY = Bulkhead("money", 10, wait_seconds=5.0)
 # The bulkhead for requests that change mailing lists, because these requests can wait for the lock
 # of a list.
 LISTS = Bulkhead("lists", 8)
@@ -19,7 +19,7 @@ LEAVING = Bulkhead("leaving", 3, wait_seconds=10.0)
 STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
 # The bulkhead for parsing large JSON bodies. More threads would save no time, because the parser
 # holds Python's interpreter lock.
-BODIES = Bulkhead("bodies", 2, wait_seconds=10.0)
+BODIES = Bulkhead("bodies", 2, wait_seconds=10.0, does_work=False)
 # The bulkhead for database queries that have no bulkhead of their own.
 RECORDS = Bulkhead("records", 8)
 # The bulkhead for requests in which mail providers report bounces and complaints, so that many

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem_response
 from api.limits.body_budgets import MEGABYTE, BodyBudget, HeldBody, name_address_holder
+from api.limits.places import current_place
 from core.errors import imports, media, requests
 from core.errors.catalogue import ErrorType
 from core.json_parsing import DEFAULT_JSON_LIMITS, JsonLimits
@@ -195,7 +196,8 @@ class BoundedBody:
         seconds = min(self._deadline, self._held_until) - asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(min(seconds, MAX_BODY_SILENCE_SECONDS), 0)):
-                message = await self._receive()
+                with current_place().paused():
+                    message = await self._receive()
         except TimeoutError:
             self._refuse(requests.BODY_TOO_SLOW)
         chunk_bytes = len(message.get("body", b""))

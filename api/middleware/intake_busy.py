@@ -15,7 +15,7 @@ from api.errors import problem_response
 from core.errors.senders import SENDER_BUSY, SENDER_BUSY_FOR_SNS
 from services.senders.intake import SNS_HEADER
 
-_INTAKE_PATH = re.compile(r"/senders/[^/]+/events/?\Z")
+INTAKE_PATH = re.compile(r"/senders/(?P<id>[^/]+)/events/?\Z")
 # The HTTP statuses with which the API responds if the API itself or the database is unavailable or
 # too slow.
 _BUSY_STATUSES = frozenset(
@@ -39,7 +39,7 @@ class IntakeBusyMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "POST" or not _INTAKE_PATH.match(scope["path"]):
+        if scope["method"] != "POST" or not INTAKE_PATH.match(scope["path"]):
             await self._app(scope, receive, send)
             return
         is_sns = SNS_HEADER in Headers(scope=scope)

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.drain import Drain
 from api.errors import internal_error, problem_response
 from api.html.problems import ProblemRenderer
+from api.middleware.admission import AdmissionMiddleware
 from api.middleware.body_limits import BodyLimitMiddleware
 from api.middleware.cors import ApiCorsMiddleware
 from api.middleware.deadlines import DeadlineMiddleware
@@ -134,6 +135,7 @@ def build_request_layers(
         *pages_host,
         Middleware(VersionMiddleware),
         Middleware(IntakeBusyMiddleware),
+        Middleware(AdmissionMiddleware, settings=settings),
         Middleware(InternalErrorMiddleware),
         Middleware(PathMiddleware),
         Middleware(DeadlineMiddleware),

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from api.limits.bulkheads import BACKGROUND
+from api.limits.places import current_place
 from api.metrics import WAITING_REQUESTS
 from api.waiting.open_counts import count_while_open
 from core.errors.requests import QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
@@ -124,7 +125,8 @@ class Waiters(Generic[V]):
         self._futures[topic].add(future)
         WAITING_REQUESTS.inc()
         try:
-            yield future
+            with current_place().paused():
+                yield future
         finally:
             WAITING_REQUESTS.dec()
             self._futures[topic].discard(future)

@@ -122,6 +122,11 @@ SERVICE_BUSY = unavailable(
     "Too many requests of this kind are in progress. Try again in a few seconds.",
     retry_after=1,
 )
+REQUESTS_TOO_MANY_OF_YOURS = rate_limited(
+    "requests.too_many_of_yours",
+    "Too many of your requests are in progress. Wait for responses before you send more requests.",
+    retry_after=1,
+)
 SERVICE_UNAVAILABLE = unavailable(
     "service.unavailable",
     "The service is temporarily unavailable. Try again in a few seconds.",

@@ -1,19 +1,25 @@
-"""Tests limits on concurrent calls, concurrent password hashes, and memory for request bodies."""
+"""Tests limits on requests in progress, concurrent calls, password hashes, and body memory."""
 
 import asyncio
 import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
 from api.limits import body_budgets
+from api.limits import places as places_module
 from api.limits.body_budgets import HOLDER_FRACTION, MAX_SMALL_BODY_BYTES, BodyBudget, HeldBody
 from api.limits.bulkhead import Bulkhead, KeyedBulkhead
 from api.limits.bulkheads import PASSWORDS
+from api.limits.places import RECEIVED_AT_KEY, Place, Places, set_current_place
 from core.errors import DomainError
 from core.errors.mailing import LIST_BUSY
 from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 
 pytestmark = pytest.mark.anyio
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -110,6 +116,125 @@ async def test_calls_with_one_key_never_take_all_threads_of_a_bulkhead(
     release_work.set()
     assert await running_call
     assert await shares.run(1, lambda: 9) == 9
+
+
+async def test_waiting_accounts_take_turns(release_work: threading.Event) -> None:
+    bulkhead = Bulkhead("turns", 1, wait_seconds=20)
+    order: list[str] = []
+    running_call = asyncio.ensure_future(bulkhead.run(release_work.wait, 30))
+    await asyncio.sleep(0)
+    waiting_calls = [
+        asyncio.ensure_future(_run_for(account, bulkhead, order.append, account))
+        for account in ("anna", "anna", "anna", "ben")
+    ]
+    await asyncio.sleep(0)
+    release_work.set()
+    await asyncio.gather(running_call, *waiting_calls)
+    assert order == ["anna", "ben", "anna", "anna"]
+
+
+async def test_late_call_is_rejected_only_while_another_call_waits(
+    release_work: threading.Event,
+) -> None:
+    bulkhead = Bulkhead("late", 1, wait_seconds=20)
+    running_call = asyncio.ensure_future(bulkhead.run(release_work.wait, 30))
+    await asyncio.sleep(0)
+    late_calls = [
+        asyncio.ensure_future(
+            _run_for(account, bulkhead, lambda: True, received_at=time.monotonic() - 3)
+        )
+        for account in ("anna", "ben")
+    ]
+    await asyncio.sleep(0)
+    release_work.set()
+    assert await _error(late_calls[0]) == ("service.busy", 1)
+    assert await running_call
+    assert await late_calls[1]
+
+
+async def test_opt_outs_wait_however_many_callers_wait(release_work: threading.Event) -> None:
+    bulkhead = Bulkhead("leaving", 1, wait_seconds=0.05, max_waiting=1)
+    running_call = asyncio.ensure_future(bulkhead.run(release_work.wait, 30))
+    await asyncio.sleep(0)
+    opt_outs = [
+        asyncio.ensure_future(_run_for("ben", bulkhead, lambda: True, is_never_refused=True))
+        for _ in range(5)
+    ]
+    await asyncio.sleep(0.2)
+    release_work.set()
+    assert await asyncio.gather(running_call, *opt_outs) == [True] * 6
+
+
+async def _run_for(
+    account: str,
+    bulkhead: Bulkhead,
+    work: Callable[..., T],
+    *args: object,
+    received_at: float | None = None,
+    is_never_refused: bool = False,
+) -> T:
+    """Run work in a bulkhead for a request of the account."""
+    scope = {} if received_at is None else {RECEIVED_AT_KEY: received_at}
+    place = Place(
+        Places(), account, scope=scope, max_wait_seconds=2, is_never_refused=is_never_refused
+    )
+    set_current_place(place)
+    return await bulkhead.run(work, *args)
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch) -> Places:
+    """Few places: an account has 3 of 8, but never fewer than 2, and all senders have 4."""
+    monkeypatch.setattr(places_module, "MAX_PLACES", 8)
+    monkeypatch.setattr(places_module, "ACCOUNT_FRACTION", 2.5)
+    monkeypatch.setattr(places_module, "MIN_PLACES_PER_ACCOUNT", 2)
+    return Places()
+
+
+def _take(places: Places, account: str, **options: bool) -> str:
+    """Take a place, and return the code of the error, or an empty string."""
+    try:
+        Place(places, account, **options).take()  # type: ignore[arg-type]
+    except DomainError as error:
+        return error.code
+    return ""
+
+
+def test_account_with_its_share_of_places_is_refused_and_others_are_served(places: Places) -> None:
+    refused = "requests.too_many_of_yours"
+    assert [_take(places, "anna") for _ in range(5)] == ["", "", "", refused, refused]
+    assert _take(places, "ben") == ""
+
+
+def test_small_callers_are_served_although_the_places_are_taken(places: Places) -> None:
+    for account in ("anna", "ben", "carl"):
+        for _ in range(3):
+            _take(places, account)
+    assert places.total == 8
+    assert [_take(places, "dora") for _ in range(3)] == ["", "", "service.busy"]
+
+
+def test_all_senders_together_have_only_half_of_the_places(places: Places) -> None:
+    codes = [_take(places, f"sender {number}", is_sender=True) for number in range(6)]
+    assert codes == ["", "", "", "", "service.busy", "service.busy"]
+    assert _take(places, "anna") == ""
+
+
+def test_opt_outs_take_no_place_and_are_never_refused(places: Places) -> None:
+    assert {_take(places, "leaving", is_never_refused=True) for _ in range(50)} == {""}
+    assert _take(places, "anna") == ""
+
+
+def test_waiting_request_holds_no_place(places: Places) -> None:
+    place = Place(places, "anna")
+    place.take()
+    with place.paused():
+        assert places.total == 0
+    assert places.total == places.by_account["anna"] == 1
+    place.leave()
+    with place.paused():
+        place.leave()
+    assert (places.total, places.by_account) == (0, {})
 
 
 LARGE_POOL_BYTES = 8 * HOLDER_FRACTION * MAX_SMALL_BODY_BYTES

@@ -1,0 +1,162 @@
+"""Tests that a burst of calls of one account leaves other callers their share of an API process."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import pytest
+
+from api.limits.places import MIN_PLACES_PER_ACCOUNT
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from tests.support.credits.charging import CreditAccounts
+from tests.support.http.bursts import BurstReply, build_request, send_at_once
+from tests.support.images.pictures import photo
+from tests.support.lists.subscribers import insert_members, new_list, trace_for
+from tests.support.sizes import sized
+
+# An account has 100 places, and all senders together have as many.
+CHARGE_COUNT = sized(MIN_PLACES_PER_ACCOUNT + 200, 900)
+OPT_OUT_COUNT = sized(300, 900)
+REPORT_COUNT = 300
+# Two groups of this size need more places than an account has. No worker runs, so the calls wait.
+UPLOAD_COUNT = MIN_PLACES_PER_ACCOUNT * 3 // 5
+WAIT_SECONDS = 10
+
+
+@pytest.fixture(scope="module")
+def stack(empty_stack: Stack) -> Stack:
+    """A stack with one API process, in which few requests may be in progress."""
+    empty_stack.start_api(None, module="tests.support.probe.small_api")
+    return empty_stack
+
+
+def require_retry_after(replies: list[BurstReply]) -> None:
+    """Check that all responses are 200, or a refusal that says when to try again."""
+    assert {reply.status for reply in replies} <= {200, 429, 503}
+    for reply in replies:
+        if reply.status != 200:
+            assert 1 <= int(reply.headers["retry-after"]) <= 60
+
+
+@pytest.fixture
+def charge_burst(stack: Stack) -> Iterator[list[bytes]]:
+    """Charges of one account, each with an idempotency key of its own."""
+    owner = CreditAccounts(stack).create_holder("100000")
+    with stack.client(owner.key) as client:
+        # After a call, the process knows the owner of the key without a query.
+        assert client.get("/auxilia/credits/balance").status_code == 200
+    yield [
+        build_request(
+            "POST /auxilia/credits/consume",
+            f"Authorization: Bearer {owner.key}",
+            f"Idempotency-Key: burst-of-charges-{number}",
+            "Content-Type: application/json",
+            body=b'{"amount_credit": 1, "source_id": "post-%d"}' % number,
+        )
+        for number in range(CHARGE_COUNT)
+    ]
+    accounts = CreditAccounts(stack)
+    accounts.require_clean_books()
+
+
+def test_burst_of_charges_is_partly_refused_and_other_accounts_are_served(
+    stack: Stack, charge_burst: list[bytes]
+) -> None:
+    neighbour = CreditAccounts(stack).create_holder("100")
+    has_ended = threading.Event()
+    statuses: Counter[int] = Counter()
+
+    def call_beside() -> None:
+        with stack.client(neighbour.key) as client:
+            while not has_ended.is_set():
+                body = {"amount_credit": 1, "source_id": "x"}
+                statuses[client.get("/lists").status_code] += 1
+                statuses[client.post("/auxilia/credits/consume", json=body).status_code] += 1
+
+    with ThreadPoolExecutor(1) as threads:
+        beside = threads.submit(call_beside)
+        try:
+            replies = send_at_once(stack, charge_burst)
+        finally:
+            has_ended.set()
+        beside.result()
+    require_retry_after(replies)
+    codes = {reply.json()["code"] for reply in replies if reply.status == 429}
+    assert codes == {"requests.too_many_of_yours"}
+    assert set(statuses) <= {200, 402}
+    # Each charge that was answered with 200 took effect once, and no refused charge took effect.
+    [(count, total)] = stack.query(
+        "SELECT count(*), sum(delta) FROM credit_entries WHERE source_id LIKE 'post-%%'"
+    )
+    charged = sum(reply.status == 200 for reply in replies)
+    assert (count, total) == (charged, Decimal(-charged))
+    # The refused charges succeed when they are repeated with the same keys.
+    repeated = [
+        request for request, reply in zip(charge_burst, replies, strict=True) if reply.status != 200
+    ][:50]
+    assert {reply.status for reply in send_at_once(stack, repeated)} == {200}
+
+
+def test_opt_outs_of_all_readers_are_accepted_during_a_burst(
+    stack: Stack, charge_burst: list[bytes]
+) -> None:
+    """All requests come from one IP address, as from a mail provider."""
+    owner = stack.create_owner()
+    with stack.client(owner.key) as client:
+        list_id = new_list(client)["id"]
+    insert_members(stack, list_id, [f"burst-{n}@example.com" for n in range(OPT_OUT_COUNT)])
+    rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
+    opt_outs = [
+        build_request(
+            f"POST /unsubscribe?trace_id={trace_for(stack, list_id, int(str(user_id)))}",
+            "Content-Type: application/x-www-form-urlencoded",
+            body=b"List-Unsubscribe=One-Click",
+        )
+        for [user_id] in rows
+    ]
+    replies = send_at_once(stack, [*charge_burst, *opt_outs])
+    require_retry_after(replies)
+    assert {reply.status for reply in replies[len(charge_burst) :]} == {200}
+    kept = "SELECT count(*) FROM opt_outs WHERE list_id = %s AND kind = 'email'"
+    assert stack.query(kept, list_id) == [(OPT_OUT_COUNT,)]
+
+
+def test_calls_that_wait_for_a_job_leave_their_places_to_other_calls(stack: Stack) -> None:
+    owner = stack.create_owner()
+    upload = build_request(
+        "POST /attachments",
+        f"Authorization: Bearer {owner.key}",
+        "Content-Type: multipart/form-data; boundary=x",
+        f"Prefer: wait={WAIT_SECONDS}",
+        body=b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.jpg"\r\n\r\n'
+        + photo(8, 8)
+        + b"\r\n--x--\r\n",
+    )
+    count = "SELECT count(*) FROM jobs WHERE user_id = %s"
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(send_at_once, stack, [upload] * UPLOAD_COUNT)
+        eventually(
+            lambda: stack.query(count, owner.user_id) == [(UPLOAD_COUNT,)],
+            what="the first calls wait",
+        )
+        second = send_at_once(stack, [upload] * UPLOAD_COUNT)
+        statuses = {reply.status for reply in [*first.result(), *second]}
+    assert statuses == {202}
+
+
+@pytest.mark.parametrize(
+    ("headers", "refusal"), [((), 429), (("x-amz-sns-message-type: Notification",), 503)]
+)
+def test_burst_of_report_posts_is_refused_with_a_status_that_makes_its_provider_retry(
+    stack: Stack, headers: tuple[str, ...], refusal: int
+) -> None:
+    posts = [
+        build_request(f"POST /senders/{number}/events", *headers, body=b"{}")
+        for number in range(REPORT_COUNT)
+    ]
+    replies = send_at_once(stack, posts)
+    assert {reply.status for reply in replies} == {401, refusal}
+    assert all("retry-after" in reply.headers for reply in replies if reply.status == refusal)
