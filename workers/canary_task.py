@@ -1,6 +1,7 @@
 """The task that sends canaries through the queues, to measure how long messages wait."""
 
 import threading
+from contextlib import suppress
 from importlib.metadata import version
 
 from celery import Celery, signals
@@ -24,6 +25,13 @@ def register_canary(app: Celery, process: ProcessContext) -> None:
         Canaries(process.get().resources.redis).record_arrival(queue, sent, version("pressroom"))
 
     app.task(record_arrival, name=CANARY)
+
+
+def answer_canary(resources: Resources, queue: Queue) -> None:
+    """Answer the canary in transit before a process takes the next job without a message."""
+    # The canaries only measure delays, so they must not stop the work while Redis is unavailable.
+    with suppress(RedisError):
+        Canaries(resources.redis).answer(queue, version("pressroom"))
 
 
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:

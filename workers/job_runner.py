@@ -30,6 +30,7 @@ from services.jobs.lease import Lease, LeaseLost, renew_lease, run_heartbeat
 from services.jobs.outbox import RECENT_WINDOW
 from services.jobs.transitions import claim_job, hand_back_job
 from storage.resources import Resources
+from workers.canary_task import answer_canary
 from workers.context import WorkerContext
 from workers.in_flight_work import WorkItem
 from workers.job_failures import record_failure
@@ -265,6 +266,7 @@ class _StayingJobs:
 
     def _claim_next(self) -> Lease | None:
         resources: Resources = self._context.resources
+        answer_canary(resources, self._first_kind.queue)
         next_job = (
             select(Job.id)
             .where(

@@ -3,27 +3,54 @@
 import time
 from collections.abc import Callable
 
+from services.jobs.kinds import get_kind, list_kinds
 from services.jobs.lease import Lease
+from services.jobs.outbox import RECENT_WINDOW
 from services.jobs.transitions import hand_back_job
+from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Turns are short, so that a small import waits only a few seconds for a large one. With turns of
-# less than a second, workers would spend too much time switching between jobs.
 TURN_SECONDS = 4.0
+# The length of a turn while another job waits. With even shorter turns, workers would spend too
+# much time switching between jobs.
+MIN_TURN_SECONDS = 0.2
+# Jobs with the same kind and subject, such as the helpers of an import, don't wait for each other.
+_HAS_WAITING_JOB = Statement("""
+    SELECT EXISTS (
+        SELECT FROM jobs WHERE status = 'queued' AND queue = :queue AND sends > 0
+            AND send_after > now() - CAST(:recent AS interval) AND run_at <= now()
+            AND kind = ANY(:kinds) AND (kind, subject_id) <> (:kind, :subject_id)
+    )
+    """)
 
 
 class Turn:
     """A turn, a period of a few seconds in which a worker runs a single job.
 
+    A turn ends early if another job waits, so that a short job needn't wait long for a long one.
     After its turn, an unfinished job returns to the end of the bulk queue.
     """
 
-    def __init__(self) -> None:
-        self._ends_at = time.monotonic() + TURN_SECONDS
+    def __init__(self, resources: Resources, lease: Lease) -> None:
+        self._resources = resources
+        self._lease = lease
+        self._began_at = time.monotonic()
 
     def is_over(self) -> bool:
-        return time.monotonic() >= self._ends_at
+        seconds = time.monotonic() - self._began_at
+        return seconds >= TURN_SECONDS or (seconds >= MIN_TURN_SECONDS and self._has_waiting_job())
+
+    def _has_waiting_job(self) -> bool:
+        [(has_job,)] = self._resources.database.rows(
+            _HAS_WAITING_JOB,
+            queue=get_kind(self._lease.kind).queue,
+            recent=RECENT_WINDOW,
+            kinds=[kind.name for kind in list_kinds()],
+            kind=self._lease.kind,
+            subject_id=self._lease.subject_id,
+        )
+        return bool(has_job)
 
 
 def work_in_turns(
@@ -34,7 +61,7 @@ def work_in_turns(
     ``run_step`` returns true after the job's last step. An unfinished job is requeued when its turn
     ends.
     """
-    turn = Turn()
+    turn = Turn(resources, lease)
     while not turn.is_over():
         lease.check_cancelled()
         with resources.unit_of_work() as uow:

@@ -50,10 +50,15 @@ return moment
 """
 )
 
+# A canary that was answered while it was in transit isn't measured again when it arrives. Without a
+# send time in ``ARGV[2]``, the script answers the oldest canary in transit.
 _ARRIVAL_SCRIPT = (
     _PREAMBLE
     + """
-local took = string.format('%.6f', now - tonumber(ARGV[2]))
+local waiting = redis.call('HGET', hash, queue .. ':waiting')
+if not waiting then return end
+local sent = ARGV[2] == '' and waiting or ARGV[2]
+local took = string.format('%.6f', now - tonumber(sent))
 redis.call('HSET', hash, queue .. ':took', took, queue .. ':version', ARGV[4])
 redis.call('HDEL', hash, queue .. ':waiting')
 redis.call('EXPIRE', hash, ARGV[3])
@@ -96,6 +101,14 @@ class Canaries:
         self._client.eval(
             _ARRIVAL_SCRIPT, 1, _CANARIES_KEY, queue, sent, _RETENTION_SECONDS, version
         )
+
+    def answer(self, queue: str, version: str) -> None:
+        """Record that a worker is about to take the next job without a message.
+
+        The worker's process runs a long job in turns. A canary in transit would wait for the end of
+        the long job, but other jobs wait only for its turn.
+        """
+        self.record_arrival(queue, "", version)
 
     def read_ages(self) -> dict[str, QueueAge]:
         """Return the ``QueueAge`` of each queue to which workers have recently sent canaries."""

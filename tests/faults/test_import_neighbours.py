@@ -44,6 +44,24 @@ def test_small_import_does_not_wait_for_another_owners_large_import(
     assert imports.job(large_import).attempt > 1
 
 
+def test_several_small_imports_pass_a_large_one(imports: ImportRunner, import_owner: Owner) -> None:
+    """The worker has one process. With turns of several seconds, one or two imports would pass."""
+    other_owner = imports.stack.create_owner()
+    list_id = imports.new_list(other_owner)
+    large_file = csv_of([[each, "A name"] for each in new_addresses(sized(150_000, 1_000_000))])
+    start_import_worker(imports)
+    large_import = imports.begin(import_owner, imports.new_list(import_owner), large_file)
+    eventually(lambda: imports.of_job(large_import).chunk_bytes, what="the large import's start")
+    passed = 0
+    while imports.job(large_import).status not in FINISHED:
+        small_file = csv_of([[each, ""] for each in new_addresses(100)])
+        small_import = imports.begin(other_owner, list_id, small_file)
+        await_success(imports, small_import, within=60)
+        passed += imports.job(large_import).status not in FINISHED
+    assert passed >= 4
+    assert await_success(imports, large_import, within=5).added == sized(150_000, 1_000_000)
+
+
 def hostile_files() -> dict[str, bytes]:
     bomb_compressor = zlib.compressobj(9, wbits=31)
     bomb = b"email\n" + b"a" * MEGABYTE

@@ -284,7 +284,7 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
     out first, because then the helper's job must be queued again.
     """
     task = helper_task.task
-    turn = Turn()
+    turn = Turn(resources, lease)
     tries = 0
     claim = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
     candidates = {**claim, "most": MAX_TRIES, "opt_outs": task.opt_out_chunks}

@@ -131,7 +131,7 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
     Return whether all members in the request have been processed. While one chunk is being read
     from the request, up to two preceding chunks are written to the database.
     """
-    turn = Turn()
+    turn = Turn(resources, lease)
     with resources.unit_of_work() as uow:
         numbers = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(numbers))
@@ -159,16 +159,16 @@ def _store_file(
     The generator yields after each turn, and finally returns the ``MemberImport``. If the end of
     the file shows that preceding rows were misread, the file is read a second time.
     """
-    turn = Turn()
+    turn = Turn(resources, lease)
     while not task.is_split:
-        source = yield from _run_in_turns(lease, open_source(resources, task))
+        source = yield from _run_in_turns(resources, lease, open_source(resources, task))
         with closing(source), closing(FileRows(resources, task, source)) as rows:
             stored = StoredChunks(resources, task)
             facts: FileFacts | None = None
             while facts is None:
                 if turn.is_over():
                     yield
-                    turn = Turn()
+                    turn = Turn(resources, lease)
                 lease.check_cancelled()
                 facts = _store_next_chunk(rows, stored)
                 task = _record_progress(resources, lease, task, rows, stored, facts=facts)
@@ -178,11 +178,11 @@ def _store_file(
 
 
 def _run_in_turns(
-    lease: Lease, steps: Generator[None, None, Opened]
+    resources: Resources, lease: Lease, steps: Generator[None, None, Opened]
 ) -> Generator[None, None, Opened]:
     """Run a generator of short steps, and return its result. Yield after each turn."""
     with closing(steps):
-        turn = Turn()
+        turn = Turn(resources, lease)
         while True:
             lease.check_cancelled()
             try:
@@ -192,7 +192,7 @@ def _run_in_turns(
                 return opened
             if turn.is_over():
                 yield
-                turn = Turn()
+                turn = Turn(resources, lease)
 
 
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
