@@ -155,7 +155,7 @@ def test_credit_charge_names_each_missing_or_malformed_field(client: httpx2.Clie
 
 
 def test_credit_charge_rejects_a_body_that_is_not_json(client: httpx2.Client) -> None:
-    cases: list[str | bytes] = ["", "{", "{]", "{'a': 1}", "[" * 100_000, b"\xff{}"]
+    cases: list[str | bytes] = ["", "{", "{]", "{'a': 1}", "[" * 10_000, b"\xff{}"]
     for body in cases:
         problem(credits.send(client, body), 400, "body.not_json")
     for amount in ["NaN", "-Infinity", "01", "1.", "+1", "0x1", ""]:

@@ -75,7 +75,7 @@ def test_every_operation_with_a_json_body_rejects_other_bodies(
 
 @pytest.mark.parametrize(
     "body",
-    [b"{", b"name=key", b"\xff\xfe\x00", b'{"name": "\xe9"}', b'{"name": NaN}', b"[" * 100_000],
+    [b"{", b"name=key", b"\xff\xfe\x00", b'{"name": "\xe9"}', b'{"name": NaN}', b"[" * 10_000],
     ids=["cut", "form", "bytes", "latin-1", "NaN", "deep"],
 )
 def test_malformed_json_body_is_rejected(client: httpx2.Client, body: bytes) -> None:
