@@ -87,7 +87,6 @@ class AdmissionMiddleware:
 
     def _find_user(self, scope: Scope) -> str | None:
         """Return the rate limit key of the user whose API key the request contains, if known."""
-        state = scope["app"].state.pressroom
         for name, value in scope["headers"]:
             secret = None
             if name == self._key_header:
@@ -95,6 +94,7 @@ class AdmissionMiddleware:
             elif name == b"authorization":
                 secret = value.partition(b" ")[2]
             if secret is not None:
+                state = scope["app"].state.pressroom
                 keyring = state.resources.keyring
                 text = secret.strip().decode("latin-1")
                 caller = api_keys.find_cached_caller(state.used_keys, keyring, text)
