@@ -88,8 +88,8 @@ def parse_json(
 ) -> Any:
     """Return the content of a JSON document.
 
-    Raises ``JsonTooComplex`` if the document exceeds ``limits``. Also raises the errors of
-    ``parse``, such as ``orjson.JSONDecodeError``.
+    Raises ``JsonTooComplex`` if the document exceeds ``limits``, and the errors of ``parse``, such
+    as ``orjson.JSONDecodeError``.
 
     Args:
         parse: the JSON parser.

@@ -5,8 +5,8 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from api.limits.bulkhead import MAX_WAIT_SECONDS, KeyedBulkhead, wrap_in_transaction
-from api.limits.bulkheads import BODIES, HOST_LOOKUPS, LISTS, RECORDS, STORAGE
-from core.errors import mailing, requests
+from api.limits.bulkheads import BODIES, HOST_LOOKUPS, LISTS, RECORDS, REPORTS, STORAGE
+from core.errors import mailing, requests, senders
 
 T = TypeVar("T")
 
@@ -30,6 +30,9 @@ HOST_LOOKUPS_BY_CALLER = KeyedBulkhead(HOST_LOOKUPS, 1, requests.SERVICE_BUSY, w
 SEARCHES_BY_CALLER = KeyedBulkhead(
     RECORDS, RECORDS.threads // 4, requests.SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS
 )
+# While an IP address exceeds its rate limit, verify its senders' requests one after the other.
+# Requests with a valid signature may come from the same address, and must not be lost.
+PROOFS_BY_ADDRESS = KeyedBulkhead(REPORTS, 1, senders.SENDER_BUSY, wait_seconds=5.0)
 
 
 def threaded_by_list(handler: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:

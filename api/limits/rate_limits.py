@@ -12,6 +12,7 @@ from typing import Any
 
 from limits import RateLimitItem
 
+from core.errors import DomainError, Kind
 from core.errors.requests import RATE_LIMITED
 from core.networks import network_of
 from core.settings import Settings
@@ -46,15 +47,7 @@ class RateLimiter:
 
         Add the ``RateLimit`` headers to the response.
         """
-        statuses = []
-        for item in self._limits[rate]:
-            status = self._counters.count(item, rate, key)
-            # Limit the rate of logins even while Redis is unavailable.
-            if status is None and rate is RateLimitName.LOGIN:
-                status = self._counters.count_locally(item, rate, key)
-            if status is not None:
-                statuses.append(status)
-        self._enforce(scope, rate, statuses)
+        self.enforce(scope, rate, self.take(rate, key))
 
     def count_reserved(
         self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str
@@ -69,10 +62,10 @@ class RateLimiter:
             if status is None:
                 return False
             statuses.append(status)
-        self._enforce(scope, rate, statuses)
+        self.enforce(scope, rate, statuses)
         return True
 
-    def _enforce(
+    def enforce(
         self, scope: MutableMapping[str, Any], rate: RateLimitName, statuses: list[RateLimitStatus]
     ) -> None:
         """Add the ``RateLimit`` headers, and raise ``rate.limited`` if a limit is exceeded."""
@@ -93,6 +86,23 @@ class RateLimiter:
         if resets:
             raise RATE_LIMITED(retry_after=max(resets))
 
+    def take(self, rate: RateLimitName, key: str) -> list[RateLimitStatus]:
+        """Count a request under ``key``, without enforcing the rate limit."""
+        statuses = []
+        for item in self._limits[rate]:
+            status = self._counters.count(item, rate, key)
+            # Limit the rate of logins even while Redis is unavailable.
+            if status is None and rate is RateLimitName.LOGIN:
+                status = self._counters.count_locally(item, rate, key)
+            if status is not None:
+                statuses.append(status)
+        return statuses
+
+    def give_back(self, statuses: list[RateLimitStatus]) -> None:
+        """Stop counting the request for which ``take`` returned ``statuses``."""
+        for status in statuses:
+            self._counters.give_back(status)
+
     def has_just_exceeded(self, item: RateLimitItem, name: str, key: str) -> bool:
         """Count an event, and return whether it is the first one above the rate limit."""
         status = self._counters.count(item, name, key)
@@ -100,6 +110,42 @@ class RateLimiter:
 
     def close(self) -> None:
         self._counters.close()
+
+
+class RejectionCount:
+    """Counts a request against a rate limit, unless the ``with`` block accepts the request.
+
+    The request is counted before the ``with`` block verifies it. The ``with`` block rejects a
+    request by an authentication error, which is replaced by ``rate.limited`` if the rate limit is
+    exceeded.
+    """
+
+    def __init__(
+        self,
+        rates: RateLimiter,
+        scope: MutableMapping[str, Any],
+        rate: RateLimitName,
+        key: str,
+    ) -> None:
+        self._rates = rates
+        self._scope = scope
+        self._rate = rate
+        self._key = key
+        self._statuses: list[RateLimitStatus] = []
+
+    def begin(self) -> bool:
+        """Count the request, and return whether the rate limit permits it."""
+        self._statuses = self._rates.take(self._rate, self._key)
+        return all(status.remaining >= 0 for status in self._statuses)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, DomainError) and error.kind is Kind.UNAUTHENTICATED:
+            self._rates.enforce(self._scope, self._rate, self._statuses)
+        else:
+            self._rates.give_back(self._statuses)
 
 
 def build_caller_rate_key(caller: Caller) -> str:

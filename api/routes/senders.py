@@ -5,10 +5,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
-from api.auth.identification import count_anonymous, identify_caller
 from api.auth.requirements import UNLIMITED, SenderKeeper
-from api.limits.bulkheads import AUTHENTICATION, REPORTS
-from api.limits.rate_limits import RateLimitName
+from api.auth.sender_proofs import verify_sender
+from api.limits.bulkheads import REPORTS
 from api.openapi import error_responses
 from api.paging import Cursor, Limit
 from api.record_ids import PathId, parse_id
@@ -16,14 +15,12 @@ from api.response_timing import pad_failure
 from api.route_classes import JsonRoute
 from api.schemas import senders as schemas
 from api.schemas.envelope import Envelope, build_envelope
-from api.state import State, StateOf, Transaction
-from core.errors import DomainError, Kind, access, mailing, requests
+from api.state import StateOf, Transaction
+from core.errors import access, mailing, requests
 from core.errors import senders as errors
 from core.settings import Settings
-from integrations.senders import standard_webhooks
 from integrations.senders.port import ReportKind, SenderProvider
 from models import ReportOutcome, Sender
-from services.access.caller import Caller
 from services.paging import PageRequest
 from services.senders import applying, intake, reports, sender_secrets, senders
 from services.senders.provider_keys import CREATED_SECRETS
@@ -38,7 +35,6 @@ _SENDER_PATH = _SENDERS_PATH + "/{sender_id}"
 # The time must be below 15 seconds, because Amazon SNS stops waiting for a response after 15
 # seconds.
 _MAX_INTAKE_SECONDS = 10.0
-_SIGNATURE_HEADER = standard_webhooks.STANDARD_HEADERS.signatures
 _BODY_SCHEMA = {
     "type": "object",
     "description": "Reports in Pressroom's own format or in the format of the sender's provider",
@@ -287,45 +283,11 @@ async def receive_reports(
     try:
         async with asyncio.timeout(_MAX_INTAKE_SECONDS):
             async with pad_failure():
-                sender = await _verify_call(request, state, parse_id(sender_id) or 0, body)
+                sender = await verify_sender(request, state, parse_id(sender_id) or 0, body)
             await REPORTS.run(intake.store_body, state.resources, sender, body)
     except TimeoutError:
         raise errors.SENDER_BUSY() from None
     return build_envelope(1)
-
-
-async def _verify_call(
-    request: Request, state: State, sender_id: int, body: bytes
-) -> intake.StoredSender:
-    """Return the sender if the request's signature, secret or API key is valid.
-
-    Raises ``sender.signature_invalid``.
-    """
-    sender = await REPORTS.run(intake.find_sender, state.resources, sender_id)
-    try:
-        has_key = "authorization" in request.headers and _SIGNATURE_HEADER not in request.headers
-        if sender.provider is SenderProvider.GENERIC and has_key:
-            caller = await REPORTS.run(_identify_key, request)
-            intake.require_key(sender, caller)
-        else:
-            headers = {name.lower(): value for name, value in request.headers.items()}
-            request_data = intake.build_request(headers, body)
-            await intake.verify_call(state.resources, sender, request_data)
-    except DomainError as error:
-        if error.kind is not Kind.UNAUTHENTICATED:
-            raise
-        if sender.id is not None:
-            state.refused_calls.record(sender.id)
-        await AUTHENTICATION.run(count_anonymous, request, RateLimitName.ANONYMOUS)
-        raise errors.SENDER_SIGNATURE_INVALID() from None
-    return sender
-
-
-def _identify_key(request: Request) -> Caller:
-    caller = identify_caller(request)
-    if caller is None:
-        raise errors.SENDER_SIGNATURE_INVALID()
-    return caller
 
 
 def _describe_sender(uow: UnitOfWork, settings: Settings, sender: Sender) -> schemas.SenderRecord:

@@ -54,7 +54,7 @@ _MILLISECONDS_PER_SECOND = 1000
 class BrevoAdapter:
     provider = SenderProvider.BREVO
 
-    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         verify_credentials(request, proof.secrets)
 
     def parse(self, body: bytes) -> ParsedBody:
@@ -91,5 +91,5 @@ def _get_custom_header(fields: Fields) -> object:
     ``delivery_id``.
     """
     value = get_named_value(fields, "x-mailin-custom")
-    content = parse_json(value) if isinstance(value, str) else None
+    content = parse_json(value.encode()) if isinstance(value, str) else None
     return get_named_value(content, "delivery_id") if isinstance(content, dict) else value

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
 from core.errors import FieldProblem
+from core.errors.requests import BODY_TOO_COMPLEX
 from core.errors.senders import REPORT_INVALID, REPORT_TOO_MANY, REPORT_TRACE_ID_REFUSED
+from core.json_parsing import JsonTooComplex, parse_json
 from integrations.senders import standard_webhooks
 from integrations.senders.port import (
     BounceClass,
@@ -42,14 +42,14 @@ class GenericAdapter:
 
     provider = SenderProvider.GENERIC
 
-    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         standard_webhooks.verify_message(request, proof.secrets)
 
     def parse(self, body: bytes) -> ParsedBody:
         """Parse the body of a verified request.
 
-        Raises ``report.too_many``, ``report.trace_id_refused`` and ``report.invalid``. The error
-        lists at most ``MAX_PROBLEMS`` invalid fields.
+        Raises ``body.too_complex``, ``report.too_many``, ``report.trace_id_refused`` and
+        ``report.invalid``. The error lists at most ``MAX_PROBLEMS`` invalid fields.
         """
         written_reports = _read_envelope(body)
         reports: list[Report] = []
@@ -70,8 +70,10 @@ class GenericAdapter:
 
 def _read_envelope(body: bytes) -> list[Any]:
     try:
-        envelope = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        envelope = parse_json(body)
+    except JsonTooComplex:
+        raise BODY_TOO_COMPLEX() from None
+    except ValueError:
         raise REPORT_INVALID(place="body", rule="must be JSON") from None
     if not isinstance(envelope, dict) or envelope.get("type") != ENVELOPE_TYPE:
         raise REPORT_INVALID(place="type", rule=f"must be {ENVELOPE_TYPE}")

@@ -6,21 +6,35 @@ that Pressroom can still read an event after a provider changes one of the event
 
 from collections.abc import Mapping, Sequence
 
-import orjson
+from core import json_parsing
+from core.json_parsing import DEFAULT_JSON_LIMITS, JsonLimits
 
 _MAX_TEXT_CHARACTERS = 255
+# A message of Amazon SNS has at most 256 KB, and an event of Mailgun is smaller.
+_MAX_SIGNED_BODY_BYTES = 300 * 1024
+_SIGNED_BODY_LIMITS = JsonLimits(5_000, 20_000)
 
 
-def parse_json(content: bytes | str) -> object:
+def parse_json(content: bytes, limits: JsonLimits = DEFAULT_JSON_LIMITS) -> object:
     """Return the content of a JSON document, or ``None`` if the document is invalid.
 
-    A document that is nested too deeply is invalid. If a key occurs twice in a JSON object, the
-    parser uses the last value.
+    A document is also invalid if it exceeds the limits, or if it is nested too deeply. If a key
+    occurs twice in a JSON object, the parser uses the last value.
     """
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
+        return json_parsing.parse_json(content, limits)
+    except ValueError:
         return None
+
+
+def parse_signed_body(body: bytes) -> object:
+    """Return the content of a body that contains its own signature, or ``None``.
+
+    Anybody can make Pressroom parse such a body, because the signature can be verified only after
+    the body is parsed. The limits are therefore low.
+    """
+    is_too_large = len(body) > _MAX_SIGNED_BODY_BYTES
+    return None if is_too_large else parse_json(body, _SIGNED_BODY_LIMITS)
 
 
 def get_object(value: object, *path: str) -> Mapping[str, object]:

@@ -23,7 +23,7 @@ from integrations.senders.events import (
     parse_event_type,
     parse_events,
 )
-from integrations.senders.json_body import get_list, get_object, get_text, parse_json
+from integrations.senders.json_body import get_list, get_object, get_text, parse_signed_body
 from integrations.senders.port import (
     BounceClass,
     ParsedBody,
@@ -59,8 +59,8 @@ _HARD_REASONS = {"bounce", "suppress-bounce"}
 class MailgunAdapter:
     provider = SenderProvider.MAILGUN
 
-    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
-        signature = get_object(parse_json(request.body), "signature")
+    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+        signature = get_object(parse_signed_body(request.body), "signature")
         timestamp = get_text(signature, "timestamp") or ""
         token = get_text(signature, "token") or ""
         if not timestamp.isascii() or not timestamp.isdigit():

@@ -10,7 +10,7 @@ A *sender* is a source of reports that an owner has registered, for example the 
 provider.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -167,17 +167,30 @@ class SenderProof:
     topic_arn: str | None = None
 
 
+class KeyMissing(Exception):
+    """Raised if a request can't be verified before a public key is fetched.
+
+    Attributes:
+        fetch: an async function that fetches the key, and returns a function that verifies the
+            request with the key. Both functions raise ``sender.signature_invalid``. ``fetch``
+            raises ``sender.busy`` if the key can't be fetched now.
+    """
+
+    def __init__(self, fetch: Callable[[], Awaitable[Callable[[], None]]]) -> None:
+        super().__init__()
+        self.fetch = fetch
+
+
 class SenderAdapter(Protocol):
     """Verifies and reads the requests of a provider."""
 
     provider: SenderProvider
 
-    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         """Verify that the request comes from the provider of the sender.
 
         Raises ``sender.signature_invalid`` if the signature or secret in the request is missing,
-        invalid or too old. Raises ``sender.busy`` if the signature can't be checked now, for
-        example because a certificate can't be fetched.
+        invalid or too old. Only the adapter of the provider ``ses`` raises ``KeyMissing``.
         """
 
     def parse(self, body: bytes) -> ParsedBody:

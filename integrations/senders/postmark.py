@@ -58,7 +58,7 @@ _TIME_FIELDS = {
 class PostmarkAdapter:
     provider = SenderProvider.POSTMARK
 
-    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         verify_credentials(request, proof.secrets)
 
     def parse(self, body: bytes) -> ParsedBody:

@@ -41,7 +41,7 @@ _MAX_REPLIES = 10
 class ResendAdapter:
     provider = SenderProvider.RESEND
 
-    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         verify_message(request, proof.secrets, SVIX_HEADERS)
 
     def parse(self, body: bytes) -> ParsedBody:

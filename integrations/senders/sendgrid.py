@@ -72,7 +72,7 @@ def is_public_key(text: str) -> bool:
 class SendGridAdapter:
     provider = SenderProvider.SENDGRID
 
-    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         timestamp = request.headers.get(TIMESTAMP_HEADER, "")
         if not timestamp:
             # The signature covers the timestamp followed by the body. If an empty timestamp were

@@ -6,8 +6,12 @@ docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html 
 /notification-contents.html.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from core.errors.senders import SENDER_SIGNATURE_INVALID
 from core.machine_agents import is_machine_agent
@@ -26,6 +30,7 @@ from integrations.senders.events import (
 from integrations.senders.json_body import get_list, get_object, get_text, parse_json
 from integrations.senders.port import (
     BounceClass,
+    KeyMissing,
     ParsedBody,
     ReportKind,
     SenderProof,
@@ -37,7 +42,7 @@ from integrations.senders.port import (
 )
 from integrations.senders.sns import SnsMessage, SnsMessageType, parse_message
 from integrations.senders.sns_certificates import SnsCertificates
-from integrations.senders.sns_topics import parse_topic
+from integrations.senders.sns_topics import SnsTopic, parse_topic
 
 SIGNATURE_V1_WARNING = "sns_signature_v1"
 
@@ -65,16 +70,24 @@ class SesAdapter:
     def __init__(self, sns_base_url: str | None = None) -> None:
         self._certificates = SnsCertificates(sns_base_url)
 
-    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         message = parse_message(request.body)
         topic = parse_topic(proof.topic_arn or "")
         # Accept only messages of the sender's topic, because anybody can create a topic and
         # subscribe the sender's URL to it.
         if message is None or topic is None or message.topic_arn != topic.arn:
             raise SENDER_SIGNATURE_INVALID()
-        key = await self._certificates.find_key(topic, message.certificate_url, request.received_at)
-        if not message.is_signed_by(key):
-            raise SENDER_SIGNATURE_INVALID()
+        now = request.received_at
+        key = self._certificates.find_cached_key(topic, message.certificate_url, now)
+        if key is None:
+            raise KeyMissing(partial(self._fetch_key, topic, message, now))
+        _require_signature(message, key)
+
+    async def _fetch_key(
+        self, topic: SnsTopic, message: SnsMessage, now: datetime
+    ) -> Callable[[], None]:
+        key = await self._certificates.find_key(topic, message.certificate_url, now)
+        return partial(_require_signature, message, key)
 
     def parse(self, body: bytes) -> ParsedBody:
         message = parse_message(body)
@@ -93,11 +106,16 @@ class SesAdapter:
         return ParsedBody(tuple(_parse_notification(message)), warnings)
 
 
+def _require_signature(message: SnsMessage, key: RSAPublicKey) -> None:
+    if not message.is_signed_by(key):
+        raise SENDER_SIGNATURE_INVALID()
+
+
 def _parse_notification(message: SnsMessage) -> list[ParsedEvent]:
     text = message.fields["Message"]
     if text.startswith(_TEST_MESSAGE):
         return [UnusedEvent(UnusedReason.IGNORED)]
-    content = parse_json(text)
+    content = parse_json(text.encode())
     if not isinstance(content, dict):
         return [UnusedEvent(UnusedReason.INVALID)]
     return _parse_event(content)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 
-from integrations.senders.json_body import get_text, parse_json
+from integrations.senders.json_body import get_text, parse_signed_body
 
 # The HTTP header in which Amazon SNS states the type of a message.
 TYPE_HEADER = "x-amz-sns-message-type"
@@ -86,7 +86,7 @@ class SnsMessage:
 
 def parse_message(body: bytes) -> SnsMessage | None:
     """Return the message in a request body, or ``None`` if the body isn't a complete message."""
-    content = parse_json(body)
+    content = parse_signed_body(body)
     type_name = get_text(content, "Type")
     if not isinstance(content, dict) or type_name not in set(SnsMessageType):
         return None

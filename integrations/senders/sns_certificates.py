@@ -111,6 +111,19 @@ class SnsCertificates:
         # If several messages wait for the same URL, the list contains the URL several times.
         self._waiting_urls: dict[str, list[str]] = {}
 
+    def find_cached_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey | None:
+        """Return the key like ``find_key``, or ``None`` if the certificate must be fetched.
+
+        Raises ``sender.signature_invalid``.
+        """
+        if not topic.is_certificate_url(url):
+            raise SENDER_SIGNATURE_INVALID()
+        try:
+            certificate = self._find_fresh(url, now)
+        except CertificateRefused:
+            raise SENDER_SIGNATURE_INVALID() from None
+        return None if certificate is None else _get_key(certificate, now)
+
     async def find_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey:
         """Return the public key in the certificate at ``url``.
 
@@ -127,10 +140,7 @@ class SnsCertificates:
             raise SENDER_SIGNATURE_INVALID() from None
         except CertificateUnavailable:
             raise SENDER_BUSY_FOR_SNS() from None
-        key = certificate.public_key()
-        if not isinstance(key, RSAPublicKey) or not is_valid_at(certificate, now):
-            raise SENDER_SIGNATURE_INVALID()
-        return key
+        return _get_key(certificate, now)
 
     def _find_fresh(self, url: str, now: datetime) -> x509.Certificate | None:
         """Return the cached certificate, or ``None`` if it is missing or older than a day.
@@ -269,6 +279,13 @@ class SnsCertificates:
             except NotConnected:
                 continue
         return await client.send("GET", location.pinned(last), headers=headers)
+
+
+def _get_key(certificate: x509.Certificate, now: datetime) -> RSAPublicKey:
+    key = certificate.public_key()
+    if not isinstance(key, RSAPublicKey) or not is_valid_at(certificate, now):
+        raise SENDER_SIGNATURE_INVALID()
+    return key
 
 
 def _parse_own_certificates(content: bytes) -> list[x509.Certificate]:

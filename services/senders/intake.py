@@ -179,13 +179,17 @@ def _create_dummy_sender(resources: Resources) -> tuple[StoredSender, WrappedKey
     return StoredSender(None, SenderProvider.GENERIC, SenderProof((secret,))), wrapped, context
 
 
-async def verify_call(resources: Resources, sender: StoredSender, request: SenderRequest) -> None:
+def verify_call(resources: Resources, sender: StoredSender, request: SenderRequest) -> None:
     """Verify the signature or password of a request, which proves that the sender made the request.
 
-    Raises ``sender.signature_invalid`` if the signature or password is wrong, or if the sender is
-    unknown or paused. Raises ``sender.busy`` if the signature can't be checked at the moment.
+    Raises ``sender.signature_invalid`` if the signature or password is wrong. Raises ``KeyMissing``
+    if a public key must be fetched first.
     """
-    await get_adapter(resources, sender.provider).verify(request, sender.proof)
+    get_adapter(resources, sender.provider).verify(request, sender.proof)
+
+
+def require_active(sender: StoredSender) -> None:
+    """Raise ``sender.signature_invalid`` if the sender is unknown or paused."""
     if sender.id is None or sender.is_paused:
         raise SENDER_SIGNATURE_INVALID()
 
@@ -197,7 +201,7 @@ def require_key(sender: StoredSender, caller: Caller) -> None:
     covers the lists of all owners, the API key also needs the scope ``delivery``.
     """
     needs = {Scope.SENDER, Scope.DELIVERY} if sender.any_list else {Scope.SENDER}
-    is_own = sender.id is not None and sender.user_id == caller.user_id and not sender.is_paused
+    is_own = sender.user_id == caller.user_id
     is_key = caller.key_id is not None
     if not (is_own and is_key and needs <= caller.scopes):
         raise SENDER_SIGNATURE_INVALID()

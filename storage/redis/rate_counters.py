@@ -48,12 +48,14 @@ class RateLimitStatus:
         remaining: the number of calls left in the time window, which is negative if the limit is
             exceeded.
         reset: the number of seconds until the time window ends.
+        window_key: a name of the rate limit, the caller and the time window.
     """
 
     limit: int
     window: int
     remaining: int
     reset: int
+    window_key: str = ""
 
 
 class RateCounters:
@@ -97,10 +99,10 @@ class RateCounters:
         now = milliseconds / 1000
         self._clock_offset = now - time.monotonic()
         number = last - size + 1
+        window_key = _build_window_key(now, window, limit, caller)
         if size > 1:
-            window_key = _build_window_key(now, window, limit, caller)
             self._reserved_numbers.put(window_key, range(number + 1, last + 1))
-        return _build_status(item, number, now)
+        return _build_status(item, number, now, window_key)
 
     def count_reserved(
         self, item: RateLimitItem, limit: str, caller: str
@@ -109,7 +111,15 @@ class RateCounters:
         now = self._now()
         window_key = _build_window_key(now, item.get_expiry(), limit, caller)
         number = self._reserved_numbers.take(window_key)
-        return None if number is None else _build_status(item, number, now)
+        return None if number is None else _build_status(item, number, now, window_key)
+
+    def give_back(self, status: RateLimitStatus) -> None:
+        """Stop counting an API call, so that this process can assign the call number again.
+
+        ``status`` is the result of ``count`` for the API call.
+        """
+        number = status.limit - status.remaining
+        self._reserved_numbers.put(status.window_key, range(number, number + 1))
 
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
         """Count one API call only in this process, because Redis is unreachable.
@@ -175,11 +185,11 @@ def _build_window_key(now: float, window: int, limit: str, caller: str) -> str:
     return f"{_build_redis_key(window, limit)}:{caller}:{int(now // window)}"
 
 
-def _build_status(item: RateLimitItem, number: int, now: float) -> RateLimitStatus:
+def _build_status(item: RateLimitItem, number: int, now: float, window_key: str) -> RateLimitStatus:
     """Return the status of a rate limit after the call with this number in the time window."""
     window = item.get_expiry()
     seconds_left = _compute_seconds_left(now, window)
-    return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
+    return RateLimitStatus(item.amount, window, item.amount - number, seconds_left, window_key)
 
 
 def _compute_seconds_left(now: float, window: int) -> int:

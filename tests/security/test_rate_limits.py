@@ -13,6 +13,7 @@ import limits
 import pytest
 
 from api.app import create_app
+from api.limits.bulkheads import REPORTS
 from api.limits.rate_limits import RateLimitName
 from api.openapi import find_access, list_api_routes
 from core.settings import Settings, notations
@@ -414,6 +415,44 @@ def test_only_rejected_calls_of_senders_count_per_address(
     assert statuses(partial(post, wrong), limit) == [401] * limit
     problem(post(wrong), 429, "rate.limited")
     assert data(post(sender["secret"])) == 1
+
+
+def test_rate_limit_of_an_address_does_not_affect_simultaneous_reports(
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client]
+) -> None:
+    with stack.client(stack.create_owner().key) as client:
+        sender = new_sender(client)
+    provider = make_limited_client()
+    body = body_of()
+    path = f"/senders/{sender['id']}/events"
+
+    def post(_: int) -> int:
+        headers = signed(sender["secret"], body)
+        return provider.post(path, content=body, headers=headers).status_code
+
+    with ThreadPoolExecutor(16) as pool:
+        assert {*pool.map(post, range(16 * 4))} == {200}
+    reply = provider.post(path, content=body)
+    problem(reply, 401, "sender.signature_invalid")
+    remaining = re.search(r";r=(\d+)", reply.headers["ratelimit"])
+    assert remaining is not None
+    assert int(remaining[1]) >= MAX_CALLS[RateLimitName.ANONYMOUS] - REPORTS.threads
+
+
+def test_requests_given_back_are_counted_without_redis(stack: Stack) -> None:
+    counters = RateCounters(stack.settings())
+    [item] = parse_limits("5/day")
+    name = secrets.token_hex(8)
+    for _ in range(20):
+        status = counters.count(item, "test", name)
+        assert status is not None
+        assert status.remaining == 4
+        counters.give_back(status)
+        assert counters.count_reserved(item, "test", name) == status
+        counters.give_back(status)
+    limit_states = [counters.count(item, "test", name) for _ in range(6)]
+    counters.close()
+    assert [each.remaining for each in limit_states if each] == [4, 3, 2, 1, 0, -1]
 
 
 def test_charges_with_a_cached_api_key_count_towards_a_high_rate_limit(stack: Stack) -> None:

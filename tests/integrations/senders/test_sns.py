@@ -25,7 +25,7 @@ from integrations.senders.port import SenderProof, SenderRequest
 from integrations.senders.ses import SesAdapter
 from integrations.senders.sns_certificates import SnsCertificates
 from integrations.senders.sns_topics import parse_topic
-from tests.support.senders.adapters import verify
+from tests.support.senders.adapters import verify, verify_request
 from tests.support.senders.sns import FaultySns
 from tests.support.stack.given_settings import settings
 
@@ -165,7 +165,7 @@ def test_concurrent_messages_share_one_request_per_region(sns: FaultySns) -> Non
     proof = SenderProof((), TOPIC_ARN)
 
     async def verify_all() -> None:
-        await asyncio.gather(*(adapter.verify(request, proof) for _ in range(20)))
+        await asyncio.gather(*(verify_request(adapter, request, proof) for _ in range(20)))
 
     asyncio.run(verify_all())
     assert len(sns.paths) == 3
@@ -189,7 +189,7 @@ def verify_together(
     async def verify_one(fields: dict[str, str]) -> str | None:
         request = SenderRequest({}, orjson.dumps(fields), received_at or datetime.now(UTC))
         try:
-            await adapter.verify(request, SenderProof((), fields["TopicArn"]))
+            await verify_request(adapter, request, SenderProof((), fields["TopicArn"]))
         except DomainError as error:
             return error.code
         return None

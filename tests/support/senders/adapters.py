@@ -9,6 +9,7 @@ import orjson
 
 from core.errors import DomainError
 from integrations.senders.port import (
+    KeyMissing,
     ParsedBody,
     Report,
     SenderAdapter,
@@ -38,10 +39,21 @@ def verify(
     """Return the code of the adapter's error, or ``None`` if the adapter accepts the request."""
     request = SenderRequest(headers, body, received_at)
     try:
-        asyncio.run(adapter.verify(request, SenderProof(secrets, topic_arn)))
+        asyncio.run(verify_request(adapter, request, SenderProof(secrets, topic_arn)))
     except DomainError as error:
         return error.code
     return None
+
+
+async def verify_request(
+    adapter: SenderAdapter, request: SenderRequest, proof: SenderProof
+) -> None:
+    """Verify a request, and fetch the public key for the verification if necessary."""
+    try:
+        adapter.verify(request, proof)
+    except KeyMissing as missing_key:
+        verify_with_key = await missing_key.fetch()
+        verify_with_key()
 
 
 def notify(content: object, **fields: object) -> dict[str, Any]:
