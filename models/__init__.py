@@ -51,6 +51,7 @@ from models.member_transfer import (
 )
 from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
 from models.opt_out import (
+    AddressOptOut,
     DeniedEntry,
     Departure,
     DepartureKind,

@@ -1,8 +1,9 @@
 """Opt-outs of people, and the deny lists of owners."""
 
+from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
@@ -44,6 +45,42 @@ class OptOut(Model):
     # reported the opt-out.
     source: Mapped[str]
     created_at: Mapped[CreatedAt]
+
+
+class AddressOptOut(Model):
+    """An opt-out of an address that belongs to no member, from several lists of one owner.
+
+    A sender, such as a mail provider, reports a complaint or an unsubscription of the address. The
+    sender may cover a thousand lists, so the lists are stored in one row instead of one row each.
+    An ``AddressOptOut`` applies to the same code as an ``OptOut`` of the kind ``list``.
+    """
+
+    __tablename__ = "address_opt_outs"
+    __table_args__ = (
+        CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),
+        # Maintenance uses this index to find the rows that it must write to the journal.
+        Index(
+            "ix_address_opt_outs_unjournaled",
+            "updated_at",
+            postgresql_where=text("NOT is_journaled"),
+        ),
+    )
+
+    # The owner of the lists.
+    user_id: Mapped[int] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
+    )
+    address_hmac: Mapped[bytes] = mapped_column(primary_key=True)
+    # The ids in ascending order.
+    list_ids: Mapped[list[int]]
+    # As in the table `opt_outs`.
+    source: Mapped[str]
+    created_at: Mapped[CreatedAt]
+    # When lists were last added.
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    # Whether the journal next to the backups contains the row. The row doesn't wait in
+    # `departures`, because release 1.1.0 would write it to the journal without its lists.
+    is_journaled: Mapped[bool] = mapped_column(server_default=text("false"))
 
 
 class DeniedEntry(Model):

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request
 from api.auth.requirements import UNLIMITED, SenderKeeper
 from api.auth.sender_proofs import verify_sender
 from api.limits.bulkheads import REPORTS
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.openapi import error_responses
 from api.paging import Cursor, Limit
 from api.record_ids import PathId, parse_id
@@ -22,8 +23,9 @@ from core.settings import Settings
 from integrations.senders.port import ReportKind, SenderProvider
 from models import ReportOutcome, Sender
 from services.paging import PageRequest
-from services.senders import applying, intake, reports, sender_secrets, senders
+from services.senders import intake, reports, sender_secrets, senders, trials
 from services.senders.provider_keys import CREATED_SECRETS
+from services.senders.received_reports import ReceivedReport
 from services.senders.senders import NewSender, SenderChange
 from storage.unit_of_work import UnitOfWork
 
@@ -232,21 +234,28 @@ def list_sender_reports(
     summary="Try a body",
     responses=error_responses(
         errors.SENDER_NOT_FOUND,
+        requests.BODY_TOO_LARGE.fill(most="256 KB"),
         errors.REPORT_INVALID,
-        errors.REPORT_TOO_MANY,
+        errors.REPORT_TOO_MANY.fill(most=trials.MAX_TRIED_REPORTS),
         errors.REPORT_TRACE_ID_REFUSED,
+        requests.REQUEST_TOO_SLOW.fill(seconds=trials.MAX_TRIAL_SECONDS),
     ),
 )
-def try_sender_body(
+async def try_sender_body(
     state: StateOf, caller: SenderKeeper, sender_id: PathId, body: schemas.SenderTrial
 ) -> Envelope[list[schemas.TriedReport]]:
     """Show the effects that the reports in a request body would have, without changing any data.
 
-    Pressroom doesn't verify the provider's signature of the tested request.
+    Pressroom doesn't verify the provider's signature of the tested request. The body can have at
+    most 256 KB and 100 reports.
     """
-    with state.resources.unit_of_work() as uow:
-        sender = senders.get_sender(uow, caller, sender_id)
-    received = applying.run_trial(state.resources, sender, body.body.encode())
+
+    def run_trial() -> list[ReceivedReport]:
+        with state.resources.unit_of_work() as uow:
+            sender = senders.get_sender(uow, caller, sender_id)
+        return trials.run_trial(state.resources, sender, body.body.encode())
+
+    received = await SEARCHES_BY_CALLER.run(caller.user_id, run_trial)
     return build_envelope([schemas.TriedReport.of_report(each) for each in received])
 
 

@@ -1,15 +1,17 @@
 """Writes and replays the journal of departures, which are unsubscriptions and erasures.
 
 A restored backup doesn't contain the departures that happened after the backup. Every minute, a
-maintenance job moves the new departures from the database into a file of the journal. If a process
-is killed after writing a journal file, the journal may contain the same departures twice. A restore
-replays all journal files that are newer than the backup. The journal doesn't record new
-subscriptions, even if a person had unsubscribed before.
+maintenance job moves the new departures from the database into a file of the journal, and copies
+the new rows of ``address_opt_outs``. If a process is killed after writing a journal file, the
+journal may contain the same departures twice. A restore replays all journal files that are newer
+than the backup. The journal doesn't record new subscriptions, even if a person had unsubscribed
+before.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import orjson
 from sqlalchemy import delete, func, select
@@ -19,7 +21,8 @@ from models import Departure, DepartureKind, MailingList, OptOutKind
 from services.backup.manifests import format_timestamp, read_file
 from services.jobs.maintenance import register_maintenance
 from services.privacy import erasure
-from services.subscriptions.members import opt_outs
+from services.subscriptions.members import address_opt_outs, opt_outs
+from services.subscriptions.members.address_opt_outs import UnjournaledOptOut
 from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
 
@@ -28,6 +31,12 @@ WRITE_JOURNAL = register_maintenance(
 )
 _FOLDER = "journal/"
 _MAX_FILE_ROWS = 5_000
+# If the address opt-outs in a journal file have this number of lists together, the file contains no
+# further address opt-out. The lists take about 5 MB.
+_MAX_FILE_LISTS = 300_000
+# The kind of a row of ``address_opt_outs`` in a journal file. All other rows have a
+# ``DepartureKind``.
+_ADDRESS_KIND = "address"
 # Each maintenance run writes at most this many journal files, so that it doesn't delay other
 # maintenance.
 _MAX_FILES = 20
@@ -66,21 +75,17 @@ def write_journal(resources: Resources) -> int | None:
         with resources.unit_of_work() as uow:
             oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
             rows = uow.session.scalars(oldest).all()
+            of_addresses = address_opt_outs.find_unjournaled(
+                uow, max_rows=_MAX_FILE_ROWS - len(rows), max_lists=_MAX_FILE_LISTS
+            )
             # Read the unsubscriptions and erasures before the clock, so that the time in the file
             # name is later than all of them.
             read_at = uow.session.scalars(select(func.clock_timestamp())).one()
-        if not rows:
+        if not (rows or of_addresses):
             break
         entries = [
-            {
-                "kind": row.kind,
-                "list_id": row.list_id,
-                "user_id": row.user_id,
-                "address_hmac": row.address_hmac and row.address_hmac.hex(),
-                "source": row.source,
-                "at": row.created_at,
-            }
-            for row in rows
+            *map(_describe_departure, rows),
+            *map(_describe_address_opt_out, of_addresses),
         ]
         place.put(
             f"{_FOLDER}{format_timestamp(read_at)}-{random_hash_id(4)}", orjson.dumps(entries)
@@ -88,8 +93,31 @@ def write_journal(resources: Resources) -> int | None:
         with resources.unit_of_work() as uow:
             ids = [row.id for row in rows]
             uow.session.execute(delete(Departure).where(Departure.id.in_(ids)))
-        written_rows += len(rows)
+            address_opt_outs.mark_journaled(uow, of_addresses)
+        written_rows += len(entries)
     return written_rows
+
+
+def _describe_departure(row: Departure) -> dict[str, Any]:
+    return {
+        "kind": row.kind,
+        "list_id": row.list_id,
+        "user_id": row.user_id,
+        "address_hmac": row.address_hmac and row.address_hmac.hex(),
+        "source": row.source,
+        "at": row.created_at,
+    }
+
+
+def _describe_address_opt_out(row: UnjournaledOptOut) -> dict[str, Any]:
+    return {
+        "kind": _ADDRESS_KIND,
+        "owner_id": row.user_id,
+        "list_ids": orjson.Fragment(row.list_ids),
+        "address_hmac": row.address_hmac.hex(),
+        "source": row.source,
+        "at": row.created_at,
+    }
 
 
 def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
@@ -117,6 +145,15 @@ def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime)
                 for row in rows[begin : begin + _MAX_BATCH_ROWS]:
                     if row["kind"] == DepartureKind.ERASED:
                         result.erasures += erasure.mark_erased_again(uow, row["user_id"])
+                    elif row["kind"] == _ADDRESS_KIND:
+                        result.opt_outs += address_opt_outs.restore(
+                            uow,
+                            row["owner_id"],
+                            row["list_ids"],
+                            bytes.fromhex(row["address_hmac"]),
+                            source=row["source"],
+                            at=datetime.fromisoformat(row["at"]),
+                        )
                     # Skip lists that were created after the backup, because the restored database
                     # doesn't contain them.
                     elif uow.session.get(MailingList, row["list_id"]) is not None:

@@ -16,6 +16,7 @@ from sqlalchemy import Delete, Update, and_, case, delete, func, select, text, t
 from sqlalchemy.orm import InstrumentedAttribute
 
 import models
+from models.declarative import Model
 from services import removals
 from services.attachments.files import build_original_key, list_file_keys
 from services.subscriptions.consent import history
@@ -195,6 +196,18 @@ def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
     return delete_batch
 
 
+def _create_keyless_stage(model: type[Model], user_id_column: InstrumentedAttribute[Any]) -> Stage:
+    """Return a stage that deletes rows in any order, for tables without a column ``id``."""
+
+    def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+        is_own = user_id_column == user_id
+        places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)
+        count = delete_rows(uow, model, places)
+        return Batch(count, 0 if count == MAX_ROWS else None)
+
+    return delete_batch
+
+
 def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
     """Return a function that builds the SQL condition for rows that refer to a person's rows."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
@@ -326,14 +339,6 @@ def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
-def _delete_marks(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the rows that prevent reports about the person from being counted twice."""
-    mark = models.MailingMark
-    places = select_first_places(mark, mark.user_id == user_id, order=(), limit=MAX_ROWS)
-    count = delete_rows(uow, mark, places)
-    return Batch(count, 0 if count == MAX_ROWS else None)
-
-
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Clear the stored webhook responses to events about a person.
 
@@ -367,7 +372,8 @@ STAGES: Mapping[str, Stage] = {
     "answers": _blank_answers,
     "senders": _delete_senders,
     "reported": _blank_reports,
-    "marks": _delete_marks,
+    # A mark prevents a report about the person from being counted twice.
+    "marks": _create_keyless_stage(models.MailingMark, models.MailingMark.user_id),
     "bounces": _blank_bounces,
     "attachments": _delete_attachments,
     "imports": _blank_imports,
@@ -401,6 +407,8 @@ STAGES: Mapping[str, Stage] = {
     "sessions": _create_deleting_stage(models.UserSession.user_id),
     "denials": _create_single_batch_stage(models.DeniedEntry.user_id),
     "erased_denials": _create_single_batch_stage(models.ErasedDenial.user_id),
+    # Nobody can add members to the lists of an erased owner.
+    "address_opt_outs": _create_keyless_stage(models.AddressOptOut, models.AddressOptOut.user_id),
     "apps": _create_single_batch_stage(models.TotpSecret.user_id),
     "passkeys": _create_deleting_stage(models.Passkey.user_id),
     "recovery_codes": _create_deleting_stage(models.RecoveryCode.user_id),

@@ -22,9 +22,7 @@ from psycopg2.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from core import clock
 from core.errors import DomainError, ServerFailed, TransientError
-from core.errors.senders import REPORT_TOO_MANY
 from core.logging import get_logger
 from integrations.senders.port import (
     ParsedBody,
@@ -51,7 +49,6 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 MAX_RUN_SECONDS = 60.0
-MAX_TRIED_REPORTS = 1_000
 MAX_BATCH_BODIES = 500
 MAX_BATCH_BYTES = 1024 * 1024
 # If a request body can't be processed because another transaction has locked a list or a person, a
@@ -103,10 +100,6 @@ class _ReadBody:
     content: ParsedBody
 
 
-class _TrialEnded(Exception):
-    """Raised by ``run_trial`` to leave its transaction, which is then rolled back."""
-
-
 def has_waiting_bodies(resources: Resources) -> bool:
     [(has_body,)] = resources.database.rows(_HAS_DUE_BODY)
     return bool(has_body)
@@ -142,27 +135,6 @@ APPLY_BODIES = register_maintenance(
     run=lambda resources, _: apply_waiting_bodies(resources),
     has_work=has_waiting_bodies,
 )
-
-
-def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[ReceivedReport]:
-    """Return the reports in ``body``, each with the outcome that it would have in a real request.
-
-    The function changes nothing, because it rolls back its transaction. Raises ``report.too_many``
-    for more than ``MAX_TRIED_REPORTS`` reports, because the caller waits for the result. Raises
-    ``TransientError`` if another transaction has locked a list. For the provider ``generic``, also
-    raises the errors of ``GenericAdapter.parse``.
-    """
-    adapter = get_adapter(resources, SenderProvider(sender.provider))
-    reports = [ReceivedReport(event, clock.now()) for event in adapter.parse(body).events]
-    if len(reports) > MAX_TRIED_REPORTS:
-        raise REPORT_TOO_MANY(most=MAX_TRIED_REPORTS)
-    with suppress(_TrialEnded), resources.unit_of_work() as uow:
-        find_members(uow, sender, reports)
-        # A trial run skips ``effects.apply_opt_outs``, because this function changes no outcomes
-        # and may be slow.
-        effects.apply_reports(uow, sender, reports)
-        raise _TrialEnded
-    return reports
 
 
 def _apply_batch(resources: Resources, sender_id: int) -> int:

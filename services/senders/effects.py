@@ -14,28 +14,26 @@ for example, it records bounces. If ``apply_reports`` fails, the worker later ca
 storing an opt-out twice has no effect.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import text
 
 from integrations.senders.port import BounceClass, ReportKind
 from models import ReportOutcome, Sender
-from services.senders.mailing_figures import count_reports
+from services.senders.mailing_figures import count_reports, predict_duplicates
 from services.senders.received_reports import (
     ENGAGEMENT_KINDS,
     ReceivedReport,
     get_opt_out_source,
     iterate_outcomes,
 )
-from services.subscriptions.members import bounce_reports, opt_out_checks, unsubscribe
-from services.subscriptions.members.bounce_reports import ReportedBounce
+from services.senders.strangers import opt_out_strangers, predict_opt_outs
+from services.subscriptions.members import bounce_reports, unsubscribe
+from services.subscriptions.members.bounce_reports import BounceOutcome, ReportedBounce
 from services.subscriptions.members.member_mailings import MemberMailing
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of opt-outs that one SQL statement stores. A complaint from a person who isn't
-# a member can opt the person's address out of all lists that the sender covers, so a batch of
-# reports can cause millions of opt-outs.
-_MAX_OPT_OUTS_PER_STATEMENT = 10_000
 # If a report concerns several lists, its outcomes on these lists can differ. Owners see only one
 # outcome per report: the one that comes first in ``_OUTCOME_ORDER``.
 _OUTCOME_ORDER = (
@@ -47,22 +45,6 @@ _OUTCOME_ORDER = (
     ReportOutcome.IGNORED,
     ReportOutcome.UNMATCHED,
 )
-_HAS_MEMBER = text("""
-SELECT EXISTS (
-    SELECT FROM users AS u JOIN subscriptions AS m ON m.user_id = u.id
-    WHERE u.email = :address AND m.list_id = :list_id
-)
-""")
-# Inserts the rows in a fixed order, so that concurrent transactions can't deadlock.
-_KEEP_ADDRESSES = text("""
-INSERT INTO opt_outs (list_id, address_hmac, kind, source)
-SELECT list_id, address_hmac, 'list', source
-FROM unnest(CAST(:list_ids AS bigint[]), CAST(:digests AS bytea[]), CAST(:sources AS text[]))
-    WITH ORDINALITY AS r (list_id, address_hmac, source, number)
-ORDER BY list_id, address_hmac, number
-ON CONFLICT DO NOTHING
-RETURNING list_id, address_hmac
-""")
 # Selects the members whose opt-out must be stored, and returns the positions of these members in
 # the arrays of ids. Omits members who have already opted out, unless their subscription is still
 # active or pending.
@@ -113,102 +95,75 @@ def apply_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRep
 
     Raises ``TransientError`` if another transaction has locked a list.
     """
-    _apply_bounces(uow, sender, reports)
-    _keep_addresses_opted_out(uow, sender, reports)
+    bounces, reached_mails = _collect_mails(reports)
+    if bounces.reported:
+        results = bounce_reports.record_bounces(
+            uow,
+            bounces.reported,
+            covered_list_ids=_get_covered_ids(sender),
+            reached_mails=reached_mails,
+        )
+        bounces.set_outcomes(results)
+    else:
+        bounce_reports.end_soft_bounces(uow, reached_mails)
+    opt_out_strangers(uow, sender, reports)
     count_reports(uow, sender, reports)
-    for report in reports:
-        if len(report.outcomes) == 1:
-            [report.outcome] = report.outcomes
-        elif report.outcomes:
-            report.outcome = min(report.outcomes, key=_OUTCOME_ORDER.index)
+    _choose_shown_outcomes(reports)
 
 
-def _apply_bounces(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
-    """Record hard and soft bounces, and end soft bounces of members who received a later mail."""
-    places: list[tuple[ReceivedReport, int]] = []
-    reported: list[ReportedBounce] = []
+def predict_outcomes(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
+    """Set the ``outcome`` that ``apply_reports`` would set, without changing any data."""
+    bounces, _ = _collect_mails(reports)
+    bounces.set_outcomes(
+        bounce_reports.predict_bounces(
+            uow, bounces.reported, covered_list_ids=_get_covered_ids(sender)
+        )
+    )
+    predict_opt_outs(uow, sender, reports)
+    predict_duplicates(uow, reports)
+    _choose_shown_outcomes(reports)
+
+
+class _Bounces(NamedTuple):
+    """The hard and soft bounces in reports.
+
+    Attributes:
+        places: the report of each bounce, and the index of its member in ``report.members``.
+    """
+
+    places: list[tuple[ReceivedReport, int]]
+    reported: list[ReportedBounce]
+
+    def set_outcomes(self, outcomes: Iterable[BounceOutcome]) -> None:
+        for (report, index), outcome in zip(self.places, outcomes, strict=True):
+            report.outcomes[index] = ReportOutcome(outcome.value)
+
+
+def _collect_mails(reports: Iterable[ReceivedReport]) -> tuple[_Bounces, list[MemberMailing]]:
+    """Return the bounces, and the mails that reached their members, which ends soft bounces."""
+    bounces = _Bounces([], [])
     reached_mails: list[MemberMailing] = []
     for report, event, index, member, outcome in iterate_outcomes(reports):
         if outcome is ReportOutcome.STALE:
             continue
         if event.bounce_class in (BounceClass.HARD, BounceClass.SOFT):
             is_hard = event.bounce_class is BounceClass.HARD
-            places.append((report, index))
-            reported.append(ReportedBounce(member, is_hard, event.status))
+            bounces.places.append((report, index))
+            bounces.reported.append(ReportedBounce(member, is_hard, event.status))
         elif event.kind is ReportKind.DELIVERED or (
             event.kind in ENGAGEMENT_KINDS and not event.is_machine
         ):
             reached_mails.append(member)
-    if not reported:
-        bounce_reports.end_soft_bounces(uow, reached_mails)
-        return
-    covered = None if sender.any_list else sender.list_ids
-    results = bounce_reports.record_bounces(
-        uow, reported, covered_list_ids=covered, reached_mails=reached_mails
-    )
-    for (report, index), result in zip(places, results, strict=True):
-        report.outcomes[index] = ReportOutcome(result.value)
+    return bounces, reached_mails
 
 
-def _keep_addresses_opted_out(
-    uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]
-) -> None:
-    """Store opt-outs for complaints and unsubscriptions of people who aren't members.
+def _get_covered_ids(sender: Sender) -> Collection[int] | None:
+    return None if sender.any_list else sender.list_ids
 
-    The stored opt-outs contain an HMAC of the address instead of a person's id. If the report
-    contains a valid delivery id, the opt-out applies only to the list of the reported mail. If the
-    report contains no valid delivery id, the opt-out applies to all lists that the sender covers.
 
-    The function stores no opt-out if the sender covers all lists of its owner, or the lists of all
-    owners.
-    """
-    if sender.any_list or sender.list_ids is None:
-        return
-    digests: dict[str, bytes] = {}
-    places: list[tuple[ReceivedReport, int]] = []
+def _choose_shown_outcomes(reports: Iterable[ReceivedReport]) -> None:
     for report in reports:
-        if (
-            get_opt_out_source(report) is not None
-            and not report.members
-            and report.address is not None
-        ):
-            if report.address not in digests:
-                digests[report.address] = opt_out_checks.compute_address_digest(
-                    uow.settings.keyring, report.address
-                )
-            list_ids = _choose_opted_out_lists(uow, sender.list_ids, report)
-            places += [(report, list_id) for list_id in list_ids]
-    for start in range(0, len(places), _MAX_OPT_OUTS_PER_STATEMENT):
-        chunk = places[start : start + _MAX_OPT_OUTS_PER_STATEMENT]
-        values = {
-            "list_ids": [list_id for _, list_id in chunk],
-            "digests": [digests[report.address or ""] for report, _ in chunk],
-            "sources": [get_opt_out_source(report) for report, _ in chunk],
-        }
-        rows = uow.session.execute(_KEEP_ADDRESSES, values).all()
-        added = {(list_id, bytes(digest)) for list_id, digest in rows}
-        for report, list_id in chunk:
-            key = (list_id, digests[report.address or ""])
-            if key in added:
-                # The first report that opts an address out of a list gets the outcome ``APPLIED``.
-                # Later reports of the batch about the same address and list are duplicates.
-                added.remove(key)
-                report.outcome = ReportOutcome.APPLIED
-            elif report.outcome is ReportOutcome.UNMATCHED:
-                report.outcome = ReportOutcome.DUPLICATE
-
-
-def _choose_opted_out_lists(
-    uow: UnitOfWork, covered_ids: Sequence[int], report: ReceivedReport
-) -> Sequence[int]:
-    """Return the ids of the lists to which an opt-out applies if the recipient isn't a member."""
-    if report.delivery is None:
-        return covered_ids
-    list_id = report.delivery.list_id
-    values = {"address": report.address, "list_id": list_id}
-    if list_id not in covered_ids or uow.session.scalar(_HAS_MEMBER, values):
-        # The delivery id belongs to a person who isn't a member, for example to an erased person.
-        # If somebody else is a member with the reported address, store no opt-out, because this
-        # member didn't get the reported mail.
-        return ()
-    return (list_id,)
+        if len(report.outcomes) == 1:
+            [report.outcome] = report.outcomes
+        elif report.outcomes:
+            report.outcome = min(report.outcomes, key=_OUTCOME_ORDER.index)

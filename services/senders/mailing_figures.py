@@ -5,9 +5,9 @@ counted. If a provider reports an event twice, the mark prevents a second count.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
 from core import clock
 from integrations.senders.port import BounceClass, Report
@@ -41,6 +41,13 @@ WITH marks AS (
 SELECT number - 1 FROM marks LEFT JOIN added USING (user_id, list_id, mailing_id, kind)
 WHERE added.user_id IS NULL
 """)
+# Returns the same indexes as ``_ADD_MARKS``, but inserts no marks.
+_FIND_MARKS = text("""
+SELECT number - 1 FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
+    CAST(:mailing_ids AS bigint[]), CAST(:kinds AS text[]))
+    WITH ORDINALITY AS r (user_id, list_id, mailing_id, kind, number)
+JOIN mailing_marks USING (user_id, list_id, mailing_id, kind)
+""")
 _FIGURES = (
     *("delivered", "hard_bounced", "soft_bounced", "blocked", "complained", "unsubscribed"),
     *("opened", "machine_opened", "clicked"),
@@ -66,6 +73,21 @@ def count_reports(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedRep
     If a report is already marked as counted, it isn't counted again, and its outcome becomes
     ``DUPLICATE``.
     """
+    _add_figures(uow, sender, _mark_duplicates(uow, reports, _ADD_MARKS))
+
+
+def predict_duplicates(uow: UnitOfWork, reports: Iterable[ReceivedReport]) -> None:
+    """Set the outcomes that ``count_reports`` would set, without changing any data."""
+    _mark_duplicates(uow, reports, _FIND_MARKS)
+
+
+def _mark_duplicates(
+    uow: UnitOfWork, reports: Iterable[ReceivedReport], find_old_marks: TextClause
+) -> Collection[_Mark]:
+    """Set the outcome of reports that were counted before, and return the other reports' marks.
+
+    ``find_old_marks``: the SQL statement that returns the indexes of marks that already exist.
+    """
     places: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
     oldest = clock.now() - MAX_MAILING_AGE
     for report, event, index, member, outcome in iterate_outcomes(reports):
@@ -73,7 +95,7 @@ def count_reports(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedRep
             mark = (member.user_id, member.list_id, member.mailing_id, _choose_figure(event))
             places.setdefault(mark, []).append((report, index))
     if not places:
-        return
+        return ()
     marks = sorted(places)
     user_ids, list_ids, mailing_ids, kinds = zip(*marks, strict=True)
     values = {
@@ -82,11 +104,11 @@ def count_reports(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedRep
         "mailing_ids": format_numbers(mailing_ids),
         "kinds": format_texts(kinds),
     }
-    old_marks = {marks[number] for number in uow.session.scalars(_ADD_MARKS, values)}
+    old_marks = {marks[number] for number in uow.session.scalars(find_old_marks, values)}
     for mark, marked_places in places.items():
         for report, index in marked_places[0 if mark in old_marks else 1 :]:
             report.outcomes[index] = ReportOutcome.DUPLICATE
-    _add_figures(uow, sender, places.keys() - old_marks)
+    return places.keys() - old_marks
 
 
 def _choose_figure(event: Report) -> str:

@@ -304,15 +304,19 @@ def _build_roster(
             row.id: row.email for row in connection.execute(_SELECT_CHANGED_ADDRESSES, user_ids)
         }
         # For people who have changed their address, also check whether an opt-out exists for the
-        # new address.
+        # new address. Check everybody's address if senders reported opt-outs of addresses, because
+        # such an opt-out may be as new as the member.
+        checked_addresses = changed_addresses
+        if opt_out_checks.has_address_opt_outs(connection, mailing_list.id):
+            checked_addresses = {row.user_id: row.email for row in rows} | changed_addresses
         user_id_by_digest = {
             digest: user_id
-            for user_id, address in changed_addresses.items()
+            for user_id, address in checked_addresses.items()
             for digest in compute_digests(address)
         }
         opted_out_digests = (
             opt_out_checks.find_opted_out_digests(connection, mailing_list.id, user_id_by_digest)
-            if changed_addresses
+            if checked_addresses
             else ()
         )
         opted_out_ids = {user_id_by_digest[digest] for digest in opted_out_digests}

@@ -418,6 +418,19 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     assert len(downloaded_data["reports"]) == 1
 
 
+def test_downloaded_data_contains_reported_opt_outs_of_the_address(
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    sender = new_sender(client, list_ids=[new_list(client, title) for title in ("Tea", "Coffee")])
+    deliver(stack, client, sender, report("complained", email=subscriber.email))
+    open_preferences(browser, subscriber)
+    opt_outs = browser.get("/preferences/data.json").json()["opt_outs"]
+    assert [(each["kind"], each["source"]) for each in opt_outs] == [
+        ("list", "sender-complaint")
+    ] * 2
+    assert {each["list"] for each in opt_outs} == {"Tea", "Coffee"}
+
+
 def test_reader_downloads_the_reports_of_senders_about_their_mail(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:

@@ -1,5 +1,6 @@
 """Tests that a reported complaint or unsubscription opts the person out."""
 
+from collections import Counter
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -7,12 +8,9 @@ from typing import Any
 import httpx2
 import psycopg2
 import pytest
-import sqlalchemy
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from models import Sender
-from services.senders import applying
 from services.subscriptions.members import locks
 from tests.support.http.replies import data
 from tests.support.imports.bulk import add
@@ -185,28 +183,48 @@ def test_complaint_of_an_unknown_address_is_kept_on_lists_that_the_sender_names(
     assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
 
 
-def test_thousand_complaints_of_unknown_addresses_need_one_statement(
+def test_opt_out_of_an_unknown_address_is_stored_once_with_all_lists(
     stack: Stack, client: httpx2.Client
 ) -> None:
     list_ids = [int(new_list(client)["id"]) for _ in range(3)]
-    sender_record = new_sender(client, list_ids=list_ids)
+    sender = new_sender(client, list_ids=list_ids)
     emails = [new_address() for _ in range(999)]
-    complaints = [report("complained", email=each) for each in (*emails, emails[0])]
-    statements: list[str] = []
-    engine = stack.resources.database.engine
+    deliver(
+        stack,
+        client,
+        sender,
+        report("unsubscribed", email=emails[0]),
+        *(report("complained", email=each) for each in emails),
+    )
+    assert Counter(outcomes(client, sender)) == {"applied": 999, "duplicate": 1}
+    query = """
+        SELECT list_ids, source, count(*) FROM address_opt_outs
+        WHERE user_id = (SELECT user_id FROM lists WHERE id = %s) GROUP BY 1, 2
+    """
+    assert stack.query(query, list_ids[0]) == [(sorted(list_ids), "sender-complaint", 999)]
+    assert not stack.query("SELECT 1 FROM opt_outs WHERE list_id = ANY (%s)", list_ids)
 
-    def record(*arguments: object) -> None:
-        statements.append(str(arguments[2]))
 
-    with stack.resources.unit_of_work() as uow:
-        sender = uow.session.get_one(Sender, sender_record["id"])
-    sqlalchemy.event.listen(engine, "before_cursor_execute", record)
-    try:
-        effects = applying.run_trial(stack.resources, sender, body_of(*complaints))
-    finally:
-        sqlalchemy.event.remove(engine, "before_cursor_execute", record)
-    assert [each.outcome for each in effects] == ["applied"] * 999 + ["duplicate"]
-    assert len([each for each in statements if "INSERT INTO opt_outs" in each]) == 1
+def test_later_reports_about_an_unknown_address_add_their_lists(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    list_ids = [int(new_list(client)["id"]) for _ in range(3)]
+    email = new_address()
+    expected_outcomes = {
+        (0, 1): "applied",
+        (1,): "duplicate",
+        (1, 2): "applied",
+        (0, 2): "duplicate",
+    }
+    for numbers, outcome in expected_outcomes.items():
+        sender = new_sender(client, list_ids=[list_ids[number] for number in numbers])
+        trial = {"body": body_of(report("complained", email=email)).decode()}
+        [effect] = data(client.post(f"/senders/{sender['id']}/try", json=trial))
+        deliver(stack, client, sender, report("complained", email=email))
+        assert outcomes(client, sender) == [effect["outcome"]] == [outcome]
+    for list_id in list_ids:
+        data(add(client, list_id, email))
+        assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
 
 
 def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_mail(

@@ -61,7 +61,7 @@ TABLES_WITHOUT_ROWS = TABLES_WITHOUT_OWNER | {
     *("idempotency_records", "named_members", "waiting_chunks", "open_charges"),
     *("passkeys", "recovery_codes", "totp_secrets", "credit_checkpoints", "composer_uses"),
     *("bulk_changes", "import_changes", "consent_claims", "consent_wordings", "deleted_tags"),
-    *("denied_entries", "erased_denials", "list_reports"),
+    *("denied_entries", "erased_denials", "list_reports", "address_opt_outs"),
 }
 EVERY_CALL: dict[str, Call] = {**CALLS, **PAGES}
 

@@ -16,6 +16,7 @@ from api.console.requests import (
     build_router,
 )
 from api.console.typed_forms import TypedForm, parse_body, read_text
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
 from api.schemas import senders as schemas
@@ -26,7 +27,7 @@ from integrations.senders.ses import SIGNATURE_V1_WARNING
 from models import ReportOutcome, Sender, SenderReport
 from services.accounts import page_paths
 from services.paging import PageRequest
-from services.senders import applying, reports, sender_secrets, senders
+from services.senders import reports, sender_secrets, senders, trials
 from services.senders.notices import FAILURE_SENTENCES
 from services.senders.provider_keys import CREATED_SECRETS, KEY_NAMES
 from services.senders.received_reports import ReportFacts, describe_report
@@ -100,7 +101,10 @@ _BODY_EXAMPLE = {
         ]
     },
 }
-_REPORT_ERRORS = ("report.invalid", "report.too_many", "report.trace_id_refused")
+_REPORT_ERRORS = (
+    *("report.invalid", "report.too_many", "report.trace_id_refused"),
+    *("body.too_large", "request.too_slow"),
+)
 
 
 @dataclass(frozen=True)
@@ -258,12 +262,16 @@ def show_trial(console: Console, form: EmptyForm, sender_id: PathId) -> Response
 
 
 @router.post("/{sender_id}/try")
-def try_body(console: ConsoleForm, sender_id: PathId) -> Response:
+async def try_body(console: ConsoleForm, sender_id: PathId) -> Response:
     """Show the effects that the reports in a request body would have."""
+    return await SEARCHES_BY_CALLER.run(console.user_id, _try_body, console, sender_id)
+
+
+def _try_body(console: ConsoleRequest, sender_id: int) -> Response:
     view = _find_view(console, sender_id)
     try:
         body = parse_body(schemas.SenderTrial, {"body": console.form.get(_BODY_FIELD, "")})
-        received = applying.run_trial(console.state.resources, view.sender, body.body.encode())
+        received = trials.run_trial(console.state.resources, view.sender, body.body.encode())
     except DomainError as error:
         form = console.add_error(error, dict.fromkeys(_REPORT_ERRORS, _BODY_FIELD))
         return _render_trial(console, form, view)

@@ -163,8 +163,13 @@ def apply_chunk(
     verdicts = list(chunk.verdicts)
     parameters = _build_parameters(task)
     parameters["has_opt_outs"] = opt_out_checks.has_opt_outs(uow, task.list_id)
+    parameters["has_address_opt_outs"] = opt_out_checks.has_address_opt_outs(
+        uow.session.connection(), task.list_id
+    )
     parameters["has_bounces"] = bounces.has_bounces(uow, task.list_id)
-    needs_digests = parameters["has_opt_outs"] or parameters["has_bounces"]
+    needs_digests = any(
+        parameters[name] for name in ("has_opt_outs", "has_address_opt_outs", "has_bounces")
+    )
     staging.copy_digests(uow, chunk.rows, all_rows=needs_digests)
     if chunk.has_extras:
         chunk_extras.copy_extras(uow, chunk.rows, tag_ids)

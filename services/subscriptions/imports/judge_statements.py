@@ -12,11 +12,15 @@ from services.subscriptions.imports.staging import (
     STAGED_EXTRAS,
 )
 from services.subscriptions.members.bounces import build_bounce_query
-from services.subscriptions.members.opt_out_checks import build_opt_out_query
+from services.subscriptions.members.opt_out_checks import (
+    build_address_opt_out_query,
+    build_opt_out_query,
+)
 
 # A subquery that hides the list's id from the query planner. If the query planner knew the list's
 # id, outdated statistics could make it expect an empty list and scan all members for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
+_LIST_OWNER = "(SELECT user_id FROM lists WHERE id = :list_id)"
 # For each member who has changed their address, selects the one row of the file that the import
 # applies. The file may contain several rows of one member, because a former address also identifies
 # the member. If any row of the member is an opt-out, an opt-out is applied. Only one row of a
@@ -50,6 +54,10 @@ _ROW_OPT_OUTS = f"""
     UNION
     SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "address_hmac = d.digest")}) AS o
+    UNION
+    SELECT d.number, 'list' FROM {STAGED_DIGESTS} AS d CROSS JOIN {_LIST} AS l
+    CROSS JOIN LATERAL ({build_address_opt_out_query(_LIST_OWNER, "l.list_id", "d.digest")}) AS o
+    WHERE :has_address_opt_outs
     UNION
     SELECT k.number, 'email' FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_bounce_query("l.list_id", "user_id = k.user_id")}) AS b

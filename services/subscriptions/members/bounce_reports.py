@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ARRAY, BigInteger, any_, case, cast, func, text, update
 
@@ -78,6 +78,17 @@ ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
     stopped_at = excluded.stopped_at, ended_at = NULL, lifted_at = NULL
     WHERE excluded.is_hard AND NOT bounces.is_hard
 RETURNING list_id, user_id, mailing_id
+""")
+# Returns the positions of the bounces that ``_ADD_BOUNCES`` would store or make hard.
+_FIND_NEW_BOUNCES = text("""
+SELECT r.number - 1
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:digests AS bytea[]), CAST(:mailing_ids AS bigint[]),
+    CAST(:are_hard AS boolean[]))
+    WITH ORDINALITY AS r (list_id, address_hmac, mailing_id, is_hard, number)
+WHERE NOT EXISTS (
+    SELECT FROM bounces AS b WHERE b.list_id = r.list_id AND b.address_hmac = r.address_hmac
+        AND b.mailing_id = r.mailing_id AND (b.is_hard OR NOT r.is_hard)
+)
 """)
 # Finds the members with a soft bounce that is in effect, but hasn't turned their mail off. Returns
 # the positions of these members in the arrays of ids. A soft bounce that has turned mail off stays
@@ -183,6 +194,46 @@ class _Target(NamedTuple):
         return self.list_id, self.user_id
 
 
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """What reported bounces change, if none of them is stored yet.
+
+    Attributes:
+        outcomes: the outcome of each bounce.
+        targets: the subscriptions that the bounces change.
+        deciding_targets: the subscriptions on which the outcome of their bounce depends.
+    """
+
+    outcomes: Sequence[BounceOutcome]
+    targets: Sequence[_Target]
+    deciding_targets: Collection[_Target]
+
+    @property
+    def pending_targets(self) -> list[_Target]:
+        return [each for each in self.targets if each.status == SubscriptionStatus.PENDING]
+
+    @property
+    def active_targets(self) -> list[_Target]:
+        return [each for each in self.targets if each.status == SubscriptionStatus.ACTIVE]
+
+    def mark_duplicates(self, new_targets: Iterable[_Target]) -> list[BounceOutcome]:
+        """Return the outcomes. Bounces that were stored before are duplicates.
+
+        ``new_targets``: the active subscriptions whose bounce wasn't stored before.
+        """
+        new_numbers = {
+            each.number
+            for each in (*self.pending_targets, *new_targets)
+            if each in self.deciding_targets
+        }
+        return [
+            BounceOutcome.DUPLICATE
+            if outcome is BounceOutcome.APPLIED and number not in new_numbers
+            else outcome
+            for number, outcome in enumerate(self.outcomes)
+        ]
+
+
 def record_bounces(
     uow: UnitOfWork,
     bounces: Sequence[ReportedBounce],
@@ -217,6 +268,34 @@ def record_bounces(
         for target in _find_targets(uow, bounces, covered_list_ids)
         if target.pair in pairs and target.user_id in present_ids
     ]
+    judgement = _judge_bounces(uow, bounces, targets)
+    if judgement.pending_targets:
+        pending_ids = [each.id for each in judgement.pending_targets]
+        pending_requests.end_requests(uow, pending_ids, SENDER)
+    new_targets = _add_bounces(uow, bounces, judgement.active_targets)
+    end_soft_bounces(uow, reached_mails)
+    _stop_mail(uow, bounces, new_targets)
+    return judgement.mark_duplicates(new_targets)
+
+
+def predict_bounces(
+    uow: UnitOfWork,
+    bounces: Sequence[ReportedBounce],
+    *,
+    covered_list_ids: Collection[int] | None = None,
+) -> list[BounceOutcome]:
+    """Return the outcomes that ``record_bounces`` would return, without changing any data."""
+    targets = _find_targets(uow, bounces, covered_list_ids)
+    judgement = _judge_bounces(uow, bounces, targets)
+    active_targets = judgement.active_targets
+    values = _describe_bounces(uow, bounces, active_targets)
+    new_numbers = uow.session.scalars(_FIND_NEW_BOUNCES, values) if active_targets else ()
+    return judgement.mark_duplicates([active_targets[number] for number in new_numbers])
+
+
+def _judge_bounces(
+    uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
+) -> _Judgement:
     latest_actions = find_latest_actions(uow, {target.pair for target in targets})
     # The indexes of the bounces in ``bounces`` whose recipient is a member of the list that the
     # report names.
@@ -227,40 +306,25 @@ def record_bounces(
     }
     outcomes = [BounceOutcome.UNMATCHED] * len(bounces)
     target_by_key: dict[_Key, _Target] = {}
+    deciding_targets: set[_Target] = set()
     for target in targets:
         bounce = bounces[target.number]
         outcome = _judge_age(bounce, latest_actions[target.pair])
-        is_open = outcomes[target.number] is not BounceOutcome.APPLIED
-        if is_open and _decides_outcome(target, bounce, numbers_of_members):
-            outcomes[target.number] = outcome
+        # The outcome depends on the subscription to the list that the report names. If the person
+        # isn't a member of the named list, the outcome depends on the person's subscriptions to
+        # other lists.
+        is_reported = target.list_id == bounce.mailing.list_id
+        if is_reported or target.number not in numbers_of_members:
+            deciding_targets.add(target)
+            if outcomes[target.number] is not BounceOutcome.APPLIED:
+                outcomes[target.number] = outcome
         key = (*target.pair, bounce.mailing.mailing_id)
         if outcome is BounceOutcome.APPLIED and not (
             key in target_by_key
             and (bounces[target_by_key[key].number].is_hard or not bounce.is_hard)
         ):
             target_by_key[key] = target
-    targets = list(target_by_key.values())
-    pending_targets = [each for each in targets if each.status == SubscriptionStatus.PENDING]
-    if pending_targets:
-        pending_requests.end_requests(uow, [each.id for each in pending_targets], SENDER)
-    bounced_targets = _add_bounces(
-        uow,
-        bounces,
-        [each for each in targets if each.status == SubscriptionStatus.ACTIVE],
-    )
-    end_soft_bounces(uow, reached_mails)
-    _stop_mail(uow, bounces, bounced_targets)
-    new_numbers = {
-        each.number
-        for each in (*pending_targets, *bounced_targets)
-        if _decides_outcome(each, bounces[each.number], numbers_of_members)
-    }
-    return [
-        BounceOutcome.DUPLICATE
-        if outcome is BounceOutcome.APPLIED and number not in new_numbers
-        else outcome
-        for number, outcome in enumerate(outcomes)
-    ]
+    return _Judgement(outcomes, list(target_by_key.values()), deciding_targets)
 
 
 def end_soft_bounces(uow: UnitOfWork, reached_mails: Iterable[MemberMailing]) -> None:
@@ -312,18 +376,6 @@ def _find_targets(
     return [_Target(*row) for row in uow.session.execute(_FIND_TARGETS, values)]
 
 
-def _decides_outcome(
-    target: _Target, bounce: ReportedBounce, numbers_of_members: Collection[int]
-) -> bool:
-    """Return whether the outcome of a reported bounce depends on the subscription ``target``.
-
-    The outcome depends on the subscription to the list that the report names. If the person isn't a
-    member of the named list, the outcome depends on the person's subscriptions to other lists.
-    """
-    is_reported = target.list_id == bounce.mailing.list_id
-    return is_reported or target.number not in numbers_of_members
-
-
 def _judge_age(bounce: ReportedBounce, latest_actions: LatestActions) -> BounceOutcome:
     if latest_actions.is_stale(bounce.mailing):
         return BounceOutcome.STALE
@@ -341,9 +393,21 @@ def _add_bounces(
     """
     if not targets:
         return []
+    values = _describe_bounces(uow, bounces, targets)
+    new_keys = {tuple(row) for row in uow.session.execute(_ADD_BOUNCES, values)}
+    return [
+        target
+        for target in targets
+        if (*target.pair, bounces[target.number].mailing.mailing_id) in new_keys
+    ]
+
+
+def _describe_bounces(
+    uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
+) -> dict[str, Any]:
     keyring = uow.settings.keyring
     reported = [bounces[target.number] for target in targets]
-    values = {
+    return {
         **split_pairs([target.pair for target in targets]),
         "digests": [compute_address_digest(keyring, target.email) for target in targets],
         "mailing_ids": [each.mailing.mailing_id for each in reported],
@@ -352,12 +416,6 @@ def _add_bounces(
         "mailing_times": [each.mailing.mailing_at for each in reported],
         "bounce_times": [each.mailing.occurred_at for each in reported],
     }
-    new_keys = {tuple(row) for row in uow.session.execute(_ADD_BOUNCES, values)}
-    return [
-        target
-        for target, each in zip(targets, reported, strict=True)
-        if (*target.pair, each.mailing.mailing_id) in new_keys
-    ]
 
 
 def _stop_mail(

@@ -7,7 +7,8 @@ or sending a list's mail.
 Modules that change or export many members at once use the SQL conditions and queries in
 ``opt_out_checks``.
 
-- ``imports.judge_statements`` finds the opt-outs of imported people with ``build_opt_out_query``.
+- ``imports.judge_statements`` finds the opt-outs of imported people with ``build_opt_out_query``
+  and ``build_address_opt_out_query``.
 - ``bulk_actions.batches`` checks opt-outs before restoring members
   (``build_no_opt_out_condition``), and skips pending members who have unsubscribed (``HAS_LEFT``).
 - ``export_sheets`` checks the opt-outs of exported members (``HAS_LEFT``, ``HAS_NO_MAIL``) and of
@@ -18,25 +19,55 @@ Modules that change or export many members at once use the SQL conditions and qu
 The undo of an import doesn't check opt-outs, because the undo never activates members or enables
 mail.
 
+A person's opt-outs are in ``opt_outs``. The opt-outs of addresses that belong to no member are in
+``address_opt_outs``. Only the address matters there, because the rows contain no person's id.
+
 Deny lists are checked by ``deny_lists.find_denied``.
 """
 
 from collections.abc import Callable, Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    exists,
+    literal,
+    or_,
+    select,
+    text,
+    union_all,
+)
 
 from core.keyring import Keyring
-from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
+from models import (
+    AddressOptOut,
+    MailingList,
+    OptOut,
+    OptOutKind,
+    Subscription,
+    SubscriptionStatus,
+    User,
+)
 from storage.unit_of_work import UnitOfWork
 
 # The name of the purpose of the keys that hash e-mail addresses for opt-outs. An erased person's
 # opt-out contains only a digest of the address, and has no effect after the operator has removed
 # the digest's key from the keyring.
 _PURPOSE = "opt-out"
-_FIND_DIGESTS = text(
-    "SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)"
+_FIND_DIGESTS = text("""
+SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)
+UNION ALL
+SELECT address_hmac FROM address_opt_outs
+WHERE user_id = (SELECT user_id FROM lists WHERE id = :list_id)
+    AND address_hmac = ANY(:digests) AND :list_id = ANY(list_ids)
+""")
+_HAS_ADDRESS_OPT_OUTS = text("""
+SELECT EXISTS (
+    SELECT FROM address_opt_outs WHERE user_id = (SELECT user_id FROM lists WHERE id = :list_id)
 )
+""")
 # ORDER BY makes Postgres use an index instead of reading the whole table ``opt_outs``.
 _COUNT_FIRST = text("""
 SELECT count(*) FROM (
@@ -47,8 +78,12 @@ SELECT count(*) FROM (
 
 def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
     """Return the kinds of the person's opt-outs from the list or the list's mail."""
-    query = select(OptOut.kind).where(
-        OptOut.list_id == list_id, is_opt_out_of(uow.settings.keyring, person)
+    keyring = uow.settings.keyring
+    query = union_all(
+        select(OptOut.kind).where(OptOut.list_id == list_id, is_opt_out_of(keyring, person)),
+        select(literal(OptOutKind.LIST.value))
+        .join_from(AddressOptOut, MailingList, applies_to_list())
+        .where(MailingList.id == list_id, is_address_opt_out_of(keyring, person)),
     )
     return {OptOutKind(kind) for kind in uow.session.scalars(query)}
 
@@ -57,6 +92,19 @@ def is_opt_out_of(keyring: Keyring, person: User) -> ColumnElement[bool]:
     """Build an SQL condition that selects opt-outs by the person's id or current address."""
     digests = compute_address_digests(keyring, person.email)
     return or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests))
+
+
+def is_address_opt_out_of(keyring: Keyring, person: User) -> ColumnElement[bool]:
+    """Build an SQL condition that selects the opt-outs of the person's current address."""
+    return AddressOptOut.address_hmac.in_(compute_address_digests(keyring, person.email))
+
+
+def applies_to_list() -> ColumnElement[bool]:
+    """Build the SQL condition that joins ``AddressOptOut`` with the lists it applies to."""
+    return and_(
+        AddressOptOut.user_id == MailingList.user_id,
+        AddressOptOut.list_ids.any_() == MailingList.id,
+    )
 
 
 def compute_address_digests(keyring: Keyring, address: str) -> list[bytes]:
@@ -140,6 +188,26 @@ def build_opt_out_query(list_id: str, condition: str) -> str:
     return f"SELECT kind FROM opt_outs WHERE list_id = {list_id} AND {condition} OFFSET 0"  # noqa: S608
 
 
+def build_address_opt_out_query(owner_id: str, list_id: str, digest: str) -> str:
+    """Build an SQL query that returns a row if a sender reported an opt-out of an address.
+
+    OFFSET 0 makes Postgres look up opt-outs one by one (see ``imports.judge_statements``).
+
+    The arguments are SQL expressions.
+    """
+    return f"""SELECT FROM address_opt_outs
+        WHERE user_id = {owner_id} AND address_hmac = {digest} AND {list_id} = ANY(list_ids)
+        OFFSET 0"""
+
+
 def has_opt_outs(uow: UnitOfWork, list_id: int) -> bool:
-    """Return whether anybody has opted out of the list or the list's mail."""
+    """Return whether any person has opted out of the list or the list's mail."""
     return bool(uow.session.scalar(_COUNT_FIRST, {"list_id": list_id}))
+
+
+def has_address_opt_outs(connection: Connection, list_id: int) -> bool:
+    """Return whether senders reported an opt-out of any address from the lists of the list's owner.
+
+    Most owners have no such opt-out. Their addresses need no digest.
+    """
+    return bool(connection.scalar(_HAS_ADDRESS_OPT_OUTS, {"list_id": list_id}))

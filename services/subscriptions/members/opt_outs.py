@@ -33,7 +33,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
 from models import FormerAddress, OptOut, OptOutKind, Subscription, User
-from services.subscriptions.members import changes
+from services.subscriptions.members import address_opt_outs, changes
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.opt_out_checks import (
     compute_address_digest,
@@ -172,6 +172,8 @@ def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKin
             or_(OptOut.user_id == person.id, has_only_address),
         )
     )
+    if OptOutKind.LIST in kinds:
+        address_opt_outs.lift(uow, list_id, digests)
 
 
 def _release_digests(

@@ -3,15 +3,17 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import exists, select
+from sqlalchemy import exists, literal, select
 
 from core import clock
 from models import (
+    AddressOptOut,
     Bounce,
     DeniedEntry,
     ListReport,
     MailingList,
     OptOut,
+    OptOutKind,
     SenderReport,
     Subscription,
     SubscriptionEvent,
@@ -72,12 +74,25 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
     )
     # Export all opt-outs of the person, including opt-outs from lists without a record of the
     # person.
-    is_of_person = opt_out_checks.is_opt_out_of(uow.settings.keyring, visit.person)
+    keyring = uow.settings.keyring
     opt_out_rows = uow.session.execute(
         select(OptOut, MailingList.title)
         .join(MailingList, MailingList.id == OptOut.list_id)
-        .where(MailingList.user_id == visit.owner_id, is_of_person)
+        .where(
+            MailingList.user_id == visit.owner_id,
+            opt_out_checks.is_opt_out_of(keyring, visit.person),
+        )
         .order_by(OptOut.id)
+    )
+    kind = literal(OptOutKind.LIST.value).label("kind")
+    address_opt_out_rows = uow.session.execute(
+        select(AddressOptOut.created_at, kind, AddressOptOut.source, MailingList.title)
+        .join(MailingList, opt_out_checks.applies_to_list())
+        .where(
+            AddressOptOut.user_id == visit.owner_id,
+            opt_out_checks.is_address_opt_out_of(keyring, visit.person),
+        )
+        .order_by(MailingList.id)
     )
     bounce_rows = uow.session.execute(
         select(Bounce, MailingList.title)
@@ -100,7 +115,11 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
             _export_list(uow, record, mailing_list, attributes) for record, mailing_list in rows
         ],
         "opt_outs": [
-            {"list": title, **_export_columns(row, _OPT_OUT_COLUMNS)} for row, title in opt_out_rows
+            {"list": title, **_export_columns(row, _OPT_OUT_COLUMNS)}
+            for row, title in (
+                *opt_out_rows,
+                *((row, row.title) for row in address_opt_out_rows),
+            )
         ],
         "bounces": [
             {"list": title, **_export_columns(row, _BOUNCE_COLUMNS)} for row, title in bounce_rows

@@ -19,7 +19,8 @@ from services.backup.journal import ReplayResult
 from services.senders import applying, intake
 from services.senders.intake import StoredSender
 from services.subscriptions import lists
-from services.subscriptions.members import unsubscribe
+from services.subscriptions.members import address_opt_outs, unsubscribe
+from services.subscriptions.members.address_opt_outs import ReportedAddress
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.imports.importing import ImportRunner
 from tests.support.people.erasure import erase
@@ -54,6 +55,7 @@ def read_journal(backups: Backups) -> list[dict[str, object]]:
 def journaled_list_id(backed_up_stack: Stack) -> int:
     """The id of a new list on a stack where no opt-out or erasure waits for the journal."""
     backed_up_stack.query("DELETE FROM departures")
+    backed_up_stack.query("UPDATE address_opt_outs SET is_journaled = true")
     return ImportRunner(backed_up_stack).new_list(backed_up_stack.create_owner())
 
 
@@ -168,16 +170,50 @@ def test_opt_outs_that_a_sender_reported_survive_the_restore_of_an_earlier_backu
     intake.store_body(stack.resources, sender, complaints)
     assert applying.apply_waiting_bodies(stack.resources) == 1
     journal.write_journal(backups.resources)
-    query = "SELECT user_id, source FROM opt_outs WHERE list_id = %s ORDER BY id"
-    opt_outs = stack.query(query, list_id)
-    assert opt_outs == [(member.user_id, "sender-complaint"), (None, "sender-unsubscribe")]
+    queries = (
+        "SELECT user_id, source FROM opt_outs WHERE list_id = %s",
+        "SELECT list_ids, source FROM address_opt_outs WHERE %s = ANY (list_ids)",
+    )
+    opt_outs = [stack.query(query, list_id) for query in queries]
+    assert opt_outs == [
+        [(member.user_id, "sender-complaint")],
+        [([list_id], "sender-unsubscribe")],
+    ]
     # Delete the opt-outs, as if someone had restored a backup that was made before the reports
     # arrived.
     stack.query("DELETE FROM opt_outs WHERE list_id = %s", list_id)
+    stack.query("DELETE FROM address_opt_outs WHERE %s = ANY (list_ids)", list_id)
     assert journal.replay_journal(backups.resources, backups.place, began_at).opt_outs == 2
-    assert stack.query(query, list_id) == opt_outs
+    assert [stack.query(query, list_id) for query in queries] == opt_outs
+    assert journal.replay_journal(backups.resources, backups.place, began_at).opt_outs == 0
     status_query = "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s"
     assert stack.query(status_query, list_id, member.user_id) == [("unsubscribed",)]
+
+
+def test_backup_journal_has_one_row_per_opted_out_address(
+    backups: Backups, journaled_list_id: int
+) -> None:
+    stack = backups.stack
+    began_at = clock.now()
+    owner = stack.create_owner()
+    list_ids = sorted(ImportRunner(stack).new_list(owner) for _ in range(3))
+
+    def record(list_ids: list[int]) -> int | None:
+        reported = [ReportedAddress(b"x" * 32, "sender-complaint", list_ids)]
+        with stack.resources.unit_of_work() as uow:
+            address_opt_outs.record(uow, owner.user_id, [], reported)
+        return journal.write_journal(backups.resources)
+
+    assert [record(list_ids[:2]), record(list_ids[:2]), record(list_ids[1:])] == [1, 0, 1]
+    first_row, second_row = read_journal(backups)
+    assert (first_row["kind"], first_row["list_ids"]) == ("address", list_ids[:2])
+    assert second_row["list_ids"] == list_ids
+    # The second list was created after the backup, so the restored database doesn't contain it.
+    stack.query("DELETE FROM address_opt_outs WHERE user_id = %s", owner.user_id)
+    stack.query("DELETE FROM lists WHERE id = %s", list_ids[1])
+    assert journal.replay_journal(backups.resources, backups.place, began_at).opt_outs == 2
+    query = "SELECT list_ids FROM address_opt_outs WHERE user_id = %s"
+    assert stack.query(query, owner.user_id) == [([list_ids[0], list_ids[2]],)]
 
 
 def test_journal_replay_skips_unknown_lists_and_records_opt_outs_of_unknown_people(

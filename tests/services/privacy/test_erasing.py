@@ -464,7 +464,7 @@ ERASED_TABLES = {
     *("composer_uses", "storage_uses", "totp_secrets", "recovery_codes", "passkeys"),
     *("denied_entries", "fields", "subscriptions", "subscription_events", "user_sessions"),
     *("bulk_actions", "webhook_endpoints", "former_addresses", "erased_denials", "senders"),
-    "bounces",
+    *("address_opt_outs", "bounces"),
     # The erasure job needn't change ``opt_outs``: the transaction that marks the person for erasure
     # already removes the person's id from this table.
     "opt_outs",

@@ -114,7 +114,15 @@ NOT_FILLED = {
     # person owned lists, the erasure keeps the lists, so that the lists' members can still
     # unsubscribe.
     *("credit_accounts", "credit_checkpoints", "credit_entries", "payment_orders", "erasures"),
-    *("opt_outs", "departures", "events", "feed_events", "lists", "subscriptions"),
+    *(
+        "opt_outs",
+        "address_opt_outs",
+        "departures",
+        "events",
+        "feed_events",
+        "lists",
+        "subscriptions",
+    ),
     *("subscriber_counts", "subscriber_deltas", "member_days", "member_day_deltas"),
     # Tables with rows in which an erasure deletes only the personal values.
     *("imports", "exports", "list_reports", "consent_wordings"),
