@@ -73,13 +73,13 @@ class AddressOptOut(Model):
     address_hmac: Mapped[bytes] = mapped_column(primary_key=True)
     # The ids in ascending order.
     list_ids: Mapped[list[int]]
-    # As in the table `opt_outs`.
+    # A value of `opt_outs.source`.
     source: Mapped[str]
     created_at: Mapped[CreatedAt]
     # When lists were last added.
     updated_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
-    # Whether the journal next to the backups contains the row. The row doesn't wait in
-    # `departures`, because release 1.1.0 would write it to the journal without its lists.
+    # True if the journal next to the backups contains the row. A copy of the row in `departures`
+    # would be unsafe, because release 1.1.0 would write it to the journal without its lists.
     is_journaled: Mapped[bool] = mapped_column(server_default=text("false"))
 
 

@@ -8,10 +8,11 @@ sender covers certain lists, and its reports can change only the members of thes
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, func, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
+from models.waiting_work import WaitingWork
 
 
 class SenderState(StrEnum):
@@ -105,11 +106,12 @@ class SenderSecret(Model):
     expires_at: Mapped[datetime | None] = mapped_column(index=True)
 
 
-class SenderBody(Model):
+class SenderBody(WaitingWork, Model):
     """The body of a sender's request, stored until a worker has processed the reports in the body.
 
-    The worker processes the reports and deletes the body in one transaction, so that each report
-    takes effect exactly once. The body is encrypted, because it contains personal data and links.
+    The worker processes the last reports and deletes the body in one transaction, so that each
+    report takes effect exactly once. The body is encrypted, because it contains personal data and
+    links.
     """
 
     __tablename__ = "sender_bodies"
@@ -130,10 +132,12 @@ class SenderBody(Model):
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     body: Mapped[bytes]
-    # The number of failed attempts to process the request body. A worker makes the next attempt at
-    # `due_at` or later.
-    failures: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
-    due_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    # True if a worker has stored the members' opt-outs in the body. Workers store the opt-outs in all
+    # senders' bodies before they process any other reports.
+    has_opt_outs_applied: Mapped[bool] = mapped_column(server_default=text("false"))
+    # How many reports of the body were processed. A body with many reports takes several
+    # transactions.
+    applied_reports: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
 
 
 class SenderReport(Model):

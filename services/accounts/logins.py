@@ -26,7 +26,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import case, delete, func, literal, select, update
+from sqlalchemy import case, delete, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
@@ -41,6 +41,7 @@ from services.access import sessions
 from services.accounts import account_mails, email_addresses
 from services.accounts.account_mails import MailKind
 from services.accounts.passwords import PasswordCheck
+from services.jobs.pauses import Pauses
 from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork
 
@@ -51,6 +52,7 @@ _PURPOSE = "login"
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
+_FIRST_PAUSE = timedelta(seconds=1)
 # The value of ``paused_until`` before the first pause.
 _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -284,9 +286,8 @@ def _count_attempt(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> 
     now = clock.now()
     table = LoginAttempts
     attempts = case((table.tried_at < now - ATTEMPT_RETENTION, 1), else_=table.attempts + 1)
-    doublings = func.least(attempts - throttle.free, 30)
-    seconds = func.least(func.power(2, doublings), throttle.max_pause.total_seconds())
-    pause_end = literal(now) + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+    pauses = Pauses(_FIRST_PAUSE, throttle.max_pause)
+    pause_end = literal(now) + pauses.build_expression(attempts - throttle.free + 1)
     paused_until = case((attempts < throttle.free, table.paused_until), else_=pause_end)
     first_attempt = {"attempts": 1, "paused_until": _NO_PAUSE, "tried_at": now}
     statement = insert(table).values(subject=subject, **first_attempt)

@@ -15,16 +15,16 @@ from core.errors.jobs import JOB_GIVEN_UP
 from models import Job, JobStatus
 from services.jobs.kinds import get_kind
 from services.jobs.lease import Lease, LeaseLost, is_held_by
+from services.jobs.pauses import Pauses
 from services.jobs.transitions import change_held_job, fail_job, hand_back_job
 from storage.unit_of_work import UnitOfWork
 
 MAX_CRASHES = 3
-_MIN_PAUSE_SECONDS = 1.0
+_PAUSES = Pauses(timedelta(seconds=1), timedelta(minutes=5))
 # The longest pause between two attempts in the first ten minutes after a job's first failure. If
 # the first failure was over ten minutes ago, the longest pause is a twentieth of the time since
 # that failure.
 _MAX_FIRST_PAUSE_SECONDS = 30.0
-_MAX_PAUSE_SECONDS = 300.0
 _FAILING_SECONDS_PER_PAUSE_SECOND = 20
 _SECONDS_PER_HOUR = 3600
 
@@ -83,8 +83,7 @@ def record_crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
 
 
 def _choose_pause(retries: int, failing_seconds: float) -> timedelta:
-    doubled = _MIN_PAUSE_SECONDS * 2 ** min(retries, 10)
     bound = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_SECONDS_PER_PAUSE_SECOND)
-    longest = min(doubled, bound, _MAX_PAUSE_SECONDS)
+    longest = min(_PAUSES.choose(retries + 1).total_seconds(), bound)
     # Randomise the pause, so that jobs that failed at the same time are retried at different times.
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret

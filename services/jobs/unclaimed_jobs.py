@@ -1,5 +1,6 @@
 """Sends unclaimed jobs again, and sends waiting jobs that were not sent when they became due."""
 
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import TextClause, func, text, update
@@ -13,13 +14,14 @@ from services.jobs.outbox import (
     RECENT_WINDOW,
     send_job,
 )
+from services.jobs.pauses import Pauses
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 # If a queue contains at least this many messages, its workers are busy, and jobs aren't sent again.
 RESEND_BELOW_MESSAGES = 100
-# How many times the delay before sending a job again is doubled. The delay is 16 seconds at most.
-_MAX_DELAY_DOUBLINGS = 3
+# The delays before sending a job again.
+_RESEND_DELAYS = Pauses(FIRST_RESEND_DELAY, timedelta(seconds=16))
 
 # Only one process at a time searches a queue for unclaimed jobs, because several processes would
 # find the same jobs.
@@ -143,7 +145,7 @@ def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) ->
         return []
     # The delay before a job's message is sent again doubles each time, because more messages don't
     # help while all workers are busy.
-    delay = FIRST_RESEND_DELAY * func.power(2, func.least(Job.sends, _MAX_DELAY_DOUBLINGS))
+    delay = _RESEND_DELAYS.build_expression(Job.sends + 1)
     statement = (
         update(Job)
         .where(Job.id.in_(job_ids))

@@ -407,7 +407,7 @@ STAGES: Mapping[str, Stage] = {
     "sessions": _create_deleting_stage(models.UserSession.user_id),
     "denials": _create_single_batch_stage(models.DeniedEntry.user_id),
     "erased_denials": _create_single_batch_stage(models.ErasedDenial.user_id),
-    # Nobody can add members to the lists of an erased owner.
+    # An erased owner's lists are archived, so they don't need these opt-outs.
     "address_opt_outs": _create_keyless_stage(models.AddressOptOut, models.AddressOptOut.user_id),
     "apps": _create_single_batch_stage(models.TotpSecret.user_id),
     "passkeys": _create_deleting_stage(models.Passkey.user_id),

@@ -1,32 +1,31 @@
-"""Processes the reports in the stored bodies of senders' requests, in batches.
+"""Processes the reports in the stored bodies of senders' requests.
 
 A sender, such as a mail provider, posts reports about mails in the bodies of its requests. Only one
-worker at a time processes stored request bodies. A batch contains request bodies of a single
-sender. The next batch contains request bodies of another sender, so that a sender with many request
-bodies doesn't delay the other senders.
+worker at a time processes stored request bodies. Senders take turns. A turn processes a batch of
+bodies of one sender, and ends after a few seconds, so that a sender with many reports doesn't delay
+the other senders. Members' opt-outs in the bodies of all senders come first.
 
-The transaction that processes a batch of request bodies also deletes the request bodies. If a
-worker is killed before this transaction commits, the next worker processes the whole batch again.
+A turn consists of several transactions with a limited number of reports and of lists that they
+concern. The transaction that processes the last reports of a request body also deletes the body. If
+a worker is killed, the next worker processes the remaining reports.
 """
 
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import accumulate, chain, islice, takewhile
 
 import psycopg2
 from psycopg2.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import delete, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from core.errors import DomainError, ServerFailed, TransientError
+from core.errors import ServerFailed, TransientError
 from core.logging import get_logger
 from integrations.senders.port import (
     ParsedBody,
-    SenderProvider,
     TopicChange,
     UnusedEvent,
     UnusedReason,
@@ -35,36 +34,39 @@ from integrations.senders.sns import SnsMessageType
 from models import Sender, SenderBody
 from services.jobs.maintenance import register_maintenance
 from services.senders import effects, states
-from services.senders.adapters import get_adapter, get_sns_base_url
+from services.senders.adapters import get_sns_base_url
 from services.senders.notices import FailureReason
 from services.senders.received_reports import ReceivedReport, describe_report
-from services.senders.report_members import find_members
+from services.senders.report_members import count_lists, estimate_costs, find_members
+from services.senders.stored_bodies import (
+    ReadBody,
+    claim_bodies,
+    find_next_sender,
+    has_due_body,
+    read_bodies,
+    record_failures,
+    release_bodies,
+)
 from services.subscriptions.members import unsubscribe
 from storage.array_texts import format_numbers, format_texts, format_times
-from storage.database import Statement
-from storage.encryption import DecryptionFailed, WrappedKey, decrypt
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
 MAX_RUN_SECONDS = 60.0
-MAX_BATCH_BODIES = 500
-MAX_BATCH_BYTES = 1024 * 1024
+MAX_TURN_SECONDS = 2.0
+# The maximum number of rows that a transaction changes, except members' opt-outs. A report can
+# concern a thousand lists.
+MAX_TRANSACTION_COST = 10_000
+# The maximum number of reports whose cost is estimated at the same time. Reading a hostile address
+# takes a millisecond.
+_MAX_ESTIMATED_REPORTS = 2_000
+# Each opt-out takes several statements.
+_MAX_OPT_OUTS_PER_TRANSACTION = 100
 # If a request body can't be processed because another transaction has locked a list or a person, a
 # worker tries again after this time.
 _LOCKED_PAUSE = timedelta(seconds=3)
-# How long to wait after the first failed attempt to process a request body. The wait doubles with
-# each further failed attempt.
-_FAILURE_PAUSE = timedelta(seconds=10)
-_MAX_PAUSE_DOUBLINGS = 8
-_HAS_DUE_BODY = Statement(
-    "SELECT EXISTS (SELECT FROM sender_bodies WHERE due_at <= now() OFFSET 0)"
-)
-_FIND_NEXT_SENDER = text("""
-SELECT sender_id FROM sender_bodies WHERE sender_id > :after AND due_at <= now()
-ORDER BY sender_id LIMIT 1
-""")
 _ADD_REPORTS = text("""
 INSERT INTO sender_reports (sender_id, received_at, occurred_at, kind, outcome, code, status,
     mailing_id, list_id, user_id, recipient)
@@ -82,49 +84,46 @@ ON CONFLICT (sender_id, hour, outcome) DO UPDATE SET count = c.count + excluded.
 """)
 
 
-class _WaitingBody(NamedTuple):
-    id: int
-    received_at: datetime
-    context: str
-    wrapped_key: bytes
-    wrapped_by: str
-    body: bytes
-
-
 @dataclass(frozen=True)
-class _ReadBody:
-    """The decrypted and parsed body of a sender's request."""
+class _Turn:
+    """A batch of a sender's bodies that is processed until ``ends_at``.
 
-    id: int
-    received_at: datetime
-    content: ParsedBody
+    Attributes:
+        lists: the number of lists that a report without a delivery id can concern.
+        ends_at: the end of the turn on the clock ``time.monotonic``.
+    """
 
+    resources: Resources
+    sender: Sender
+    bodies: Sequence[ReadBody]
+    lists: int
+    ends_at: float
 
-def has_waiting_bodies(resources: Resources) -> bool:
-    [(has_body,)] = resources.database.rows(_HAS_DUE_BODY)
-    return bool(has_body)
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.ends_at
 
 
 def apply_waiting_bodies(resources: Resources) -> int:
     """Process the stored request bodies of all senders, and return the number of processed ones.
 
-    After ``MAX_RUN_SECONDS``, the function starts no further batch.
+    After ``MAX_RUN_SECONDS``, the function starts no further turn.
     """
     ends_at = time.monotonic() + MAX_RUN_SECONDS
     applied = 0
-    sender_id = 0
+    # The senders that had the last turn, by the two kinds of turns.
+    last_ids = {True: 0, False: 0}
     while time.monotonic() < ends_at:
         with resources.unit_of_work() as uow:
-            next_id = uow.session.scalar(_FIND_NEXT_SENDER, {"after": sender_id})
-        if next_id is None:
-            if sender_id == 0:
-                return applied
-            # The loop has processed one batch of each sender, so continue with the next batch of
-            # the first sender.
-            sender_id = 0
-            continue
-        sender_id = next_id
-        applied += _apply_batch(resources, sender_id)
+            for for_opt_outs, last_id in last_ids.items():
+                sender_id = find_next_sender(uow, last_id, for_opt_outs=for_opt_outs)
+                if sender_id is not None:
+                    break
+            if sender_id is None:
+                break
+            last_ids[for_opt_outs] = sender_id
+            ids = claim_bodies(uow, sender_id, for_opt_outs=for_opt_outs)
+        applied += _take_turn(resources, sender_id, ids, for_opt_outs=for_opt_outs)
     return applied
 
 
@@ -133,126 +132,165 @@ APPLY_BODIES = register_maintenance(
     every=timedelta(minutes=10),
     max_failure_pause=timedelta(seconds=5),
     run=lambda resources, _: apply_waiting_bodies(resources),
-    has_work=has_waiting_bodies,
+    has_work=has_due_body,
 )
 
 
-def _apply_batch(resources: Resources, sender_id: int) -> int:
-    """Process a sender's next batch of request bodies, and return the number of processed ones."""
-    with resources.unit_of_work() as uow:
-        ids = _choose_bodies(uow, sender_id)
-    return _apply_or_postpone(resources, sender_id, ids)
+def _take_turn(
+    resources: Resources, sender_id: int, ids: Sequence[int], *, for_opt_outs: bool
+) -> int:
+    """Process claimed bodies, and return the number of processed ones.
 
-
-def _apply_or_postpone(resources: Resources, sender_id: int, ids: Sequence[int]) -> int:
-    """Process request bodies as one batch, and return the number of processed ones.
-
-    If an error occurs, process the request bodies one by one, and schedule another attempt for each
-    request body that fails again. If another transaction has locked a list or a person, don't wait
-    for the lock: schedule another attempt for all of these request bodies, so that other senders'
+    If an error occurs, record the failure. The next turns process the bodies one by one. If another
+    transaction has locked a list or a person, don't wait for the lock, so that other senders'
     reports aren't delayed.
     """
     try:
-        _apply_bodies(resources, sender_id, ids)
+        return _process_bodies(resources, sender_id, ids, for_opt_outs=for_opt_outs)
     except Exception as error:  # Even if one request body fails, process the others.
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, TransientError | LockNotAvailable | DeadlockDetected):
-            _postpone(resources, ids, is_failure=False)
+            with resources.unit_of_work() as uow:
+                release_bodies(uow, ids, pause=_LOCKED_PAUSE)
             return 0
         if isinstance(cause, psycopg2.OperationalError | psycopg2.InterfaceError) and not (
             isinstance(cause, QueryCanceled)
         ):
-            # The database is unavailable.
+            # The database is unavailable, or the connection broke because of the bodies. The tries
+            # remain unfinished.
             raise
         log.exception("senders.bodies_failed", sender_id=sender_id, bodies=len(ids))
-        if len(ids) > 1:
-            return sum(_apply_or_postpone(resources, sender_id, [body_id]) for body_id in ids)
-        _postpone(resources, ids, is_failure=True)
+        with resources.unit_of_work() as uow:
+            record_failures(uow, ids, is_batch=len(ids) > 1)
         return 0
-    return len(ids)
 
 
-def _choose_bodies(uow: UnitOfWork, sender_id: int) -> list[int]:
-    query = select(SenderBody.id, SenderBody.size).where(
-        SenderBody.sender_id == sender_id, SenderBody.due_at <= func.now()
-    )
-    rows = uow.session.execute(query.order_by(SenderBody.id).limit(MAX_BATCH_BODIES)).all()
-    ids: list[int] = []
-    free_bytes = MAX_BATCH_BYTES
-    for body_id, size in rows:
-        if ids and size > free_bytes:
-            break
-        ids.append(body_id)
-        free_bytes -= size
-    return ids
-
-
-def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> None:
+def _process_bodies(
+    resources: Resources, sender_id: int, ids: Sequence[int], *, for_opt_outs: bool
+) -> int:
     with resources.unit_of_work() as uow:
         sender = uow.session.get(Sender, sender_id)
-        if sender is not None and sender.deleted_at is not None:
+        if sender is None or sender.deleted_at is not None:
             # Delete the remaining request bodies of a deleted sender without processing them.
             uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(ids)))
-            return
-        rows = _load_bodies(uow, ids)
-    if sender is None or not rows:
-        return
-    bodies = _confirm_topic(resources, sender, _read_bodies(resources, sender, rows))
-    if not bodies:
-        return
-    reports = [
-        ReceivedReport(event, body.received_at) for body in bodies for event in body.content.events
-    ]
-    opt_outs = effects.choose_opt_outs(reports)
+            return 0
+        lists = count_lists(uow, sender)
+        bodies = read_bodies(resources, uow, sender, ids)
+    ends_at = time.monotonic() + MAX_TURN_SECONDS
+    turn = _Turn(resources, sender, _confirm_topic(resources, sender, bodies), lists, ends_at)
     job_ids: list[int] = []
-    if opt_outs:
+    has_stored_all = _store_opt_outs(turn, job_ids)
+    processed = 0
+    if has_stored_all and not (for_opt_outs and _has_opt_outs_of_others(turn)):
+        processed = _apply_reports(turn)
+    if processed < len(turn.bodies):
         with resources.unit_of_work() as uow:
-            find_members(uow, sender, opt_outs)
-            job_ids = effects.apply_opt_outs(uow, opt_outs)
-    with resources.unit_of_work() as uow:
-        query = select(SenderBody.id).where(SenderBody.id.in_([body.id for body in bodies]))
-        locked_ids = uow.session.scalars(query.with_for_update(skip_locked=True)).all()
-        if len(locked_ids) != len(bodies):
-            # Another worker is already processing some of the request bodies, or the sender has
-            # just been deleted.
-            return
-        find_members(uow, sender, reports)
-        effects.apply_reports(uow, sender, reports)
-        _store_reports(uow, sender_id, reports)
-        _record_bodies(uow, sender_id, bodies)
-        uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(locked_ids)))
+            remaining_ids = [body.id for body in turn.bodies[processed:]]
+            release_bodies(uow, remaining_ids, has_opt_outs_applied=has_stored_all)
     unsubscribe.follow_opt_outs(resources, job_ids)
+    return processed
 
 
-def _load_bodies(uow: UnitOfWork, ids: Sequence[int]) -> list[_WaitingBody]:
-    columns = (
-        *(SenderBody.id, SenderBody.received_at, SenderBody.context, SenderBody.wrapped_key),
-        *(SenderBody.wrapped_by, SenderBody.body),
+def _has_opt_outs_of_others(turn: _Turn) -> bool:
+    with turn.resources.unit_of_work() as uow:
+        next_id = find_next_sender(uow, turn.sender.id, for_opt_outs=True)
+    return next_id not in (None, turn.sender.id)
+
+
+def _store_opt_outs(turn: _Turn, job_ids: list[int]) -> bool:
+    """Store the opt-outs of members, and return whether all opt-outs in the bodies are stored.
+
+    Add the ids of the jobs that unsubscribe the members to ``job_ids``.
+    """
+    reports = effects.choose_opt_outs(
+        report for body in turn.bodies if not body.has_opt_outs_applied for report in body.reports
     )
-    query = select(*columns).where(SenderBody.id.in_(ids)).order_by(SenderBody.id)
-    return [_WaitingBody(*row) for row in uow.session.execute(query)]
+    while reports:
+        batch = _choose_batch(turn, reports)
+        reports = reports[len(batch) :]
+        with turn.resources.unit_of_work() as uow:
+            find_members(uow, turn.sender, batch)
+            sources = effects.find_missing_opt_outs(uow, batch)
+        pairs = sorted(sources)
+        for start in range(0, len(pairs), _MAX_OPT_OUTS_PER_TRANSACTION):
+            # Check the time only after storing opt-outs, so that each turn makes progress.
+            if start and turn.is_over:
+                return False
+            chunk = {
+                pair: sources[pair] for pair in pairs[start : start + _MAX_OPT_OUTS_PER_TRANSACTION]
+            }
+            with turn.resources.unit_of_work() as uow:
+                job_ids += unsubscribe.record_reported_opt_outs(uow, chunk)
+        if pairs and reports and turn.is_over:
+            return False
+    return True
 
 
-def _read_bodies(
-    resources: Resources, sender: Sender, rows: Sequence[_WaitingBody]
-) -> list[_ReadBody]:
-    adapter = get_adapter(resources, SenderProvider(sender.provider))
-    bodies: list[_ReadBody] = []
-    for row in rows:
-        content = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
-        # A request body is invalid if it can't be parsed, or if an operator has removed the key
-        # that encrypts the request body.
-        with suppress(DecryptionFailed, DomainError):
-            wrapped = WrappedKey(row.wrapped_by, bytes(row.wrapped_key))
-            data_key = resources.key_wrapper.unwrap(wrapped, row.context)
-            content = adapter.parse(decrypt(bytes(row.body), data_key, row.context))
-        bodies.append(_ReadBody(row.id, row.received_at, content))
-    return bodies
+def _choose_batch(turn: _Turn, reports: Sequence[ReceivedReport]) -> Sequence[ReceivedReport]:
+    """Return the first reports, as many as one transaction processes."""
+    if turn.lists <= 1:
+        return reports[:MAX_TRANSACTION_COST]
+    candidates = reports[:_MAX_ESTIMATED_REPORTS]
+    with turn.resources.unit_of_work() as uow:
+        costs = estimate_costs(uow, turn.sender, turn.lists, candidates)
+    totals = accumulate(costs)
+    # At least one report is processed, even if its cost is higher.
+    count = sum(1 for _ in takewhile(lambda total: total <= MAX_TRANSACTION_COST, totals))
+    return candidates[: max(count, 1)]
+
+
+def _apply_reports(turn: _Turn) -> int:
+    """Process the reports until the turn is over, and return the number of processed bodies."""
+    processed = 0
+    while processed < len(turn.bodies):
+        bodies = turn.bodies[processed:]
+        reports = chain.from_iterable(body.reports for body in bodies)
+        batch = _choose_batch(turn, [*islice(reports, MAX_TRANSACTION_COST)])
+        processed += _apply_batch(turn, bodies, batch)
+        if turn.is_over:
+            break
+    return processed
+
+
+def _apply_batch(turn: _Turn, bodies: Sequence[ReadBody], reports: Sequence[ReceivedReport]) -> int:
+    """Process the first reports of bodies, and return the number of processed bodies.
+
+    Raises ``TransientError`` if another worker is processing the bodies.
+    """
+    room = len(reports)
+    finished: list[ReadBody] = []
+    begun: ReadBody | None = None
+    for body in bodies:
+        if len(body.reports) > room:
+            begun = body if room else None
+            break
+        room -= len(body.reports)
+        finished.append(body)
+    expected = {body.id: body.applied_reports for body in [*finished, *([begun] if begun else [])]}
+    with turn.resources.unit_of_work() as uow:
+        query = select(SenderBody.id, SenderBody.applied_reports)
+        query = query.where(SenderBody.id.in_(expected)).with_for_update(skip_locked=True)
+        if dict(uow.session.execute(query).tuples().all()) != expected:
+            raise TransientError("Another worker is processing the reports.")
+        find_members(uow, turn.sender, reports)
+        effects.apply_reports(uow, turn.sender, reports)
+        _store_reports(uow, turn.sender.id, reports)
+        if finished:
+            _record_bodies(uow, turn.sender.id, finished)
+            finished_ids = [body.id for body in finished]
+            uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(finished_ids)))
+        if begun:
+            statement = update(SenderBody).where(SenderBody.id == begun.id)
+            uow.session.execute(statement.values(applied_reports=begun.applied_reports + room))
+    if begun:
+        begun.reports = begun.reports[room:]
+        begun.applied_reports += room
+    return len(finished)
 
 
 def _confirm_topic(
-    resources: Resources, sender: Sender, bodies: Sequence[_ReadBody]
-) -> Sequence[_ReadBody]:
+    resources: Resources, sender: Sender, bodies: Sequence[ReadBody]
+) -> Sequence[ReadBody]:
     """Answer Amazon SNS's request to confirm the sender's subscription to a topic, if there is one.
 
     Return the request bodies that the caller must process now. If Amazon SNS is unreachable, the
@@ -277,16 +315,20 @@ def _confirm_topic(
     except ServerFailed as failure:
         log.warning("senders.topic_not_confirmed", sender_id=sender.id, reason=str(failure))
         ids = {body.id for body in requesting}
-        _postpone(resources, ids, is_failure=True)
+        with resources.unit_of_work() as uow:
+            record_failures(uow, ids, is_batch=False)
         return [body for body in bodies if body.id not in ids]
     log.info("senders.topic_answered", sender_id=sender.id, is_confirmed=is_confirmed)
     if is_confirmed:
         return bodies
-    invalid = ParsedBody((UnusedEvent(UnusedReason.INVALID, SnsMessageType.SUBSCRIPTION.value),))
-    return [replace(body, content=invalid) if body in requesting else body for body in bodies]
+    event = UnusedEvent(UnusedReason.INVALID, SnsMessageType.SUBSCRIPTION.value)
+    for body in requesting:
+        body.content = ParsedBody((event,))
+        body.reports = [ReceivedReport(event, body.received_at)]
+    return bodies
 
 
-def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[_ReadBody]) -> None:
+def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[ReadBody]) -> None:
     """Update a sender's state and warnings after a batch of the sender's requests was processed."""
     changes = [body.content.topic_change for body in bodies if body.content.topic_change]
     states.record_bodies(
@@ -330,17 +372,3 @@ def _store_reports(uow: UnitOfWork, sender_id: int, reports: Sequence[ReceivedRe
         _ADD_COUNTS,
         {"sender_id": sender_id, "outcomes": [*counts.keys()], "counts": [*counts.values()]},
     )
-
-
-def _postpone(resources: Resources, ids: Collection[int], *, is_failure: bool) -> None:
-    with resources.unit_of_work() as uow:
-        statement = update(SenderBody).where(SenderBody.id.in_(ids))
-        if is_failure:
-            doublings = func.least(SenderBody.failures, _MAX_PAUSE_DOUBLINGS)
-            pause = func.power(2, doublings) * _FAILURE_PAUSE
-            statement = statement.values(
-                failures=func.least(SenderBody.failures + 1, 1000), due_at=func.now() + pause
-            )
-        else:
-            statement = statement.values(due_at=func.now() + _LOCKED_PAUSE)
-        uow.session.execute(statement.execution_options(synchronize_session=False))

@@ -7,11 +7,10 @@ A large batch of reports needs about as many SQL statements as a small batch, be
 statements handle all reports of the batch. Opt-outs of members are stored one by one, each with its
 own SQL statements, which is acceptable because such opt-outs are rare.
 
-``apply_opt_outs`` runs first and in its own transaction, so that an opt-out takes effect even while
-a bulk action locks the list. ``apply_reports`` makes all other changes that result from reports:
-for example, it records bounces. If ``apply_reports`` fails, the worker later calls
-``apply_opt_outs`` and ``apply_reports`` again. Calling ``apply_opt_outs`` again is safe, because
-storing an opt-out twice has no effect.
+A worker stores the members' opt-outs first and in transactions of their own, so that an opt-out
+takes effect even while a bulk action locks the list. ``apply_reports`` makes all other changes that
+result from reports: for example, it records bounces. If ``apply_reports`` fails, the worker later
+repeats both steps. Storing an opt-out twice has no effect.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -66,11 +65,12 @@ def choose_opt_outs(reports: Iterable[ReceivedReport]) -> list[ReceivedReport]:
     return [report for report in reports if get_opt_out_source(report) is not None]
 
 
-def apply_opt_outs(uow: UnitOfWork, reports: Iterable[ReceivedReport]) -> list[int]:
-    """Store opt-outs of the members who complained or unsubscribed, without locking a list.
+def find_missing_opt_outs(
+    uow: UnitOfWork, reports: Iterable[ReceivedReport]
+) -> dict[tuple[int, int], str]:
+    """Return the opt-outs of members who complained or unsubscribed and that aren't stored yet.
 
-    Return the ids of the jobs that unsubscribe the members who opted out (see
-    ``record_reported_opt_outs``).
+    The result maps pairs of a list id and a user id to the value of ``opt_outs.source``.
     """
     sources: dict[tuple[int, int], str] = {}
     for report in reports:
@@ -81,11 +81,11 @@ def apply_opt_outs(uow: UnitOfWork, reports: Iterable[ReceivedReport]) -> list[i
             if source is not None and outcome is ReportOutcome.APPLIED and is_stronger:
                 sources[member.pair] = source
     if not sources:
-        return []
+        return {}
     pairs = sorted(sources)
     values = {"list_ids": [pair[0] for pair in pairs], "user_ids": [pair[1] for pair in pairs]}
     needed = [pairs[number] for number in uow.session.scalars(_NEEDED_OPT_OUTS, values)]
-    return unsubscribe.record_reported_opt_outs(uow, {pair: sources[pair] for pair in needed})
+    return {pair: sources[pair] for pair in needed}
 
 
 def apply_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:

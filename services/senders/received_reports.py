@@ -33,6 +33,7 @@ class ReceivedReport:
     ``address``, ``members``, ``outcomes`` and ``outcome``.
 
     Attributes:
+        is_recipient_read: whether ``delivery`` and ``address`` are set.
         occurred_at: the time of the event according to the sender, or the time of arrival if the
             sender's time is missing or lies in the future.
         delivery: the decoded delivery id of the report, or ``None`` if the report has no valid
@@ -48,6 +49,7 @@ class ReceivedReport:
     event: Report | UnusedEvent
     received_at: datetime
     occurred_at: datetime = field(init=False)
+    is_recipient_read: bool = False
     delivery: DeliveryId | None = None
     address: str | None = None
     members: list[MemberMailing] = field(default_factory=list)

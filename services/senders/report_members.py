@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 
 from core import clock
 from core.keyring import Keyring
 from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEvent
-from models import ReportOutcome, Sender
+from models import MailingList, ReportOutcome, Sender
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
 from services.senders.received_reports import (
     ENGAGEMENT_KINDS,
@@ -69,11 +69,7 @@ SELECT m.id, m.list_id, m.created_at
 FROM unnest(CAST(:mailing_ids AS bigint[]), CAST(:list_ids AS bigint[])) AS r (id, list_id)
 JOIN mailings AS m ON m.id = r.id AND m.list_id = r.list_id
 """)
-# Finds the members with an address, at most one on each list. If several members of a list have or
-# had the address, the query returns the member whose subscription has the address. If no
-# subscription has the address, the query returns a member whose account has the address or, as a
-# last resort, had the address in the past.
-_FIND_BY_ADDRESS = text(f"""
+_PEOPLE = """
 WITH addresses AS (
     SELECT number - 1 AS number, email
     FROM unnest(CAST(:addresses AS text[])) WITH ORDINALITY AS a (email, number)
@@ -85,11 +81,28 @@ WITH addresses AS (
     FROM addresses AS a JOIN former_addresses AS f ON f.email = a.email
     JOIN users AS u ON u.id = f.user_id AND u.erased_at IS NULL
 )
+"""
+# Finds the members with an address, at most one on each list. If several members of a list have or
+# had the address, the query returns the member whose subscription has the address. If no
+# subscription has the address, the query returns a member whose account has the address or, as a
+# last resort, had the address in the past.
+_FIND_BY_ADDRESS = text(f"""
+{_PEOPLE}
 SELECT DISTINCT ON (p.number, m.list_id) p.number, m.list_id, m.user_id, m.status
 FROM people AS p JOIN subscriptions AS m ON m.user_id = p.id
 JOIN lists AS l ON l.id = m.list_id AND {_COVERED}
 ORDER BY p.number, m.list_id, (m.email = p.email) DESC NULLS LAST, p.is_former, m.user_id
 """)  # noqa: S608 - no input
+_COUNT_BY_ADDRESS = text(f"""
+{_PEOPLE}
+SELECT p.number, count(*) FROM people AS p JOIN subscriptions AS m ON m.user_id = p.id
+JOIN lists AS l ON l.id = m.list_id AND {_COVERED}
+GROUP BY p.number
+""")  # noqa: S608 - no input
+# A stranger's opt-out is a single row, but the row contains the ids of all covered lists.
+_LISTS_PER_WRITTEN_ROW = 100
+# The assumed number of an owner's lists, for a sender that covers the lists of all owners.
+_LISTS_OF_ANY_OWNER = 100
 
 
 def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
@@ -102,7 +115,7 @@ def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRepo
     readable_reports = [report for report in reports if isinstance(report.event, Report)]
     for report in readable_reports:
         report.members = []
-    _read_recipients(readable_reports, uow.settings.keyring)
+    read_recipients(readable_reports, uow.settings.keyring)
     _find_by_delivery(
         uow, sender, [report for report in readable_reports if report.delivery is not None]
     )
@@ -129,11 +142,13 @@ def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRepo
         report.outcomes = outcomes
 
 
-def _read_recipients(reports: Sequence[ReceivedReport], keyring: Keyring) -> None:
+def read_recipients(reports: Iterable[ReceivedReport], keyring: Keyring) -> None:
     """Set ``delivery`` and ``address`` to the verified delivery id and the normalised address."""
     addressed: list[tuple[ReceivedReport, str]] = []
     for report in reports:
-        assert isinstance(report.event, Report)
+        if report.is_recipient_read or not isinstance(report.event, Report):
+            continue
+        report.is_recipient_read = True
         if report.event.email:
             addressed.append((report, report.event.email))
         if report.event.delivery_id is not None:
@@ -141,6 +156,45 @@ def _read_recipients(reports: Sequence[ReceivedReport], keyring: Keyring) -> Non
     addresses = normalise_addresses([email for _, email in addressed])
     for (report, _), address in zip(addressed, addresses, strict=True):
         report.address = None if isinstance(address, InvalidAddress) else address
+
+
+def count_lists(uow: UnitOfWork, sender: Sender) -> int:
+    """Return how many lists a report of the sender can concern."""
+    if sender.any_list:
+        return _LISTS_OF_ANY_OWNER
+    if sender.list_ids is not None:
+        return len(sender.list_ids)
+    query = select(func.count()).where(MailingList.user_id == sender.user_id)
+    return uow.session.scalar(query) or 0
+
+
+def estimate_costs(
+    uow: UnitOfWork, sender: Sender, lists: int, reports: Sequence[ReceivedReport]
+) -> list[int]:
+    """Return about how many rows each report changes.
+
+    ``lists``: the result of ``count_lists``.
+    """
+    read_recipients(reports, uow.settings.keyring)
+    costs = [1] * len(reports)
+    has_only_address: dict[str, list[int]] = defaultdict(list)
+    for number, report in enumerate(reports):
+        if not isinstance(report.event, Report):
+            continue
+        if report.event.bounce_class is BounceClass.HARD:
+            costs[number] = lists
+        elif report.delivery is None and report.address is not None and not sender.any_list:
+            has_only_address[report.address].append(number)
+            if get_opt_out_source(report) is not None:
+                costs[number] += lists // _LISTS_PER_WRITTEN_ROW
+    addresses = sorted(has_only_address)
+    values = {**_describe_coverage(sender), "addresses": addresses}
+    for address_number, count in (
+        uow.session.execute(_COUNT_BY_ADDRESS, values) if addresses else ()
+    ):
+        for number in has_only_address[addresses[address_number]]:
+            costs[number] += count
+    return costs
 
 
 def _find_by_delivery(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:

@@ -18,6 +18,7 @@ from integrations.receivers.client import Outcome
 from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
+from services.jobs.pauses import Pauses
 from services.webhooks.claims import FIRST_PAUSES
 from storage.unit_of_work import UnitOfWork
 
@@ -101,7 +102,7 @@ def _count_silences(
 
 def choose_rest(silences: int) -> timedelta | None:
     """Return how long an endpoint gets no events after this many consecutive unanswered calls."""
-    return min(MIN_REST * (1 << min(silences - 2, 10)), MAX_REST) if silences > 1 else None
+    return Pauses(MIN_REST, MAX_REST).choose(silences - 1) if silences > 1 else None
 
 
 def _record_failure(

@@ -196,7 +196,7 @@ class _Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """What reported bounces change, if none of them is stored yet.
+    """The changes that reported bounces cause if none of the bounces is stored yet.
 
     Attributes:
         outcomes: the outcome of each bounce.

@@ -1,0 +1,21 @@
+"""The columns of tables whose rows wait until a worker has processed them."""
+
+from datetime import datetime
+
+from sqlalchemy import SmallInteger, func
+from sqlalchemy.orm import Mapped, mapped_column
+
+
+class WaitingWork:
+    """A row that waits until a worker processes it, which deletes the row.
+
+    ``services.jobs.tries`` changes these columns.
+    """
+
+    # The number of tries that ended with an error.
+    failures: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
+    # The number of tries that began but didn't end. One of them may be in progress. All others
+    # ended with their process or with their connection to the database.
+    unfinished_tries: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
+    # A worker makes the next try at this time or later.
+    due_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -1,0 +1,168 @@
+"""Chooses and reads the stored bodies of senders' requests."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, func, select, update
+
+from core import clock
+from core.errors import DomainError
+from core.logging import get_logger
+from integrations.senders.port import ParsedBody, SenderProvider, UnusedEvent, UnusedReason
+from models import Sender, SenderBody
+from services.jobs import tries
+from services.jobs.pauses import Pauses
+from services.senders.adapters import get_adapter
+from services.senders.received_reports import ReceivedReport
+from storage.database import Statement
+from storage.encryption import DecryptionFailed, WrappedKey, decrypt
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+log = get_logger(__name__)
+
+MAX_BATCH_BODIES = 500
+MAX_BATCH_BYTES = 1024 * 1024
+PAUSES = Pauses(timedelta(seconds=10), timedelta(minutes=45))
+INVALID = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
+# Maintenance deletes bodies after a day. A body that has failed until then is given up before.
+_GIVE_UP_AGE = timedelta(hours=23)
+# How many encrypted bodies are in memory at the same time.
+_BODIES_PER_READ = 20
+_HAS_DUE_BODY = Statement(
+    "SELECT EXISTS (SELECT FROM sender_bodies WHERE due_at <= now() OFFSET 0)"
+)
+
+
+@dataclass
+class ReadBody:
+    """The decrypted and parsed body of a sender's request.
+
+    Attributes:
+        reports: the reports that weren't processed yet.
+        applied_reports: how many earlier reports of the body were processed.
+    """
+
+    id: int
+    received_at: datetime
+    content: ParsedBody
+    reports: list[ReceivedReport]
+    applied_reports: int
+    has_opt_outs_applied: bool
+
+
+def has_due_body(resources: Resources) -> bool:
+    [(has_body,)] = resources.database.rows(_HAS_DUE_BODY)
+    return bool(has_body)
+
+
+def find_next_sender(uow: UnitOfWork, after: int, *, for_opt_outs: bool) -> int | None:
+    """Return the id of the first sender above ``after`` with a due body, or else of the first one.
+
+    ``for_opt_outs``: whether to find only senders with a body whose opt-outs aren't stored yet.
+    """
+    query = select(SenderBody.sender_id).where(*_build_due_conditions(for_opt_outs)).limit(1)
+    query = query.order_by(SenderBody.sender_id)
+    next_id = uow.session.scalar(query.where(SenderBody.sender_id > after))
+    return uow.session.scalar(query) if next_id is None and after else next_id
+
+
+def claim_bodies(uow: UnitOfWork, sender_id: int, *, for_opt_outs: bool) -> list[int]:
+    """Begin a try of a sender's oldest due bodies, and return their ids.
+
+    The caller must commit before it processes the bodies.
+
+    ``for_opt_outs``: whether to choose only bodies whose opt-outs aren't stored yet.
+    """
+    query = select(
+        *(SenderBody.id, SenderBody.size, SenderBody.failures, SenderBody.unfinished_tries)
+    ).where(SenderBody.sender_id == sender_id, *_build_due_conditions(for_opt_outs))
+    query = query.order_by(SenderBody.id).limit(MAX_BATCH_BODIES)
+    ids: list[int] = []
+    free_bytes = MAX_BATCH_BYTES
+    for row in uow.session.execute(query.with_for_update(skip_locked=True)):
+        is_alone = tries.must_be_tried_alone(row.failures, row.unfinished_tries)
+        if ids and (is_alone or row.size > free_bytes):
+            break
+        ids.append(row.id)
+        free_bytes -= row.size
+        if is_alone:
+            break
+    tries.begin_tries(uow, SenderBody, SenderBody.id.in_(ids), PAUSES)
+    return ids
+
+
+def _build_due_conditions(for_opt_outs: bool) -> list[ColumnElement[bool]]:
+    is_due = SenderBody.due_at <= func.now()
+    return [is_due, ~SenderBody.has_opt_outs_applied] if for_opt_outs else [is_due]
+
+
+def read_bodies(
+    resources: Resources, uow: UnitOfWork, sender: Sender, ids: Collection[int]
+) -> list[ReadBody]:
+    """Decrypt and parse bodies.
+
+    A body is invalid if it can't be parsed, if an operator has removed the key that encrypts it, or
+    if it is given up after many tries.
+    """
+    adapter = get_adapter(resources, SenderProvider(sender.provider))
+    bodies: list[ReadBody] = []
+    query = select(SenderBody).where(SenderBody.id.in_(ids)).order_by(SenderBody.id)
+    for row in uow.session.scalars(query.execution_options(yield_per=_BODIES_PER_READ)):
+        content = INVALID
+        if _is_given_up(row):
+            log.error("senders.body_given_up", sender_id=sender.id, body_id=row.id)
+        else:
+            with suppress(DecryptionFailed, DomainError):
+                wrapped = WrappedKey(row.wrapped_by, bytes(row.wrapped_key))
+                data_key = resources.key_wrapper.unwrap(wrapped, row.context)
+                content = adapter.parse(decrypt(bytes(row.body), data_key, row.context))
+        skipped = 0 if content is INVALID else row.applied_reports
+        reports = [ReceivedReport(event, row.received_at) for event in content.events[skipped:]]
+        bodies.append(
+            ReadBody(
+                row.id,
+                row.received_at,
+                content,
+                reports,
+                row.applied_reports,
+                row.has_opt_outs_applied,
+            )
+        )
+        uow.session.expunge(row)
+    return bodies
+
+
+def _is_given_up(row: SenderBody) -> bool:
+    """Return whether a body isn't tried again. The try in progress counts as unfinished."""
+    is_old = clock.now() - row.received_at > _GIVE_UP_AGE
+    return row.unfinished_tries > tries.MAX_UNFINISHED_TRIES or (is_old and row.failures > 0)
+
+
+def release_bodies(
+    uow: UnitOfWork,
+    ids: Collection[int],
+    *,
+    pause: timedelta = timedelta(),
+    has_opt_outs_applied: bool = False,
+) -> None:
+    """End the tries of bodies that weren't processed, through no fault of theirs.
+
+    ``has_opt_outs_applied``: whether the opt-outs in the bodies were stored.
+    """
+    tries.take_back_tries(uow, SenderBody, SenderBody.id.in_(ids), pause)
+    if has_opt_outs_applied:
+        statement = update(SenderBody).where(SenderBody.id.in_(ids))
+        statement = statement.values(has_opt_outs_applied=True)
+        uow.session.execute(statement.execution_options(synchronize_session=False))
+
+
+def record_failures(uow: UnitOfWork, ids: Collection[int], *, is_batch: bool) -> None:
+    """Record that the tries of bodies ended with an error.
+
+    ``is_batch``: whether the bodies were tried together. They are then tried one by one at once.
+    """
+    pauses = None if is_batch else PAUSES
+    tries.record_failures(uow, SenderBody, SenderBody.id.in_(ids), pauses)
