@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import accumulate, chain, islice, takewhile
+from itertools import chain, islice
 
 import psycopg2
 from psycopg2.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
@@ -59,9 +59,9 @@ MAX_TURN_SECONDS = 2.0
 # The maximum number of rows that a transaction changes, except members' opt-outs. A report can
 # concern a thousand lists.
 MAX_TRANSACTION_COST = 10_000
-# The maximum number of reports whose cost is estimated at the same time. Reading a hostile address
-# takes a millisecond.
-_MAX_ESTIMATED_REPORTS = 2_000
+# The number of reports whose cost is estimated at the same time. Reading a hostile address takes a
+# millisecond.
+_ESTIMATED_REPORTS = 1_000
 # Each opt-out takes several statements.
 _MAX_OPT_OUTS_PER_TRANSACTION = 100
 # If a request body can't be processed because another transaction has locked a list or a person, a
@@ -230,13 +230,19 @@ def _choose_batch(turn: _Turn, reports: Sequence[ReceivedReport]) -> Sequence[Re
     """Return the first reports, as many as one transaction processes."""
     if turn.lists <= 1:
         return reports[:MAX_TRANSACTION_COST]
-    candidates = reports[:_MAX_ESTIMATED_REPORTS]
-    with turn.resources.unit_of_work() as uow:
-        costs = estimate_costs(uow, turn.sender, turn.lists, candidates)
-    totals = accumulate(costs)
-    # At least one report is processed, even if its cost is higher.
-    count = sum(1 for _ in takewhile(lambda total: total <= MAX_TRANSACTION_COST, totals))
-    return candidates[: max(count, 1)]
+    total = 0
+    for start in range(0, len(reports), _ESTIMATED_REPORTS):
+        candidates = reports[start : start + _ESTIMATED_REPORTS]
+        with turn.resources.unit_of_work() as uow:
+            costs = estimate_costs(uow, turn.sender, turn.lists, candidates)
+        for number, cost in enumerate(costs, start):
+            total += cost
+            # Process at least one report, even if its cost is higher.
+            if number and total > MAX_TRANSACTION_COST:
+                return reports[:number]
+        if turn.is_over:
+            return reports[: start + len(candidates)]
+    return reports
 
 
 def _apply_reports(turn: _Turn) -> int:
