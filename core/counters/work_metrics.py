@@ -91,7 +91,10 @@ _INTERNAL_ERRORS = (JOB_BROKE, JOB_ROWS_FAILED, JOB_GIVEN_UP, JOB_WORKER_LOST, J
 class Kill(StrEnum):
     """The reason why an image converter process ended without a result."""
 
+    # The conversion took too much CPU time.
     TOO_SLOW = "too_slow"
+    # The conversion wasn't finished in time, because the machine is busy. It is retried.
+    LATE = "late"
     CRASHED = "crashed"
 
 

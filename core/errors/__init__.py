@@ -80,6 +80,16 @@ class TransientError(Exception):
     """A temporary failure. Jobs are retried after a temporary failure."""
 
 
+class MachineBusy(TransientError):
+    """Work wasn't finished in time, although it didn't exceed its limit of CPU time.
+
+    The input isn't at fault. Another attempt can succeed when the machine has less to do.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("The server is busy.")
+
+
 class ServerFailed(TransientError):
     """A failure of a remote server, such as a timeout, a lost connection or a 5xx response.
 

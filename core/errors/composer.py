@@ -21,7 +21,7 @@ COMPOSER_ANSWER_UNUSABLE = provider_failed(
 )
 COMPOSER_POST_TOO_SLOW = too_slow(
     "composer.post_too_slow",
-    "The post could not be processed within {seconds:g} seconds.",
+    "The post could not be processed within {seconds:g} seconds of CPU time.",
     seconds=20,
 )
 COMPOSER_POST_UNREADABLE = invalid(

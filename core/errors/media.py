@@ -126,7 +126,9 @@ IMAGE_OUT_OF_MEMORY = invalid(
     "image.out_of_memory", "The image exceeds the memory limit for one image."
 )
 IMAGE_TIMEOUT = invalid(
-    "image.timeout", "The image could not be processed within {seconds:g} seconds.", seconds=30
+    "image.timeout",
+    "The image could not be processed within {seconds:g} seconds of CPU time.",
+    seconds=30,
 )
 IMAGE_CRASHED = invalid(
     "image.crashed", "The image converter crashed ({cause}).", cause="signal SIGSEGV"

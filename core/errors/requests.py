@@ -81,7 +81,9 @@ OPTION_IN_BODY = malformed(
     name="dry_run",
 )
 REQUEST_TOO_SLOW = too_slow(
-    "request.too_slow", "The request took longer than {seconds:g} seconds.", seconds=45
+    "request.too_slow",
+    "The server is busy: the request took longer than {seconds:g} seconds.",
+    seconds=45,
 )
 REQUEST_FAILED = provider_failed(
     "request.failed", "The request failed because of an internal error."

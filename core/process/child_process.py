@@ -1,6 +1,7 @@
 """Runs risky work in a child process, so that a crash or an exploit can't harm the parent."""
 
 import json
+import math
 import os
 import select
 import signal
@@ -9,18 +10,31 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from core.process.child_loop import HEAD, pack_message
+from core.process.linux import measure_cpu_seconds
 
+# A message may take this many times as long as its CPU time limit, because a busy machine gives a
+# process only a small part of a CPU core.
+WAIT_SECONDS_PER_CPU_SECOND = 10.0
+_MIN_POLL_SECONDS = 0.01
 _EXIT_SECONDS = 1.0
 _MAX_PRINTED_CHARACTERS = 4_000
 _ROOT = Path(__file__).parents[2]
 
 
 class ChildTooSlow(Exception):
-    """Raised after the child process was killed because it took too long to answer a message."""
+    """Raised after the child process was killed because a message took too much CPU time."""
+
+
+class ChildLate(Exception):
+    """Raised after the child process was killed because it didn't answer a message in time.
+
+    The message took less CPU time than its limit, so the machine is busy, or the child was stopped.
+    """
 
 
 class ChildCrashed(Exception):
@@ -44,15 +58,25 @@ class ChildProcess:
 
     Args:
         max_messages: the maximum number of messages per child process.
-        timeout: the time limit for one message, in seconds.
+        cpu_seconds: the limit of the child's CPU time for one message. The parent measures the CPU
+            time, so that hostile code in the child can't evade the limit.
+        wait_seconds: how long the parent waits for one answer, by default
+            ``WAIT_SECONDS_PER_CPU_SECOND`` times as long as ``cpu_seconds``.
         memory_bytes: the limit of the child's address space, in bytes.
     """
 
     def __init__(
-        self, module: str, *, timeout: float, memory_bytes: int, max_messages: int
+        self,
+        module: str,
+        *,
+        cpu_seconds: float,
+        memory_bytes: int,
+        max_messages: int,
+        wait_seconds: float | None = None,
     ) -> None:
         self._module = module
-        self._timeout = timeout
+        self._cpu_seconds = cpu_seconds
+        self._wait_seconds = wait_seconds or cpu_seconds * WAIT_SECONDS_PER_CPU_SECOND
         self._memory_bytes = memory_bytes
         self._max_messages = max_messages
         self._child: subprocess.Popen[bytes] | None = None
@@ -67,14 +91,22 @@ class ChildProcess:
         """Start the child process, so that the first message doesn't wait for its startup."""
         self._usable()
 
-    def ask(self, fields: Any, *data: bytes) -> tuple[Any, bytes]:
+    def ask(
+        self, fields: Any, *data: bytes, wait_seconds: float | None = None
+    ) -> tuple[Any, bytes]:
         """Send a message to the child, and return the JSON fields and binary data of the answer.
 
-        Raises ``ChildTooSlow`` if the child exceeds the time limit for a message. Raises
-        ``ChildCrashed`` if the child process exits without an answer.
+        Raises ``ChildTooSlow`` if the message takes too much CPU time. Raises ``ChildLate`` if the
+        child doesn't answer in time. Raises ``ChildCrashed`` if the child process exits without an
+        answer.
+
+        Args:
+            wait_seconds: a shorter time limit for the answer, for example because the caller who
+                waits for the answer leaves earlier.
         """
         message = pack_message(fields, data)
-        answer = self._ask(message) or self._ask(message)
+        deadline = time.monotonic() + min(wait_seconds or math.inf, self._wait_seconds)
+        answer = self._ask(message, deadline) or self._ask(message, deadline)
         if answer is None:
             raise ChildCrashed("exit status 0", "")
         return answer
@@ -85,28 +117,25 @@ class ChildProcess:
             self._end(self._child)
         self._child = None
 
-    def _ask(self, message: Sequence[bytes]) -> tuple[Any, bytes] | None:
+    def _ask(self, message: Sequence[bytes], deadline: float) -> tuple[Any, bytes] | None:
         """Return the child's answer, or ``None`` if the child exited before it read the message."""
         child = self._usable()
-        deadline = time.monotonic() + self._timeout
+        limits = _Limits(child.pid, deadline, measure_cpu_seconds(child.pid) + self._cpu_seconds)
         self._messages += 1
         try:
             requests = _descriptor(child.stdin)
             answers = _descriptor(child.stdout)
             for part in message:
-                _send(requests, part, deadline)
-            text_length, data_length = HEAD.unpack(_receive(answers, HEAD.size, deadline))
-            text = _receive(answers, text_length, deadline)
-            data = _receive(answers, data_length, deadline)
+                _send(requests, part, limits)
+            text_length, data_length = HEAD.unpack(_receive(answers, HEAD.size, limits))
+            text = _receive(answers, text_length, limits)
+            data = _receive(answers, data_length, limits)
             return json.loads(text), data
-        except ChildTooSlow:
-            self._kill(child)
-            raise
         except BrokenPipeError:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
-            # A job's time limit may interrupt the call to the child at any point. Kill the child,
-            # because the next call would read the rest of the interrupted answer.
+            # The message exceeded a limit, or the job's time limit interrupted the call at any
+            # point. Kill the child, because the next call would read the rest of this answer.
             self._kill(child)
             raise
         if status == 0:
@@ -169,27 +198,50 @@ class ChildProcess:
         return status, (printed or b"").decode(errors="replace")
 
 
+@dataclass(frozen=True)
+class _Limits:
+    """The limits of one message: a monotonic time, and a value of the child's CPU clock."""
+
+    pid: int
+    deadline: float
+    max_cpu_seconds: float
+
+    def check(self) -> float:
+        """Return the time in seconds before which the child can't exceed its limits.
+
+        Raises ``ChildTooSlow`` and ``ChildLate``. The CPU time is checked first, because a child
+        that exceeds both limits has worked on the message for too long.
+        """
+        cpu_seconds = self.max_cpu_seconds - measure_cpu_seconds(self.pid)
+        if cpu_seconds <= 0:
+            raise ChildTooSlow
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
+            raise ChildLate
+        return max(min(seconds, cpu_seconds), _MIN_POLL_SECONDS)
+
+
 def _descriptor(pipe: IO[bytes] | None) -> int:
     if pipe is None or pipe.closed:
         raise BrokenPipeError
     return pipe.fileno()
 
 
-def _send(descriptor: int, data: bytes, deadline: float) -> None:
+def _send(descriptor: int, data: bytes, limits: _Limits) -> None:
     rest = memoryview(data)
     while rest:
-        _await(descriptor, select.POLLOUT, deadline)
+        _await(descriptor, select.POLLOUT, limits)
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
             continue
 
 
-def _receive(descriptor: int, length: int, deadline: float) -> bytes:
+def _receive(descriptor: int, length: int, limits: _Limits) -> bytes:
     received = bytearray(length)
     rest = memoryview(received)
     while rest:
-        _await(descriptor, select.POLLIN, deadline)
+        _await(descriptor, select.POLLIN, limits)
         count = os.readv(descriptor, [rest])
         if not count:
             raise BrokenPipeError
@@ -197,9 +249,8 @@ def _receive(descriptor: int, length: int, deadline: float) -> bytes:
     return bytes(received)
 
 
-def _await(descriptor: int, event: int, deadline: float) -> None:
+def _await(descriptor: int, event: int, limits: _Limits) -> None:
     poll = select.poll()
     poll.register(descriptor, event)
-    remaining = deadline - time.monotonic()
-    if remaining <= 0 or not poll.poll(remaining * 1000):
-        raise ChildTooSlow
+    while not poll.poll(limits.check() * 1000):
+        continue

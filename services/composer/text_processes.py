@@ -1,17 +1,19 @@
 """Runs the post parser and the offline writer in child processes of a worker."""
 
+from contextlib import suppress
 from queue import Empty, LifoQueue
 from typing import Any
 
 from core.errors.composer import COMPOSER_POST_TOO_SLOW, COMPOSER_POST_UNREADABLE
+from core.errors.requests import REQUEST_TOO_SLOW
 from core.logging import get_logger
-from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
+from core.process.child_process import ChildCrashed, ChildLate, ChildProcess, ChildTooSlow
 from services.composer.requests import MetadataRequest, SecondsLeft
 from services.composer.text.post import PlainPost, Post
 
 log = get_logger(__name__)
 
-MAX_POST_SECONDS = 20.0
+MAX_POST_CPU_SECONDS = 20.0
 # The maximum address space of each child process. With all languages loaded and a post of the
 # maximum length, a child process needed 514 MB of address space.
 _MEMORY_BYTES = 1024 * 1024 * 1024
@@ -30,8 +32,8 @@ class TextProcesses:
     processes are started on demand and reused.
     """
 
-    def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
-        self._timeout = timeout
+    def __init__(self, *, cpu_seconds: float = MAX_POST_CPU_SECONDS) -> None:
+        self._cpu_seconds = cpu_seconds
         # A thread takes the most recently used child process first, so that no additional child
         # process is started unnecessarily. Child processes are started only at their first use.
         self._free = LifoQueue[ChildProcess]()
@@ -39,7 +41,7 @@ class TextProcesses:
             self._free.put(
                 ChildProcess(
                     _MODULE,
-                    timeout=timeout,
+                    cpu_seconds=cpu_seconds,
                     memory_bytes=_MEMORY_BYTES,
                     max_messages=_POSTS_PER_CHILD,
                 )
@@ -55,8 +57,8 @@ class TextProcesses:
     def read(self, post: Post, seconds_left: SecondsLeft) -> PlainPost:
         """Parse a post in a child process, and return its text without markup.
 
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and the same errors as
-        ``seconds_left``.
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, ``request.too_slow``, and
+        the same errors as ``seconds_left``.
         """
         payload = {"title": post.title, "content": post.content}
         return PlainPost.from_payload(self._ask(payload, seconds_left))
@@ -64,8 +66,8 @@ class TextProcesses:
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> dict[str, str]:
         """Write metadata or tweets with the offline writer in a child process.
 
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and the same errors as
-        ``seconds_left``.
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, ``request.too_slow``, and
+        the same errors as ``seconds_left``.
         """
         fields: dict[str, str] = self._ask(request.to_payload(), seconds_left)
         return fields
@@ -73,10 +75,13 @@ class TextProcesses:
     def _ask(self, payload: dict[str, Any], seconds_left: SecondsLeft) -> Any:
         child = self._take_child(seconds_left)
         try:
-            answer, _ = child.ask(payload)
+            seconds = seconds_left()
+            answer, _ = child.ask(payload, wait_seconds=seconds)
         except ChildTooSlow:
             log.warning("composer.post_too_slow", characters=len(payload["content"]))
-            raise COMPOSER_POST_TOO_SLOW(seconds=self._timeout) from None
+            raise COMPOSER_POST_TOO_SLOW(seconds=self._cpu_seconds) from None
+        except ChildLate:
+            raise REQUEST_TOO_SLOW(seconds=round(seconds)) from None
         except ChildCrashed as crash:
             details = {"cause": crash.cause, "printed": crash.printed}
             log.error("composer.text_child_crashed", **details)  # noqa: TRY400 - the trace is the child's
@@ -90,8 +95,8 @@ class TextProcesses:
 
         Raises the same error as ``seconds_left`` if no caller is waiting anymore.
         """
+        with suppress(Empty):
+            return self._free.get_nowait()
         while True:
-            try:
+            with suppress(Empty):
                 return self._free.get(timeout=seconds_left())
-            except Empty:
-                continue

@@ -19,7 +19,7 @@ from services.composer import call_charges, model_writer, requests
 from services.composer.call_charges import IS_CHARGED, RunPayment
 from services.composer.requests import OFFLINE, MetadataRequest, MetadataResult
 from services.composer.text.post import MetadataField, Post, join_tweets
-from services.composer.text_processes import MAX_POST_SECONDS, TextProcesses
+from services.composer.text_processes import TextProcesses
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
 
@@ -28,6 +28,7 @@ log = get_logger(__name__)
 # The maximum time to reserve for the offline writer after a timeout of the language model.
 _MAX_FALLBACK_SECONDS = 5.0
 _FALLBACK_SHARE = 0.25
+_MAX_LOADING_SECONDS = 200.0
 _SAMPLE = MetadataRequest(
     Post("A sample", "A sentence that is long enough for its language to be told."),
     frozenset(MetadataField),
@@ -66,7 +67,7 @@ class MetadataWriter:
         time to load the models, because the call doesn't wait for a language model first.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
-            self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
+            self.texts.write(_SAMPLE, lambda: _MAX_LOADING_SECONDS)
 
     def write(
         self,

@@ -3,9 +3,10 @@
 from typing import Self
 
 from core.counters.work_metrics import CONVERSION_SECONDS, KILLS, Kill
+from core.errors import MachineBusy
 from core.errors.media import IMAGE_CRASHED, IMAGE_TIMEOUT
 from core.logging import get_logger
-from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
+from core.process.child_process import ChildCrashed, ChildLate, ChildProcess, ChildTooSlow
 from services.attachments.images.outcome import (
     ConvertedImage,
     Rendition,
@@ -14,6 +15,7 @@ from services.attachments.images.outcome import (
 )
 from services.attachments.isolation.child import parse_answer
 
+MAX_CPU_SECONDS = 30.0
 # The maximum address space of the child process that converts images. In tests, converting an image
 # never needed more than 2.24 GB of address space.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
@@ -27,14 +29,25 @@ _log = get_logger(__name__)
 class ConverterProcess:
     """Converts images in a child process, so that a hostile image can't harm the worker.
 
-    A conversion fails if it takes longer than ``timeout`` seconds, or if it needs more than
-    ``memory_bytes`` of address space. Threads must not share a ``ConverterProcess``.
+    A conversion fails if it takes more than ``cpu_seconds`` of CPU time, or if it needs more than
+    ``memory_bytes`` of address space. A conversion that isn't finished within ``wait_seconds``
+    raises ``MachineBusy``, and can be retried. Threads must not share a ``ConverterProcess``.
     """
 
-    def __init__(self, *, timeout: float = 30.0, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._timeout = timeout
+    def __init__(
+        self,
+        *,
+        cpu_seconds: float = MAX_CPU_SECONDS,
+        wait_seconds: float | None = None,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
+        self._cpu_seconds = cpu_seconds
         self._child = ChildProcess(
-            _MODULE, timeout=timeout, memory_bytes=memory_bytes, max_messages=_IMAGES_PER_CHILD
+            _MODULE,
+            cpu_seconds=cpu_seconds,
+            wait_seconds=wait_seconds,
+            memory_bytes=memory_bytes,
+            max_messages=_IMAGES_PER_CHILD,
         )
 
     def __enter__(self) -> Self:
@@ -52,14 +65,20 @@ class ConverterProcess:
         self._child.start()
 
     def convert(self, data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
-        """Convert an image within the limits on time and memory. Raises ``UnreadableImage``."""
+        """Convert an image within the limits on time and memory.
+
+        Raises ``UnreadableImage`` and ``MachineBusy``.
+        """
         result = self._ask({"with_renditions": with_renditions}, data)
         if not isinstance(result, ConvertedImage):
             raise TypeError("the child process answered with a thumbnail")
         return result
 
     def create_thumbnail(self, data: bytes) -> Rendition:
-        """Create a thumbnail within the limits on time and memory. Raises ``UnreadableImage``."""
+        """Create a thumbnail within the limits on time and memory.
+
+        Raises ``UnreadableImage`` and ``MachineBusy``.
+        """
         result = self._ask({}, data)
         if not isinstance(result, Rendition):
             raise TypeError("the child process answered with a converted image")
@@ -71,7 +90,10 @@ class ConverterProcess:
                 result = parse_answer(*self._child.ask(request, data))
             except ChildTooSlow:
                 KILLS.labels(Kill.TOO_SLOW).inc()
-                raise create_refusal(IMAGE_TIMEOUT, seconds=self._timeout) from None
+                raise create_refusal(IMAGE_TIMEOUT, seconds=self._cpu_seconds) from None
+            except ChildLate:
+                KILLS.labels(Kill.LATE).inc()
+                raise MachineBusy from None
             except ChildCrashed as crash:
                 KILLS.labels(Kill.CRASHED).inc()
                 _log.error("converter.crashed", cause=crash.cause, printed=crash.printed)

@@ -36,7 +36,7 @@ def allow_one_minute() -> float:
 
 @pytest.fixture
 def text_processes() -> Iterator[TextProcesses]:
-    with closing(TextProcesses(timeout=3.0)) as processes:
+    with closing(TextProcesses(cpu_seconds=3.0)) as processes:
         yield processes
 
 
@@ -65,7 +65,7 @@ def test_text_process_returns_same_result_as_direct_parsing_and_is_reused(
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGSTOP, "composer.post_too_slow"), (signal.SIGKILL, "composer.post_unreadable")],
+    [(signal.SIGSTOP, "request.too_slow"), (signal.SIGKILL, "composer.post_unreadable")],
 )
 def test_hanging_or_crashed_text_process_fails_only_its_own_post(
     text_processes: TextProcesses, number: signal.Signals, code: str
@@ -73,7 +73,7 @@ def test_hanging_or_crashed_text_process_fails_only_its_own_post(
     stopped_pid = start_child(text_processes)
     os.kill(stopped_pid, signal.SIGSTOP)
     with ThreadPoolExecutor(2) as threads:
-        failing_read = threads.submit(text_processes.read, POST, allow_one_minute)
+        failing_read = threads.submit(text_processes.read, POST, lambda: 4.0)
         eventually(lambda: text_processes._free.qsize() == 1, what="the post in the stopped child")
         # Meanwhile another child process reads a post of another thread.
         assert threads.submit(text_processes.read, POST, allow_one_minute).result().title == "Bread"

@@ -7,11 +7,11 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
-from core.errors import DomainError, TransientError
+from core.errors import DomainError, MachineBusy, TransientError
 from core.errors import imports as errors
 from core.errors.catalogue import ErrorType
 from core.logging import get_logger
-from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
+from core.process.child_process import ChildCrashed, ChildLate, ChildProcess, ChildTooSlow
 from services.subscriptions.imports.column_layout import detect_layout
 from services.subscriptions.imports.dialect import SAMPLE_RECORDS, Dialect, detect_table_dialect
 from services.subscriptions.imports.rows import RejectedRecord, TypedCell
@@ -23,9 +23,9 @@ _log = get_logger(__name__)
 MAX_WORKBOOK_BYTES = 100 * 1024**2
 # The maximum address space of the child process.
 MEMORY_BYTES = 1024**3
-# The time limit for one step of the child process. The limit is shorter than the deadline for a
-# turn of an import.
-STEP_SECONDS = 50.0
+# The CPU time limit for one step of the child process. The child also limits the CPU time for the
+# whole workbook.
+STEP_CPU_SECONDS = 50.0
 MAX_SHEETS_SHOWN = 100
 MAX_SHEETS_IN_ERROR = 20
 MAX_SHEET_NAME_CHARACTERS_IN_ERROR = 60
@@ -84,7 +84,10 @@ class Workbook:
         # States whether the child process can read another sheet after the last error.
         self._can_continue = False
         self._child = ChildProcess(
-            _MODULE, timeout=STEP_SECONDS, memory_bytes=MEMORY_BYTES, max_messages=sys.maxsize
+            _MODULE,
+            cpu_seconds=STEP_CPU_SECONDS,
+            memory_bytes=MEMORY_BYTES,
+            max_messages=sys.maxsize,
         )
         self.sheets: Sequence[Sheet] = ()
         self.sheet: Sheet | None = None
@@ -232,13 +235,15 @@ class Workbook:
         """Send a message to the child process, and return its answer.
 
         Raises the error for a refused workbook. Raises ``TransientError`` if the child process
-        was killed, because the workbook may be valid.
+        was killed or didn't answer in time, because the workbook may be valid.
         """
         self._can_continue = False
         try:
             answer, rows = self._child.ask(request, data)
         except ChildTooSlow:
             raise errors.IMPORT_WORKBOOK_TOO_LARGE(what=_TOO_SLOW) from None
+        except ChildLate:
+            raise MachineBusy from None
         except ChildCrashed as crash:
             _log.error("workbook.crashed", cause=crash.cause, printed=crash.printed)
             raise _explain_crash(crash) from None

@@ -19,7 +19,9 @@ import psutil
 import pytest
 from PIL import Image
 
+from core.errors import MachineBusy
 from core.process import confinement
+from core.process.linux import measure_cpu_seconds
 from devstack.harness.polling import eventually
 from services.attachments.images.conversion import convert_image
 from services.attachments.images.outcome import UnreadableImage
@@ -124,7 +126,7 @@ def test_killed_image_converter_fails_only_its_current_image_and_names_the_signa
 
 
 @pytest.mark.parametrize("size", [100, 5_000_000], ids=["answer", "request"])
-def test_hanging_image_converter_is_killed_after_its_timeout_and_replaced(
+def test_hanging_image_converter_is_killed_and_replaced_without_blaming_the_image(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ConverterProcess() as converter:
@@ -132,12 +134,39 @@ def test_hanging_image_converter_is_killed_after_its_timeout_and_replaced(
         stopped_pid = get_pid(converter)
         os.kill(stopped_pid, signal.SIGSTOP)
         with monkeypatch.context() as patch:
-            patch.setattr(converter._child, "_timeout", 0.5)
-            with pytest.raises(UnreadableImage) as error:
+            patch.setattr(converter._child, "_wait_seconds", 0.5)
+            with pytest.raises(MachineBusy):
                 converter.convert(bytes(size))
-        assert error.value.code == "image.timeout"
         assert not is_running(stopped_pid)
         assert_works(converter)
+
+
+def test_image_that_takes_too_much_cpu_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = slow_image()
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        killed_pid = get_pid(converter)
+        with monkeypatch.context() as patch:
+            patch.setattr(converter._child, "_cpu_seconds", 0.1)
+            with pytest.raises(UnreadableImage) as error:
+                converter.convert(slow)
+        assert error.value.code == "image.timeout"
+        assert not is_running(killed_pid)
+        assert_works(converter)
+
+
+def test_cpu_limit_of_an_image_counts_neither_pauses_nor_earlier_work_of_its_converter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        pid = get_pid(converter)
+        earlier_seconds = measure_cpu_seconds(pid)
+        monkeypatch.setattr(converter._child, "_cpu_seconds", earlier_seconds / 2)
+        os.kill(pid, signal.SIGSTOP)
+        with signal_soon(pid, signal.SIGCONT, 2 * earlier_seconds):
+            assert_works(converter)
+        assert get_pid(converter) == pid
 
 
 def test_image_exceeding_converter_memory_fails_without_affecting_the_next_image() -> None:
