@@ -9,7 +9,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, UniqueConstraint, text
+from sqlalchemy import (
+    ARRAY,
+    CheckConstraint,
+    ForeignKey,
+    Index,
+    Integer,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.queues import Queue
@@ -76,6 +85,13 @@ class Job(Model):
     # The number of leases that workers have lost since the job last made progress. A high number of
     # lost leases reveals a job that crashes its workers.
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The values of ``attempt`` that ``crashes`` counts. If the worker of such an attempt turns out
+    # to be alive, its crash no longer counts.
+    crashed_attempts: Mapped[list[int]] = mapped_column(
+        ARRAY(Integer), default=list, server_default="{}"
+    )
+    # The number of attempts over their time limit since the job last made progress.
+    slow_attempts: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of consecutive temporary failures of the job.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
     # The time of the first temporary failure after the job's last progress.

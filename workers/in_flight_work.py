@@ -10,12 +10,12 @@ from dataclasses import dataclass
 MAX_STUCK_SECONDS = 60.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class WorkItem:
     """Work in progress, such as a turn of a job.
 
     Attributes:
-        deadline: the monotonic time at which the work becomes overdue.
+        deadline: the monotonic time at which the work becomes overdue, unless it makes progress.
         give_back: a function that puts the work back into the queue for another worker.
     """
 
@@ -23,8 +23,9 @@ class WorkItem:
     give_back: Callable[[], None]
 
     @property
-    def is_overdue(self) -> bool:
-        return time.monotonic() > self.deadline
+    def seconds_left(self) -> float:
+        """Return the seconds until the work becomes overdue, or at most 0 for overdue work."""
+        return self.deadline - time.monotonic()
 
 
 class InFlightWork:
@@ -46,18 +47,13 @@ class InFlightWork:
                 self._items.discard(item)
 
     def give_back(self) -> None:
-        """Requeue the work in progress, except overdue work.
-
-        The lease of an overdue job expires, which counts as a crash.
-        """
+        """Requeue the work in progress."""
         for item in self._current_items():
-            if not item.is_overdue:
-                item.give_back()
+            item.give_back()
 
     def is_stuck(self) -> bool:
         """Return whether work in a thread is so overdue that the process must exit."""
-        latest_deadline = time.monotonic() - MAX_STUCK_SECONDS
-        return any(item.deadline < latest_deadline for item in self._current_items())
+        return any(item.seconds_left < -MAX_STUCK_SECONDS for item in self._current_items())
 
     def _current_items(self) -> list[WorkItem]:
         with self._lock:

@@ -1,20 +1,17 @@
 """Records the failure of a job, and decides whether to retry, cancel or fail the job."""
 
 import time
-import traceback
 from datetime import timedelta
 
 import psycopg2
-from celery.exceptions import SoftTimeLimitExceeded
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from core.calls import time_limits
-from core.errors import DomainError, TransientError
-from core.errors.jobs import JOB_BROKE, JOB_TOO_SLOW
+from core.errors import DomainError, MachineBusy, TransientError
+from core.errors.jobs import JOB_BROKE
 from core.logging import get_logger
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
-from services.jobs.retries import record_crash, retry_or_fail_job
+from services.jobs.retries import retry_or_fail_job
 from services.jobs.transitions import cancel_job, fail_job
 from storage.resources import Resources
 
@@ -31,7 +28,6 @@ _DATABASE_FAILURES = (
 )
 _MAX_OUTAGE_SECONDS = 30.0
 _OUTAGE_PAUSE_SECONDS = 0.5
-_SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__})
 
 
 def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
@@ -65,10 +61,10 @@ def _record_failure_once(resources: Resources, lease: Lease, error: Exception) -
             case _ if temporary_reason is not None:
                 log.warning("job.retried", reason=str(error))
                 patience = timedelta(seconds=resources.settings.patience)
-                retry_or_fail_job(uow, lease, reason=temporary_reason, patience=patience)
-            case SoftTimeLimitExceeded():
-                log.warning("job.too_slow")
-                record_crash(uow, lease, JOB_TOO_SLOW())
+                was_slow = isinstance(error, MachineBusy)
+                retry_or_fail_job(
+                    uow, lease, reason=temporary_reason, patience=patience, was_slow=was_slow
+                )
             case _:
                 log.error("job.broke", exc_info=error)
                 fail_job(uow, lease, JOB_BROKE())
@@ -83,8 +79,6 @@ def _find_temporary_reason(error: Exception) -> str | None:
         return "The database is not responding."
     if isinstance(error, TransientError):
         return str(error)
-    if isinstance(error, SoftTimeLimitExceeded) and _has_interrupted_socket(error):
-        return "A server did not respond in time."
     return None
 
 
@@ -93,11 +87,3 @@ def _is_database_unreachable(error: Exception) -> bool:
     # connection.
     is_disconnected = isinstance(error, DBAPIError) and error.connection_invalidated
     return is_disconnected or isinstance(error, _DATABASE_FAILURES)
-
-
-def _has_interrupted_socket(error: Exception) -> bool:
-    """Return whether the soft time limit interrupted a socket call."""
-    # The last frame of the traceback is the signal handler, and the frame before it is the
-    # interrupted call.
-    last_frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-2:]
-    return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last_frames)

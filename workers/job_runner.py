@@ -11,16 +11,17 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from functools import partial
 
 import structlog
-from celery import current_task
-from celery.exceptions import Retry, SoftTimeLimitExceeded
+from celery.exceptions import Retry
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from core.counters import work_metrics
+from core.errors import MachineBusy
 from core.logging import get_logger
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
@@ -28,17 +29,24 @@ from models import Job, JobStatus
 from services.jobs.kinds import JobKind, get_kind, list_kinds
 from services.jobs.lease import Lease, LeaseLost, renew_lease, run_heartbeat
 from services.jobs.outbox import RECENT_WINDOW
-from services.jobs.transitions import claim_job, hand_back_job
+from services.jobs.transitions import (
+    MAX_SLOW_ATTEMPTS_IN_TURN,
+    claim_job,
+    forgive_crash,
+    hand_back_job,
+)
 from storage.resources import Resources
 from workers.canary_task import answer_canary
 from workers.context import WorkerContext
 from workers.in_flight_work import WorkItem
 from workers.job_failures import record_failure
+from workers.serving import Pool
 
 log = get_logger(__name__)
 
 
-# A process is killed if a turn exceeds its deadline by more than this time.
+# A pool process is killed if a turn exceeds its deadline by more than this time, because the turn
+# doesn't react to the exception at its deadline.
 KILL_AFTER_SECONDS = 15.0
 # The maximum number of unfinished jobs in a process. Each unfinished job can hold a file open and
 # keep e-mail addresses in memory.
@@ -52,16 +60,19 @@ class JobAttempt:
     The job's lease is renewed until ``close`` is called.
     """
 
-    def __init__(self, context: WorkerContext, lease: Lease, *, has_own_limits: bool) -> None:
+    def __init__(
+        self, context: WorkerContext, lease: Lease, *, before_kill: Callable[[], None]
+    ) -> None:
         """Start the heartbeat.
 
         Args:
-            has_own_limits: whether each turn has its own time limit. If false, the Celery task has
-                one time limit for all turns together.
+            before_kill: a function that is called before this process kills itself because a turn
+                is overdue.
         """
         self.lease = lease
         self._context = context
-        self._has_own_limits = has_own_limits
+        self._before_kill = before_kill
+        self._is_in_main_thread = context.serves.pool is Pool.PREFORK
         self._item: WorkItem | None = None
         self._turns: Generator[None, None, None] | None = None
         self._heart = ExitStack()
@@ -85,8 +96,9 @@ class JobAttempt:
         """Run one turn, and return whether this process must run the next one."""
         kind = get_kind(self.lease.kind)
         started_at = time.monotonic()
-        seconds = kind.deadline_seconds
-        self._item = WorkItem(started_at + seconds, self.hand_back)
+        item = WorkItem(started_at + kind.deadline_seconds, self.hand_back)
+        self._item = item
+        self.lease.on_progress = partial(_renew_deadline, item, kind)
         log_context = {
             "job_id": self.lease.job_id,
             "kind": self.lease.kind,
@@ -102,8 +114,8 @@ class JobAttempt:
             with (
                 structlog.contextvars.bound_contextvars(**log_context),
                 spans.work_span(f"job {kind.name}", self.lease.traceparent, attributes),
-                self._context.in_flight_work.track(self._item),
-                _limit_time(seconds if self._has_own_limits else 0),
+                self._context.in_flight_work.track(item),
+                _interrupt_if_overdue(item) if self._is_in_main_thread else nullcontext(),
             ):
                 return self._do_work()
         finally:
@@ -122,6 +134,7 @@ class JobAttempt:
                 stays = False
         except LeaseLost:
             log.warning("job.lease_lost")
+            self._show_alive()
             return False
         if not stays:
             log.info("job.ended")
@@ -134,33 +147,56 @@ class JobAttempt:
 
     def _renew(self) -> None:
         item = self._item
-        if item is None or not item.is_overdue:
+        # A pool process first gives an overdue turn the chance to react to the exception.
+        grace_seconds = KILL_AFTER_SECONDS if self._is_in_main_thread else 0.0
+        if item is not None and item.seconds_left < -grace_seconds:
+            self._abandon_turn()
+        try:
             with self._context.resources.unit_of_work() as uow:
                 renew_lease(uow, self.lease)
-            return
-        # The lease of an overdue job isn't renewed, so that the sweep requeues the job.
+        except LeaseLost:
+            self._show_alive()
+            raise
+
+    def _abandon_turn(self) -> None:
+        """Requeue the job of an overdue turn. Raises ``LeaseLost``.
+
+        Nothing can interrupt the turn, so a pool process also kills itself. A thread ends only with
+        its process (``stopping``).
+        """
         log.error("job.overdue", job_id=self.lease.job_id, kind=self.lease.kind)
-        if not self._has_own_limits:
-            raise LeaseLost(self.lease.job_id)
-        if time.monotonic() > item.deadline + KILL_AFTER_SECONDS:
-            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            record_failure(self._context.resources, self.lease, MachineBusy())
+        finally:
+            if self._is_in_main_thread:
+                self._before_kill()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _show_alive(self) -> None:
+        with suppress(SQLAlchemyError), self._context.resources.unit_of_work() as uow:
+            forgive_crash(uow, self.lease)
+
+
+def _renew_deadline(item: WorkItem, kind: JobKind) -> None:
+    item.deadline = time.monotonic() + kind.deadline_seconds
 
 
 @contextmanager
-def _limit_time(seconds: float) -> Iterator[None]:
-    """Raise ``SoftTimeLimitExceeded`` in the block after ``seconds``, unless ``seconds`` is 0.
+def _interrupt_if_overdue(item: WorkItem) -> Iterator[None]:
+    """Raise ``MachineBusy`` in the block when the work becomes overdue.
 
-    The time limit works only in the main thread, which runs the jobs of a process pool.
+    The timer works only in the main thread, which runs the jobs of a pool process.
     """
-    if not seconds:
-        yield
-        return
 
-    def raise_too_slow(*_: object) -> None:
-        raise SoftTimeLimitExceeded
+    def check(*_: object) -> None:
+        seconds = item.seconds_left
+        if seconds <= 0:
+            raise MachineBusy
+        # The work has made progress, which has renewed its deadline.
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    previous_handler = signal.signal(signal.SIGALRM, raise_too_slow)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    previous_handler = signal.signal(signal.SIGALRM, check)
+    signal.setitimer(signal.ITIMER_REAL, item.seconds_left)
     try:
         yield
     finally:
@@ -187,16 +223,13 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         log.debug("job.not_claimed", job_id=job_id)
         return
     jobs = _StayingJobs(context, get_kind(lease.kind))
-    started_at = time.monotonic()
     with closing(jobs):
         try:
             jobs.run(lease)
         except SystemExit:
             # The pool ends a process when a stopping worker's grace period is over, or when a task
-            # exceeds its hard time limit. Exceeding a time limit counts as a crash of the job, but
-            # the end of the grace period doesn't.
-            if time.monotonic() - started_at < current_task.time_limit:
-                jobs.hand_back()
+            # exceeds its hard time limit. Neither counts as a crash of the job.
+            jobs.hand_back()
             raise
     if lease.failed_by is not None:
         raise TaskFailed(lease.failed_by)
@@ -260,8 +293,7 @@ class _StayingJobs:
         A new job goes first, because all jobs that the process already runs have had at least one
         turn.
         """
-        has_own_limits = bool(self._first_kind.max_stay_seconds)
-        attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
+        attempt = JobAttempt(self._context, lease, before_kill=self.hand_back)
         self._attempts.appendleft(attempt)
 
     def _claim_next(self) -> Lease | None:
@@ -276,6 +308,8 @@ class _StayingJobs:
                 # The sweep keeps ``send_after`` of all sent jobs within ``RECENT_WINDOW``.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
+                # A slow job isn't claimed while another job waits, even if it is the first one.
+                Job.slow_attempts < MAX_SLOW_ATTEMPTS_IN_TURN,
                 Job.kind.in_([kind.name for kind in list_kinds()]),
             )
             .order_by(Job.send_after)

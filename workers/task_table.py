@@ -21,7 +21,12 @@ from core.queues import RequestKind
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
 from services.jobs import maintenance
-from services.jobs.kinds import RequestWork, list_kinds, list_request_work
+from services.jobs.kinds import (
+    COMPUTING_DEADLINE_SECONDS,
+    RequestWork,
+    list_kinds,
+    list_request_work,
+)
 from services.jobs.lease import LeaseLost
 from services.jobs.maintenance import MaintenanceKind
 from storage.redis.request_work import AllCallersLeft, RequestLease
@@ -31,6 +36,8 @@ from workers.job_runner import KILL_AFTER_SECONDS, TaskFailed, run_job
 
 log = get_logger(__name__)
 
+# How long progress can renew the deadline of a job's last turn, with some time for the heartbeat.
+_MAX_RENEWAL_SECONDS = COMPUTING_DEADLINE_SECONDS + 2 * KILL_AFTER_SECONDS
 # The time limit of work that runs only while an API caller waits. No API caller waits longer for a
 # result than this time.
 MAX_REQUEST_SECONDS = 60.0
@@ -59,11 +66,11 @@ def register_tasks(app: Celery, process: ProcessContext) -> None:
     """Register all tasks with the Celery application."""
     job_task = _build_task(process, run_job)
     for kind in list_kinds():
-        # A process pool raises an exception in a job at the soft time limit, and kills the job's
-        # process at the hard time limit. A thread pool ignores the time limits of Celery tasks.
-        seconds = kind.deadline_seconds + kind.max_stay_seconds
-        limits = {"soft_time_limit": seconds, "time_limit": seconds + KILL_AFTER_SECONDS}
-        app.task(job_task, name=kind.name, throws=(TaskFailed,), **limits)
+        # A process pool kills the job's process at Celery's time limit. This happens only if the
+        # process can't even run its heartbeat, which kills an overdue process earlier. A thread
+        # pool ignores the time limits of Celery tasks.
+        seconds = kind.max_stay_seconds + kind.deadline_seconds + _MAX_RENEWAL_SECONDS
+        app.task(job_task, name=kind.name, throws=(TaskFailed,), time_limit=seconds)
     for request_kind, answer in list_request_work().items():
         task = _build_task(process, partial(answer_request, kind=request_kind, answer=answer))
         # Work for waiting API requests sends no task events, because events would double the number

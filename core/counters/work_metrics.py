@@ -10,7 +10,6 @@ from core.errors.jobs import (
     JOB_BROKE,
     JOB_GIVEN_UP,
     JOB_ROWS_FAILED,
-    JOB_TOO_SLOW,
     JOB_WORKER_LOST,
 )
 
@@ -85,7 +84,7 @@ circuit_gauge = cache(_CIRCUIT.labels)
 _credits_counter = cache(_CREDITS.labels)
 
 # Job errors that indicate a fault in Pressroom and trigger an alert.
-_INTERNAL_ERRORS = (JOB_BROKE, JOB_ROWS_FAILED, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
+_INTERNAL_ERRORS = (JOB_BROKE, JOB_ROWS_FAILED, JOB_GIVEN_UP, JOB_WORKER_LOST)
 
 
 class Kill(StrEnum):

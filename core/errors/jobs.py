@@ -8,7 +8,7 @@ JOB_NOT_FOUND_BY_ID = not_found(
 )
 JOB_NOT_RETRYABLE = conflict(
     "job.not_retryable",
-    "A {kind} job with the status {status} can't be retried.",
+    "Jobs of the kind {kind} with the status {status} can't be retried.",
     kind="members.import",
     status="succeeded",
 )
@@ -30,7 +30,6 @@ MAINTENANCE_RUNNING = conflict(
     name="maintenance.purge",
 )
 JOB_CANCELLED = conflict("job.cancelled", "The job was cancelled.")
-JOB_TOO_SLOW = damaged("job.too_slow", "The job exceeded its time limit.")
 JOB_BROKE = damaged("job.internal_error", "The job failed because of an internal error.")
 JOB_GIVEN_UP = unavailable(
     "job.given_up",

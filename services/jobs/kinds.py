@@ -41,13 +41,15 @@ class JobKind:
     # Owners can restart failed jobs of a retryable kind.
     retryable: bool
     run: JobWork
+    # The codes of errors that a retry can overcome. The errors of the job system are omitted.
+    retryable_codes: frozenset[str] = frozenset()
     # A callback that handles the failure or cancellation of a job, for example by marking the job's
     # import as failed.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
     # If ``needs_recent_login`` is true, retrying a job requires a recent login.
     needs_recent_login: bool = False
-    # An attempt to run a job counts as stuck if it exceeds this number of seconds. For a bulk job,
-    # the deadline applies to each turn.
+    # An attempt to run a job is interrupted after this number of seconds, and tried again. Each
+    # turn, and each progress that an attempt records, renews the deadline.
     deadline_seconds: float = 60.0
     # The maximum time in seconds for which a job stays in one process. For example, a job must stay
     # in its process while it keeps a file open between turns. If ``max_stay_seconds`` is 0, each
@@ -62,6 +64,9 @@ class JobKind:
     # with the reason for the last failure.
     given_up: ErrorType | None = field(default=None, hash=False)
 
+
+# The deadline of jobs that compute. On a busy machine, computing takes many times as long as usual.
+COMPUTING_DEADLINE_SECONDS = 600.0
 
 _kinds: dict[str, JobKind] = {}
 _request_work: dict[RequestKind, RequestWork] = {}

@@ -54,6 +54,8 @@ class Lease:
     is_retried: bool = False
     # The code of the error with which the job failed, for the job runner's report to Celery.
     failed_by: str | None = None
+    # Called after each commit that records progress of the job, so that its deadline is renewed.
+    on_progress: Callable[[], None] = lambda: None
 
     @classmethod
     def of_job(cls, job: Job) -> "Lease":

@@ -1,6 +1,8 @@
 """Requeues running jobs whose worker crashed or lost its lease.
 
-A job fails if its workers crash too often.
+A job fails if its workers crash too often. An expired lease counts as a crash until its worker
+shows that it is alive (``transitions.forgive_crash``), for example because a busy machine delayed
+the worker's heartbeat.
 """
 
 import math
@@ -8,8 +10,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.exc import OperationalError
 
 from core.counters import work_metrics
@@ -28,13 +31,17 @@ log = get_logger(__name__)
 
 # How long live workers may take to renew their leases after a database outage.
 OUTAGE_GRACE_PERIOD = LEASE_DURATION + timedelta(seconds=1)
+# A job fails only after its last lease has been expired for this time, so that workers which are
+# slow, but alive, can show it.
+LAST_CRASH_PATIENCE = timedelta(seconds=30)
 _LONG_WAIT_SECONDS = 1.0
+_MAX_SLOW_SECONDS = 10.0
 _MAX_JOBS_PER_SCAN = 200
 
 # Finds running jobs with an expired lease. The query ignores expired leases shortly after the
 # database server has started, because workers couldn't renew their leases during the downtime.
 _FIND_EXPIRED = """
-    SELECT id FROM jobs
+    SELECT id, CAST(extract(epoch FROM now() - lease_expires_at) AS float) FROM jobs
     WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
         AND pg_postmaster_start_time() < now() - CAST(:steady AS interval)
     ORDER BY lease_expires_at LIMIT :batch
@@ -44,18 +51,27 @@ _FIND_LONG_EXPIRED = Statement(_FIND_EXPIRED.format(when="<= now() - CAST(:recen
 
 
 class DatabaseWatch:
-    """Remembers when the sweeper last failed to reach the database.
+    """Remembers the last time during which the sweeper could not reach the database.
 
     During a database outage, leases expire although no worker has crashed. For a while after a
-    database outage, expired leases are ignored, so that live workers can renew their leases.
+    database outage, leases that expired since its start are ignored, so that live workers can renew
+    their leases.
     """
 
     def __init__(self) -> None:
-        self._outage_at = -math.inf
+        self._outage_began_at = -math.inf
+        self._outage_ended_at = -math.inf
 
     @property
-    def is_steady(self) -> bool:
-        return time.monotonic() - self._outage_at > OUTAGE_GRACE_PERIOD.total_seconds()
+    def excused_seconds(self) -> float:
+        """Return how long ago a lease may have expired because of the last outage.
+
+        Returns 0 after the grace period.
+        """
+        now = time.monotonic()
+        if now - self._outage_ended_at > OUTAGE_GRACE_PERIOD.total_seconds():
+            return 0.0
+        return now - self._outage_began_at
 
     @contextmanager
     def observe(self) -> Iterator[None]:
@@ -68,10 +84,20 @@ class DatabaseWatch:
         try:
             yield
         except BaseException:
-            self._outage_at = time.monotonic()
+            self._record_outage(began_at, math.inf)
             raise
         if time.monotonic() - began_at > _LONG_WAIT_SECONDS:
-            self._outage_at = time.monotonic()
+            # On a busy machine, every statement can take more than a second for hours, but lost
+            # jobs must be requeued.
+            self._record_outage(began_at, _MAX_SLOW_SECONDS)
+
+    def _record_outage(self, began_at: float, max_seconds: float) -> None:
+        """Record an outage until now, or extend the last outage to at most ``max_seconds``."""
+        now = time.monotonic()
+        is_new = began_at - self._outage_ended_at > OUTAGE_GRACE_PERIOD.total_seconds()
+        earliest = began_at if is_new else self._outage_began_at
+        self._outage_began_at = max(earliest, min(began_at, now - max_seconds))
+        self._outage_ended_at = now
 
 
 def requeue_lost_jobs(
@@ -87,9 +113,9 @@ def requeue_lost_jobs(
         older = resources.database.rows(_FIND_LONG_EXPIRED, **bounds)
         pace.record_scan(time.monotonic() - began_at, has_results=bool(older))
         expired += older
-    if not watch.is_steady:
-        return 0
-    return sum(_requeue_lost_job(resources, job_id) for (job_id,) in expired)
+    excused_seconds = watch.excused_seconds
+    lost_ids = [job_id for job_id, seconds in expired if seconds >= excused_seconds]
+    return sum(_requeue_lost_job(resources, job_id) for job_id in lost_ids)
 
 
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
@@ -108,16 +134,23 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
             if job is None:
                 return False
             crashes = job.crashes + 1
+            is_last = crashes >= MAX_CRASHES and not job.cancel_requested
+            if is_last and not uow.session.scalar(select(_is_given_up()).where(is_job)):
+                return False
             log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
             uow.after_commit(work_metrics.LEASES_LOST.labels(job.queue, job.kind).inc)
+            counts: dict[str, Any] = {
+                "crashes": crashes,
+                "crashed_attempts": func.array_append(Job.crashed_attempts, job.attempt),
+            }
             if job.cancel_requested:
                 error = JOB_CANCELLED()
-                change_job(uow, is_job, to=JobStatus.CANCELLED, error=error, crashes=crashes)
-            elif crashes >= MAX_CRASHES:
+                change_job(uow, is_job, to=JobStatus.CANCELLED, error=error, **counts)
+            elif is_last:
                 error = JOB_WORKER_LOST(crashes=crashes)
-                change_job(uow, is_job, to=JobStatus.FAILED, error=error, crashes=crashes)
+                change_job(uow, is_job, to=JobStatus.FAILED, error=error, **counts)
             else:
-                requeue_job(uow, is_job, crashes=crashes)
+                requeue_job(uow, is_job, **counts)
             return True
     except OperationalError:
         # Stop, because the database is unreachable and requeuing the remaining jobs would fail.
@@ -125,3 +158,8 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     except Exception:  # Log the error, because one faulty job must not stop the sweep.
         log.exception("sweep.job_broke", job_id=job_id)
         return False
+
+
+def _is_given_up() -> ColumnElement[bool]:
+    """The condition that a lease expired so long ago that its worker must have crashed."""
+    return Job.lease_expires_at < func.now() - LAST_CRASH_PATIENCE

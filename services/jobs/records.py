@@ -238,8 +238,11 @@ def retry_locked_job(uow: UnitOfWork, job: Job) -> None:
 
 def is_retry_sensible(job: Job) -> bool:
     """Return whether the job failed because of a temporary problem, not because of its input."""
-    has_job_error = job.error is not None and job.error["code"].startswith("job.")
-    return job.status == JobStatus.FAILED and has_job_error
+    if job.status != JobStatus.FAILED or job.error is None:
+        return False
+    code = job.error["code"]
+    kind = find_kind(job.kind)
+    return code.startswith("job.") or (kind is not None and code in kind.retryable_codes)
 
 
 def restore_error(job: Job) -> DomainError:

@@ -10,13 +10,12 @@ from datetime import timedelta
 from sqlalchemy import func, select
 
 from core.counters import work_metrics
-from core.errors import DomainError
 from core.errors.jobs import JOB_GIVEN_UP
 from models import Job, JobStatus
 from services.jobs.kinds import get_kind
 from services.jobs.lease import Lease, LeaseLost, is_held_by
 from services.jobs.pauses import Pauses
-from services.jobs.transitions import change_held_job, fail_job, hand_back_job
+from services.jobs.transitions import change_held_job, fail_job
 from storage.unit_of_work import UnitOfWork
 
 MAX_CRASHES = 3
@@ -29,12 +28,15 @@ _FAILING_SECONDS_PER_PAUSE_SECOND = 20
 _SECONDS_PER_HOUR = 3600
 
 
-def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta) -> None:
+def retry_or_fail_job(
+    uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta, was_slow: bool = False
+) -> None:
     """Retry the job after a pause, or fail the job if it has been retried for long enough.
 
     Raises ``LeaseLost``.
 
     Args:
+        was_slow: whether the attempt exceeded its time limit.
         reason: why the attempt failed. The job's owner can read ``reason``, so it must not contain
             secrets.
         patience: how long the job is retried, unless its kind has its own ``patience``.
@@ -51,10 +53,12 @@ def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: t
         fail_job(uow, lease, error)
         return
     pause = _choose_pause(lease.retries, failing_seconds)
-    retry_job_after(uow, lease, pause, reason)
+    retry_job_after(uow, lease, pause, reason, was_slow=was_slow)
 
 
-def retry_job_after(uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str) -> None:
+def retry_job_after(
+    uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str, *, was_slow: bool = False
+) -> None:
     """Requeue the job, so that its next attempt starts after a pause. Raises ``LeaseLost``."""
     due_at = func.now() + pause
     changes = {
@@ -64,22 +68,12 @@ def retry_job_after(uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str
         "retries": Job.retries + 1,
         "failing_since": func.coalesce(Job.failing_since, func.now()),
         "last_reason": reason,
+        "slow_attempts": Job.slow_attempts + int(was_slow),
     }
     change_held_job(uow, lease, JobStatus.QUEUED, **changes)
     lease.is_retried = True
     queue = get_kind(lease.kind).queue
     uow.after_commit(work_metrics.RETRIES.labels(queue, lease.kind).inc)
-
-
-def record_crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Requeue a job whose process crashed. A job fails at its third crash. Raises ``LeaseLost``."""
-    crashes = lease.crashes + 1
-    if crashes >= MAX_CRASHES:
-        change_held_job(uow, lease, JobStatus.FAILED, error=error, crashes=crashes)
-        lease.failed_by = error.code
-    else:
-        hand_back_job(uow, lease, crashes=crashes)
-        lease.is_retried = True
 
 
 def _choose_pause(retries: int, failing_seconds: float) -> timedelta:

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy import ColumnElement, any_, delete, exists, func, or_, select, update
+from sqlalchemy.orm import aliased
 
 from core.counters import work_metrics
 from core.errors import DomainError
@@ -30,19 +31,25 @@ from storage.unit_of_work import UnitOfWork
 # so that the lease never expires.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
 # The column values of a job that isn't being retried.
-_NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
+_NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None, "slow_attempts": 0}
+_NO_CRASHES: dict[str, Any] = {"crashes": 0, "crashed_attempts": []}
+# A job with this many attempts over their time limit runs only while its queue has no other job, so
+# that a job which is always too slow can't delay the other jobs again and again.
+MAX_SLOW_ATTEMPTS_IN_TURN = 2
 
 
 def claim_job(uow: UnitOfWork, job_id: int) -> Lease | None:
     """Claim a queued job for a worker, and return the lease.
 
-    Returns ``None`` if the job is not queued, not yet due, or deleted.
+    Returns ``None`` if the job is not queued, not yet due, or deleted. A job whose attempts were
+    too slow isn't claimed while other jobs wait in its queue. The sweep sends its message again.
     """
     job = change_job(
         uow,
         Job.id == job_id,
         has_status(JobStatus.QUEUED),
         Job.run_at <= func.now(),
+        or_(Job.slow_attempts < MAX_SLOW_ATTEMPTS_IN_TURN, ~_has_waiting_neighbour()),
         to=JobStatus.RUNNING,
         attempt=Job.attempt + 1,
         started_at=func.coalesce(Job.started_at, func.now()),
@@ -68,7 +75,7 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
     A job that makes progress isn't broken, so its counts of crashes and retries are reset. Raises
     ``LeaseLost``.
     """
-    changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
+    changes: dict[str, Any] = {"progress_done": done, **_NO_CRASHES, **_NO_FAILURES}
     if total is not None:
         changes["progress_total"] = total
     # Never shorten the lease, because the lease of a job that has delegated its work to helpers
@@ -79,6 +86,7 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
     change_held_job(uow, lease, **changes)
     lease.crashes = 0
     lease.retries = 0
+    uow.after_commit(lease.on_progress)
 
 
 def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
@@ -124,7 +132,7 @@ def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
     The caller must enqueue the first helper job in the transaction that delegates the work. The
     helper job that finishes last must end the job that delegated the work.
     """
-    changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **_NO_FAILURES}
+    changes: dict[str, Any] = {"attempt": Job.attempt + 1, **_NO_CRASHES, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)
 
 
@@ -163,8 +171,30 @@ def requeue_job(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) ->
 
 def restart_job(uow: UnitOfWork, *fence: ColumnElement[bool]) -> Job | None:
     """Queue an ended job again, and reset its counts of crashes and retries."""
-    changes = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **_NO_FAILURES}
+    changes = {"cancel_requested": False, "run_at": func.now(), **_NO_CRASHES, **_NO_FAILURES}
     return requeue_job(uow, *fence, **changes)
+
+
+def forgive_crash(uow: UnitOfWork, lease: Lease) -> None:
+    """Stop counting a lost lease as a crash, because the worker that lost it is alive."""
+    is_job = Job.id == lease.job_id, Job.status.in_((JobStatus.QUEUED, JobStatus.RUNNING))
+    forgiven = {
+        "crashes": func.greatest(Job.crashes - 1, 0),
+        "crashed_attempts": func.array_remove(Job.crashed_attempts, lease.attempt),
+    }
+    is_counted = any_(Job.crashed_attempts) == lease.attempt
+    uow.session.execute(update(Job).where(*is_job, is_counted).values(forgiven))
+
+
+def _has_waiting_neighbour() -> ColumnElement[bool]:
+    """The condition that another job, which isn't slow itself, is due in the job's queue."""
+    neighbour = aliased(Job)
+    return exists().where(
+        neighbour.status == JobStatus.QUEUED,
+        neighbour.queue == Job.queue,
+        neighbour.run_at <= func.now(),
+        neighbour.slow_attempts < MAX_SLOW_ATTEMPTS_IN_TURN,
+    )
 
 
 def change_job(

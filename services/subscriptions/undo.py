@@ -18,7 +18,12 @@ from core.scopes import Scope
 from models import BulkAction, Job, JobStatus, MemberImport
 from services.access.caller import Caller
 from services.jobs.batches import work_in_turns
-from services.jobs.kinds import JobKind, call_with_subject, register_kind
+from services.jobs.kinds import (
+    COMPUTING_DEADLINE_SECONDS,
+    JobKind,
+    call_with_subject,
+    register_kind,
+)
 from services.jobs.lease import JobCancelled, Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.records import retry_locked_job
@@ -89,6 +94,7 @@ class Undo(Generic[Row]):
                 retryable=True,
                 run=self.run,
                 needs_recent_login=self.needs_recent_login,
+                deadline_seconds=COMPUTING_DEADLINE_SECONDS,
                 # If an undo is abandoned, restored members stay restored, and ``start`` can
                 # continue the undo.
                 on_abandoned=call_with_subject(self.model, self.end),

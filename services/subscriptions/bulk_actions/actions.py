@@ -25,7 +25,12 @@ from services.access.sessions import require_recent_login
 from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import records
 from services.jobs.batches import work_in_turns
-from services.jobs.kinds import JobKind, call_with_subject, register_kind
+from services.jobs.kinds import (
+    COMPUTING_DEADLINE_SECONDS,
+    JobKind,
+    call_with_subject,
+    register_kind,
+)
 from services.jobs.lease import JobCancelled, Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job, record_progress
@@ -246,6 +251,7 @@ CHANGE_MEMBERS = register_kind(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=change_members,
+        deadline_seconds=COMPUTING_DEADLINE_SECONDS,
         # Restarting the job of a bulk action requires a recent login, because the bulk action may
         # remove members.
         needs_recent_login=True,

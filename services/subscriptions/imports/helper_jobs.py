@@ -42,7 +42,6 @@ from core.errors import DomainError, TransientError
 from core.errors.jobs import (
     JOB_OPT_OUTS_FAILED,
     JOB_ROWS_FAILED,
-    JOB_TOO_SLOW,
     JOB_WORKER_LOST,
 )
 from core.queues import Queue
@@ -51,7 +50,7 @@ from models import Job, JobStatus, MemberImport, WaitingChunk
 from services.access.quotas import MAX_SHARES
 from services.jobs import records
 from services.jobs.batches import Turn
-from services.jobs.kinds import JobKind, register_kind
+from services.jobs.kinds import COMPUTING_DEADLINE_SECONDS, JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import (
@@ -179,7 +178,7 @@ def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
         return
     import_id = import_lease.subject_id
     claims = WaitingChunk.import_id == import_id, WaitingChunk.job_id == job.id
-    was_lost = job.error["code"] in (JOB_WORKER_LOST.code, JOB_TOO_SLOW.code)
+    was_lost = job.error["code"] == JOB_WORKER_LOST.code
     if was_lost and uow.session.scalar(select(exists().where(*claims))):
         task = uow.session.get_one(MemberImport, import_id)
         _enqueue_helper(uow, import_lease.job_id, task)
@@ -195,6 +194,7 @@ APPLY_CHUNKS = register_kind(
         retryable=False,
         run=run_helper,
         on_abandoned=_end_import_with_helper,
+        deadline_seconds=COMPUTING_DEADLINE_SECONDS,
     )
 )
 
@@ -266,15 +266,19 @@ _OTHER_CLAIMS = Statement("""
     WHERE w.import_id = :import_id AND w.job_id <> :job_id
     AND j.attempt = w.attempt AND j.status = 'running' LIMIT 1
     """)
-_CLAIMED = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
-_RELEASE_CHUNK = Statement(f"""
-    UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_CLAIMED}
-    RETURNING number
-    """)  # noqa: S608
-_ABANDON_CHUNK = Statement(f"""
+# Stops counting the claims of a helper that could not apply its chunks. If the helper was so late
+# that another helper has claimed a chunk since then, the other claim remains.
+_RELEASE_CHUNKS = Statement("""
+    UPDATE waiting_chunks SET tries = tries - 1,
+        job_id = nullif(job_id, CASE WHEN attempt = :attempt THEN :job_id END),
+        attempt = nullif(attempt, CASE WHEN job_id = :job_id THEN :attempt END)
+    WHERE import_id = :import_id AND number = ANY(CAST(:numbers AS int[])) RETURNING number
+    """)
+_ABANDON_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = :most
-    WHERE {_CLAIMED} AND number = :number RETURNING number
-    """)  # noqa: S608
+    WHERE import_id = :import_id AND job_id = :job_id AND attempt = :attempt AND number = :number
+    RETURNING number
+    """)
 
 
 def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
@@ -288,6 +292,7 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
     tries = 0
     claim = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
     candidates = {**claim, "most": MAX_TRIES, "opt_outs": task.opt_out_chunks}
+    numbers = set[int]()
 
     def commit(chunk: PreparedChunk) -> None:
         try:
@@ -297,6 +302,7 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
             applying.commit_chunk(resources, task.id, chunk, lock_job)
         except ChunkFailed:
             resources.database.rows(_ABANDON_CHUNK, most=MAX_TRIES, number=chunk.number, **claim)
+        numbers.discard(chunk.number)
 
     try:
         # Optimization: two chunks applied at the same time by one helper (decision 17).
@@ -311,6 +317,7 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
                 if not claims:
                     break
                 [(number, tries)] = claims
+                numbers.add(number)
                 # Fetch the next chunk while preceding chunks are still being applied.
                 chunk = fetch_chunk(resources, task, number)
                 commits.wait_for_room(_find_max_chunks(resources, lease, task))
@@ -323,7 +330,7 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
         # Ignore a database error while the claim is released, because the original error is raised
         # below.
         with suppress(psycopg2.Error):
-            resources.database.rows(_RELEASE_CHUNK, **claim)
+            resources.database.rows(_RELEASE_CHUNKS, numbers=list(numbers), **claim)
         raise
     with resources.unit_of_work() as uow:
         hand_back_job(uow, lease)

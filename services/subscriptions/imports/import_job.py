@@ -24,7 +24,7 @@ from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
 from services.jobs.batches import Turn
-from services.jobs.kinds import JobKind, register_kind
+from services.jobs.kinds import COMPUTING_DEADLINE_SECONDS, JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import record_progress, set_total
 from services.subscriptions.imports import applying, endings, helper_jobs
@@ -78,6 +78,7 @@ def _register(name: str) -> JobKind:
             on_abandoned=endings.end_with_job,
             on_restarted=endings.restart_with_job,
             max_stay_seconds=MAX_STAY_SECONDS,
+            deadline_seconds=COMPUTING_DEADLINE_SECONDS,
         )
     )
 

@@ -11,7 +11,7 @@ from services.jobs import records
 from storage.broker import Broker
 from tests.support.probe.bench import Bench
 from tests.support.probe.job_states import update_job
-from tests.support.probe.kind import PROBE, enqueue_probe
+from tests.support.probe.kind import BRIEF_BULK_PROBE, PROBE, enqueue_probe
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,6 +32,39 @@ def test_job_is_retried_with_backoff_after_transient_failure(probes: Bench) -> N
     first, second = (float(str(row[0])) for row in pauses)
     assert first >= 0.5
     assert second >= 1.0
+
+
+def test_job_over_its_time_limit_is_retried_with_growing_pauses_and_counts_no_crash(
+    probes: Bench,
+) -> None:
+    job_id = probes.enqueue(kind=BRIEF_BULK_PROBE, stuck=1, hang=2)
+
+    def find_waiting_job() -> Job | None:
+        job = probes.job(job_id)
+        return job if job.retries == 1 else None
+
+    # The first attempt doesn't react to its time limit, so its process is killed.
+    job = eventually(find_waiting_job, what="the wait for the second attempt")
+    assert isinstance(job, Job)
+    assert (job.status, job.last_reason) == (JobStatus.QUEUED, "The server is busy.")
+    job = probes.finished(job_id)
+    assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 3, 0)
+    starts = probes.stack.query(
+        "SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY attempt)), pid FROM probe_starts"
+        " WHERE job_id = %s ORDER BY attempt",
+        job_id,
+    )
+    (_, first_pid), (first, second_pid), (second, _) = starts
+    assert first_pid != second_pid
+    # An attempt takes its time limit of a second, and then the job pauses.
+    assert float(str(first)) >= 1.5
+    assert float(str(second)) >= 2.0
+
+
+def test_job_that_makes_progress_may_take_longer_than_its_time_limit(probes: Bench) -> None:
+    job_id = probes.enqueue(kind=BRIEF_BULK_PROBE, steps=4, step_sleep=0.6)
+    job = probes.finished(job_id)
+    assert (job.status, job.attempt, job.progress_done) == (JobStatus.SUCCEEDED, 1, 4)
 
 
 def test_waiting_job_reports_its_last_failure_and_next_retry_time(probes: Bench) -> None:

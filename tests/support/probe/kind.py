@@ -75,8 +75,9 @@ PROBES = {
     for queue in tuple(Queue)
 }
 
-# A kind of probe job with a deadline of one second for each attempt.
+# The kinds of probe jobs with a deadline of one second for each attempt.
 BRIEF_PROBE = _register_probe("probe.brief", Queue.MAIL, deadline_seconds=1.0)
+BRIEF_BULK_PROBE = _register_probe("probe.brief_bulk", Queue.BULK, deadline_seconds=1.0)
 
 
 def enqueue_probe(

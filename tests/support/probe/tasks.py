@@ -27,6 +27,7 @@ def run(resources: Resources, lease: Lease) -> None:
     steps: the number of transactions. Each transaction records progress, and inserts a row into
         `probe_effects`. Without ``steps``, the job has only one transaction.
     step_sleep: the seconds of work before each of the ``steps`` transactions.
+    stuck: the number of attempts that don't even react to the signal at their deadline.
     turn: the number of steps after which the job goes back to the queue.
     """
     plan = _begin(resources, lease)
@@ -34,6 +35,9 @@ def run(resources: Resources, lease: Lease) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if lease.attempt <= plan.get("flaky", 0):
         raise TransientError("Not now.")
+    if lease.attempt <= plan.get("stuck", 0):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        time.sleep(60)
     if lease.attempt <= plan.get("hang", 0):
         time.sleep(60)
     if "refuse" in plan:

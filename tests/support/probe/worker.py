@@ -5,10 +5,12 @@
 
 import argparse
 import os
+from datetime import timedelta
 
 from core.queues import Queue
+from services.jobs import lost_jobs
 from tests.support.probe import kind  # noqa: F401 - its kinds
-from workers import in_flight_work
+from workers import in_flight_work, job_runner
 from workers.main import run_worker
 from workers.serving import plan_serving
 
@@ -22,8 +24,11 @@ def main() -> None:
     parser.add_argument("--queue", type=Queue, action="append", required=True)
     parser.add_argument("--concurrency", type=int)
     options = parser.parse_args()
-    # The worker gives up a stuck thread after two seconds, so that tests wait less.
+    # The worker gives up a stuck thread or process, or a job that crashes it, after two seconds, so
+    # that tests wait less.
     in_flight_work.MAX_STUCK_SECONDS = 2.0
+    job_runner.KILL_AFTER_SECONDS = 2.0
+    lost_jobs.LAST_CRASH_PATIENCE = timedelta(seconds=2)
     run_worker(plan_serving(options.queue, options.concurrency))
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from core.queues import Queue
 from devstack.harness.stack import Owner
 from services.subscriptions import lists
 from services.subscriptions.imports import import_job
@@ -20,6 +21,7 @@ from workers import job_runner
 from workers.context import WorkerContext
 from workers.in_flight_work import InFlightWork
 from workers.job_runner import JobAttempt, run_job
+from workers.serving import plan_serving
 
 pytestmark = pytest.mark.usefixtures("_shorten_turns")
 
@@ -65,7 +67,11 @@ def worker_context(importing: ImportRunner) -> WorkerContext:
     """The parts of a worker's context that running a job needs."""
     return cast(
         "WorkerContext",
-        SimpleNamespace(resources=importing.resources, in_flight_work=InFlightWork()),
+        SimpleNamespace(
+            resources=importing.resources,
+            in_flight_work=InFlightWork(),
+            serves=plan_serving([Queue.BULK]),
+        ),
     )
 
 
@@ -74,7 +80,9 @@ def test_worker_closes_the_file_of_an_import_that_is_cancelled_or_taken_over(
     importing: ImportRunner, importer: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
 ) -> None:
     job_id = importing.begin(importer, list_id, build_csv(30))
-    attempt = JobAttempt(worker_context(importing), importing.lease(job_id), has_own_limits=False)
+    attempt = JobAttempt(
+        worker_context(importing), importing.lease(job_id), before_kill=lambda: None
+    )
     with closing(attempt):
         assert attempt.take_turn()
         assert open_files.count == 1
@@ -93,7 +101,7 @@ def test_stopping_worker_closes_the_import_file_and_hands_the_job_back(
 ) -> None:
     job_id = importing.begin(importer, list_id, build_csv(30))
     with closing(
-        JobAttempt(worker_context(importing), importing.lease(job_id), has_own_limits=False)
+        JobAttempt(worker_context(importing), importing.lease(job_id), before_kill=lambda: None)
     ) as attempt:
         assert attempt.take_turn()
         attempt.hand_back()

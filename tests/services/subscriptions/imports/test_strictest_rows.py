@@ -5,16 +5,17 @@ an opt-out. An import saves opt-outs before it adds members.
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from psycopg2.errors import SerializationFailure
+from sqlalchemy import func
 
-from core.errors.jobs import JOB_WORKER_LOST
 from devstack.harness.stack import Owner
 from models import Job, MemberImport
 from services.jobs import records as job_records
-from services.jobs.retries import record_crash
+from services.jobs.lost_jobs import LAST_CRASH_PATIENCE, DatabaseWatch, requeue_lost_jobs
 from services.subscriptions import bulk_files
 from services.subscriptions.imports import (
     applying,
@@ -34,6 +35,7 @@ from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import ImportRunner, counts_of, csv_of, new_addresses
 from tests.support.people.changed_addresses import change_address
+from tests.support.probe.job_states import update_job
 
 HEADER = ("email", "status")
 
@@ -409,8 +411,9 @@ def test_import_that_repeatedly_crashes_at_the_same_row_fails_after_three_crashe
             lease = importing.lease(job_id)
             with pytest.raises(Killed):
                 next(import_job.run_import(importing.resources, lease))
-        with importing.resources.unit_of_work() as uow:
-            record_crash(uow, lease, JOB_WORKER_LOST(crashes=3))
+        expired_at = func.now() - LAST_CRASH_PATIENCE - timedelta(seconds=1)
+        update_job(importing.resources, job_id, lease_expires_at=expired_at)
+        requeue_lost_jobs(importing.resources, DatabaseWatch())
         crashes.append(importing.job(job_id).crashes)
     assert crashes == [1, 2, 3]
     assert importing.job(job_id).status == "failed"
