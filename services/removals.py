@@ -59,6 +59,12 @@ def keep_object(uow: UnitOfWork, key: str) -> bool:
     return bool(cancelled_ids) and tried_id is None
 
 
+def can_keep_object(uow: UnitOfWork, key: str) -> bool:
+    """Return whether ``keep_object`` would succeed."""
+    query = select(func.max(ObjectRemoval.tries)).where(ObjectRemoval.key == key)
+    return uow.session.scalar(query) == 0
+
+
 def process_due_removals(resources: Resources) -> int:
     """Carry out all removals that are due, and return how many have succeeded.
 

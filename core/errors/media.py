@@ -22,6 +22,10 @@ ATTACHMENT_NOT_FOUND = not_found("attachment.not_found", "There is no attachment
 ATTACHMENT_DELETED = not_found("attachment.deleted", "The attachment was deleted.")
 # The owner deleted the attachment during or after its upload.
 ATTACHMENT_GONE = not_found("attachment.not_found", "The attachment was deleted.")
+ATTACHMENT_NOT_RETRYABLE = conflict(
+    "attachment.not_retryable",
+    "The image can't be processed again, because the uploaded file is invalid or was removed.",
+)
 ATTACHMENT_FILE_MISSING = malformed(
     "attachment.file_missing", "The form has no file in the part '{part}'.", part="file"
 )

@@ -54,6 +54,26 @@ def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainE
     return records.restore_error(job)
 
 
+def find_retryable_job(uow: UnitOfWork, attachment: Attachment) -> Job | None:
+    """Return the failed conversion job of an attachment if a retry can succeed."""
+    if attachment.status != AttachmentStatus.FAILED:
+        return None
+    job = records.find_recent_job(uow, attachment.user_id, [PROCESS_ATTACHMENT], attachment.id)
+    has_original = removals.can_keep_object(uow, files.build_original_key(attachment.hash_id))
+    return job if job is not None and records.is_retry_sensible(job) and has_original else None
+
+
+def retry_conversion(uow: UnitOfWork, caller: Caller, hash_id: str) -> None:
+    """Retry the failed conversion of an image.
+
+    Raises ``attachment.not_found``, ``attachment.not_retryable`` and ``quota.exceeded``.
+    """
+    job = find_retryable_job(uow, get_attachment(uow, caller, hash_id))
+    if job is None:
+        raise errors.ATTACHMENT_NOT_RETRYABLE()
+    records.retry_own_job(uow, caller, job.id)
+
+
 def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
     """Delete the attachment of an upload that could not be converted.
 

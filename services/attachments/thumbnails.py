@@ -20,7 +20,7 @@ from services import removals
 from services.attachments import files
 from services.attachments.images.outcome import UnreadableImage
 from services.jobs import records
-from services.jobs.kinds import JobKind, register_kind
+from services.jobs.kinds import COMPUTING_DEADLINE_SECONDS, JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
@@ -51,6 +51,7 @@ ADD_THUMBNAIL = register_kind(
         queue=Queue.MEDIA,
         scope=Scope.ATTACHMENT,
         retryable=False,
+        deadline_seconds=COMPUTING_DEADLINE_SECONDS,
     )
 )
 

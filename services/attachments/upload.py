@@ -20,7 +20,7 @@ from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, s
 from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
-from services.jobs.kinds import JobKind, register_kind
+from services.jobs.kinds import COMPUTING_DEADLINE_SECONDS, JobKind, register_kind
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
@@ -89,8 +89,10 @@ PROCESS_ATTACHMENT = register_kind(
         queue=Queue.MEDIA,
         scope=Scope.ATTACHMENT,
         retryable=True,
+        retryable_codes=frozenset({errors.IMAGE_TIMEOUT.code}),
         on_abandoned=_fail_with_job,
         on_restarted=_restart_processing,
+        deadline_seconds=COMPUTING_DEADLINE_SECONDS,
     )
 )
 

@@ -7,10 +7,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from core.errors.media import IMAGE_CRASHED, IMAGE_TIMEOUT
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack, plain_client
-from tests.support.http.replies import data, objects_of, send
+from tests.support.http.replies import data, objects_of, problem, send
 from tests.support.images.pictures import encoded, noise, photo
+from tests.support.imports.bulk import fail_job, newest_job
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import (
     OwnerAtConsole,
@@ -128,6 +130,40 @@ def test_repeated_views_enqueue_one_job_per_missing_thumbnail(
             console.see(IMAGES_PATH)
     count_jobs = "SELECT count(*) FROM jobs WHERE kind = 'attachment.thumbnail' AND subject_id = %s"
     assert stack.query(count_jobs, record["id"]) == [(1,)]
+
+
+def test_image_that_took_too_much_time_can_be_processed_again_by_api_and_console(
+    stack_without_workers: Stack,
+) -> None:
+    stack = stack_without_workers
+    with at_console(stack) as console:
+        record = data(send(console.api, prefer="respond-async"), 202)
+        job_path = f"/jobs/{newest_job(console.api)['id']}"
+        path = f"{IMAGES_PATH}/{record['hash_id']}"
+        fail_job(stack, newest_job(console.api)["id"], IMAGE_TIMEOUT(seconds=30))
+        assert data(console.api.post(f"{job_path}/retry")) == 1
+        assert data(console.api.get(job_path))["status"] == "queued"
+        fail_job(stack, newest_job(console.api)["id"], IMAGE_TIMEOUT(seconds=30))
+        assert "within 30 seconds of CPU time" in console.see(path)
+        [(action, values)] = forms_of(console.visitor.get(path))[:1]
+        assert action == f"{path}/retry"
+        assert console.visitor.client.post(action, data=values).status_code == 303
+        assert "Processing" in console.see(path)
+        assert data(console.api.get(job_path))["status"] == "queued"
+
+
+def test_invalid_image_cannot_be_processed_again(stack_without_workers: Stack) -> None:
+    stack = stack_without_workers
+    with at_console(stack) as console:
+        record = data(send(console.api, prefer="respond-async"), 202)
+        job = newest_job(console.api)
+        path = f"{IMAGES_PATH}/{record['hash_id']}"
+        fail_job(stack, job["id"], IMAGE_CRASHED(cause="signal SIGSEGV"))
+        reply = console.api.post(f"/jobs/{job['id']}/retry")
+        detail = problem(reply, 409, "job.not_retryable")["detail"]
+        expected = "Jobs of the kind attachment.process with the status failed can't be retried."
+        assert detail == expected
+        assert "Try again" not in console.see(path)
 
 
 def _find_record_with_thumbnail(console: OwnerAtConsole, path: str) -> dict[str, Any] | None:

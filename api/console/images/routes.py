@@ -235,6 +235,7 @@ async def _accept_upload(
 def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         attachment = records.get_attachment(uow, console.caller, hash_id)
+        can_retry = records.find_retryable_job(uow, attachment) is not None
     image = _build_view(console, attachment)
     values = {
         "alt_text": image.record.alt_text or "",
@@ -246,7 +247,14 @@ def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
         form.fill(values),
         other_sources=console.get_media_sources(),
         image=image,
+        can_retry=can_retry,
     )
+
+
+@router.post("/{hash_id}/retry")
+def retry_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
+    records.retry_conversion(uow, console.caller, hash_id)
+    return console.redirect_with_notice(f"{PATH}/{hash_id}", "The image is being processed again.")
 
 
 @router.post("/{hash_id}")

@@ -67,6 +67,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     "POST /console/images": Call(415, own=415, form={"encrypted": "on"}, files=_FILE),
     f"GET {_IMAGE}": Call(404),
     f"POST {_IMAGE}": Call(404, own=422, form={"title": "x" * 256}),
+    f"POST {_IMAGE}/retry": Call(404, own=409, form={}),
     f"GET {_IMAGE}/delete": Call(404),
     f"GET {_LIST}/tags/{{tag_id}}/delete": Call(404),
     # Only encrypted images have links, and this image isn't encrypted.
