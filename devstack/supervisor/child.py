@@ -21,7 +21,9 @@ _MAX_LOG_BYTES = 10 * 1024 * 1024
 _MAX_SHOWN_LOG_BYTES = 8192
 _MAX_SHOWN_LOG_LINES = 15
 _MIN_DELAY_SECONDS = 0.5
-_MAX_DELAY_SECONDS = 10.0
+# The longest delays before a restart: of a program that has never been ready, and of any other.
+_MAX_START_DELAY_SECONDS = 10.0
+_MAX_RESTART_DELAY_SECONDS = 2.0
 _STABLE_AFTER_SECONDS = 30.0
 
 
@@ -249,7 +251,8 @@ class Child:
         now = time.monotonic()
         if self.ready_at is not None and now - self.ready_at >= _STABLE_AFTER_SECONDS:
             self.failures = 0
-        delay = min(_MAX_DELAY_SECONDS, _MIN_DELAY_SECONDS * 2**self.failures)
+        longest = _MAX_RESTART_DELAY_SECONDS if self.was_ready else _MAX_START_DELAY_SECONDS
+        delay = min(longest, _MIN_DELAY_SECONDS * 2**self.failures)
         self.failures += 1
         self.ready_at = None
         self.restart_at = now + delay
