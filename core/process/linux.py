@@ -5,8 +5,6 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
-from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -19,8 +17,8 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _MAX_KEPT_BYTES = 256 * 1024 * 1024
 _MAX_KEPT_BLOCK_BYTES = 32 * 1024 * 1024
-# A process with nice value 10 gets a tenth of the processor time of a process with nice value 0.
-_LOW_PRIORITY = 10
+# A process with nice value 5 gets a third of the processor time of a process with nice value 0.
+_LOW_PRIORITY = 5
 
 _libc = ctypes.CDLL(None, use_errno=True)
 # On all systems except Linux, the functions of ``core.process.linux`` do nothing.
@@ -83,19 +81,13 @@ def keep_freed_memory() -> None:
 
 
 def lower_priority() -> None:
-    """Make this process and its future children wait while other processes need the processor.
+    """Let other processes run before this process and its future children.
 
-    With autogroups (``man 7 sched``), Linux first divides processor time among sessions, and then
-    divides the time of each session among its processes. With autogroups, the nice value of a
-    process has no effect on processes of other sessions. If this process is the leader of its
-    session (``man 2 setsid``), ``lower_priority`` also lowers the priority of the whole session.
+    The priority of the process's session stays unchanged. With autogroups (``man 7 sched``), Linux
+    divides processor time among sessions first. While other programs are busy, a session with a
+    lower priority would get nearly no processor time (decision 17).
     """
     os.nice(_LOW_PRIORITY)
-    if _IS_LINUX and os.getsid(0) == os.getpid():
-        # Ignore errors, because the file ``autogroup`` is missing if the kernel or the container
-        # has no autogroups.
-        with suppress(OSError):
-            Path("/proc/self/autogroup").write_text(str(_LOW_PRIORITY))
 
 
 def _control(option: int, value: int) -> None:
