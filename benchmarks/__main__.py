@@ -34,7 +34,7 @@ NAMES = (
     "memory",
 )
 # Slow benchmarks, which ``make bench`` skips unless ``SIZE=full`` is set or ``NAME`` selects one.
-FULL_SIZE_NAMES = ("everything",)
+FULL_SIZE_NAMES = ("everything", "crowded")
 
 
 def main(arguments: list[str]) -> int:
