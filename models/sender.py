@@ -132,8 +132,8 @@ class SenderBody(WaitingWork, Model):
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     body: Mapped[bytes]
-    # True if a worker has stored the members' opt-outs in the body. Workers store the opt-outs in all
-    # senders' bodies before they process any other reports.
+    # True if a worker has stored the members' opt-outs in the body. Workers store the opt-outs in
+    # all senders' bodies before they process any other reports.
     has_opt_outs_applied: Mapped[bool] = mapped_column(server_default=text("false"))
     # How many reports of the body were processed. A body with many reports takes several
     # transactions.

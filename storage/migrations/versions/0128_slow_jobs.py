@@ -6,7 +6,7 @@ Release 1.1.0 ignores both columns.
 from alembic import op
 
 revision = "0128"
-down_revision = "0125"
+down_revision = "0127"
 branch_labels = None
 depends_on = None
 
