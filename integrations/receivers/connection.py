@@ -23,6 +23,8 @@ _MAX_CONNECT_SECONDS = 5.0
 # The maximum number of IP addresses to try per host.
 _MAX_ADDRESSES_TRIED = 3
 _MAX_HEAD_BYTES = 100 * 1024
+# The maximum number of informational responses, such as 103, before the response.
+_MAX_INFORMATIONAL_RESPONSES = 10
 _CHUNK_BYTES = 64 * 1024
 _FIXED_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity"}
 
@@ -44,6 +46,10 @@ class ConnectionLost(PostFailed):
 
     It is unknown whether the receiver has processed the request.
     """
+
+
+class _ResponsesExcessive(Exception):
+    """The receiver sent more informational responses than the connection accepts."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,11 @@ class ReceiverConnection:
         except TimeoutError:
             self.close()
             raise PostFailed("the time limit is over") from None
+        except _ResponsesExcessive:
+            self.close()
+            raise PostFailed(
+                f"more than {_MAX_INFORMATIONAL_RESPONSES} informational responses preceded it"
+            ) from None
         except OSError:
             self.close()
             raise ConnectionLost("the connection was closed") from None
@@ -156,16 +167,24 @@ class ReceiverConnection:
             return
 
     def _receive_response(self, ends_at: float) -> Response:
-        """Receive a response. Raises ``OSError`` or ``h11.RemoteProtocolError``."""
+        """Receive a response.
+
+        Raises ``OSError``, ``h11.RemoteProtocolError`` or ``_ResponsesExcessive``.
+        """
         assert self._socket is not None
         body = bytearray()
         head: h11.Response | None = None
+        informational_responses = 0
         while len(body) <= self._max_body_bytes:
             event = self._protocol.next_event()
             if event is h11.NEED_DATA:
                 # Limit each wait to the remaining time, because a receiver can send byte by byte.
                 self._socket.settimeout(_seconds_until(ends_at))
                 self._protocol.receive_data(self._socket.recv(_CHUNK_BYTES))
+            elif isinstance(event, h11.InformationalResponse):
+                informational_responses += 1
+                if informational_responses > _MAX_INFORMATIONAL_RESPONSES:
+                    raise _ResponsesExcessive
             elif isinstance(event, h11.Response):
                 head = event
             elif isinstance(event, h11.Data):

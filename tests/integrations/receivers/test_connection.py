@@ -21,6 +21,7 @@ from tests.support.http.webhook_receiver import running_receiver
 LOCAL_NETWORK = ipaddress.ip_network("127.0.0.0/8")
 OK_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 LARGE_BODY = b"x" * 20_000_000
+EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 CERTIFICATE_ERROR = "The connection failed: the server's certificate is not valid."
 
 
@@ -137,11 +138,21 @@ def test_malformed_webhook_response_is_a_failure(answer: bytes) -> None:
     assert outcome.error == "No response was received: the response is not valid HTTP."
 
 
+def test_webhook_fails_after_ten_informational_responses() -> None:
+    with raw_receiver(answer_each_read(EARLY_HINTS * 11 + OK_RESPONSE)) as receiver:
+        outcomes = post_webhooks(receiver.url, count=2)
+    [outcome] = outcomes
+    assert (outcome.status, outcome.is_success) == (None, False)
+    assert outcome.error == (
+        "No response was received: more than 10 informational responses preceded it."
+    )
+
+
 @pytest.mark.parametrize(
     ("answer", "connections"),
     [
         (OK_RESPONSE, 1),
-        (b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK_RESPONSE, 1),
+        (EARLY_HINTS * 10 + OK_RESPONSE, 1),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 1),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", 3),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 3),
