@@ -136,6 +136,8 @@ class ChildState(enum.StrEnum):
     READY = "ready"
     RESTARTING = "restarting"
     DONE = "done"
+    # The program runs only once and has reported an error, which a restart would only repeat.
+    FAILED = "failed"
     STOPPED = "stopped"
 
 
@@ -209,16 +211,19 @@ class Child:
     def check_end(self) -> None:
         """Clean up after the child's process if the process has ended, and schedule a restart.
 
-        A program that runs only once isn't restarted after exit code 0.
+        A program that runs only once is restarted only after a signal has killed it.
         """
         if self.process is None or self.process.poll() is None:
             return
-        if self._clean_up() == 0 and self.program.runs_once:
+        code = self._clean_up()
+        if not self.program.runs_once or code < 0:
+            self._schedule_restart()
+        elif code == 0:
             self.state = ChildState.DONE
             self.was_ready = True
             self.ready_at = time.monotonic()
         else:
-            self._schedule_restart()
+            self.state = ChildState.FAILED
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.process is not None:

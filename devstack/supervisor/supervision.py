@@ -17,15 +17,15 @@ from core.settings.given_settings import PREFIX
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
 from devstack.supervisor import environment, home_folder, programs
-from devstack.supervisor.child import Child, Program
+from devstack.supervisor.child import Child, ChildState, Program
 from devstack.supervisor.display import Display
 from devstack.supervisor.embedded import stack
 from devstack.supervisor.home_folder import Home, Lock, StackError, load_or_create_secrets
 from devstack.supervisor.ports import PortPicker, read_port_setting
+from devstack.supervisor.start_progress import StartProgress
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MAX_START_ATTEMPTS = 3
-_MAX_START_SECONDS = 120.0
 _STARTING_TICK_SECONDS = 0.04
 _IDLE_TICK_SECONDS = 1.0
 
@@ -100,9 +100,14 @@ class Group:
                 self._report(f"{child.name} is running again (pid {child.pid}).")
 
     def check_start(self) -> None:
-        """Raise ``StackError`` if a child process has failed too often without becoming ready."""
+        """Raise ``StackError`` if a program can't start.
+
+        A program can't start if it has failed several times without becoming ready, or if a program
+        that runs only once has reported an error.
+        """
         for child in self.children:
-            if child.failures >= _MAX_START_ATTEMPTS and not child.was_ready:
+            has_failed_often = child.failures >= _MAX_START_ATTEMPTS and not child.was_ready
+            if has_failed_often or child.state is ChildState.FAILED:
                 raise StackError(
                     f"{child.name} does not start: it {child.last_end}.\n"
                     f"The end of {child.program.log}:\n{child.program.last_log_lines()}"
@@ -209,18 +214,14 @@ class _Supervisor:
 
         Return false if a signal requests a stop before all programs are ready.
         """
-        deadline = time.monotonic() + _MAX_START_SECONDS
+        progress = StartProgress(self._group.children, self._display.report)
         while not self._requests.is_stopping:
             self._group.tick()
             self._display.show_progress(self._group.children)
             if self._group.is_ready:
                 return True
             self._group.check_start()
-            if time.monotonic() > deadline:
-                raise StackError(
-                    f"Not ready after {_MAX_START_SECONDS:.0f} s: {self._group.list_unready()}. "
-                    f"See the logs in {self._home.logs}."
-                )
+            progress.check()
             self._requests.wait(_STARTING_TICK_SECONDS)
         return False
 

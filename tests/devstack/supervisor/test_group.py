@@ -13,8 +13,10 @@ import pytest
 
 from devstack.harness.embedded_services import await_ready
 from devstack.harness.polling import eventually
+from devstack.supervisor import start_progress
 from devstack.supervisor.child import Program
 from devstack.supervisor.home_folder import StackError
+from devstack.supervisor.start_progress import StartProgress
 from devstack.supervisor.supervision import Group
 from tests.support.stack.waiting import is_running
 
@@ -173,3 +175,23 @@ def test_supervisor_stops_programs_stage_by_stage(tmp_path: Path) -> None:
     await_ready(group)
     group.stop([["api"], ["store"]])
     assert order.read_text() == "api store "
+
+
+def test_start_is_given_up_if_no_unready_program_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_progress, "MAX_STALLED_SECONDS", 1.0)
+    stuck = build_program(tmp_path, "stuck", SLEEP, is_ready=lambda: False)
+    ready = build_program(tmp_path, "ready", "while True: pass")
+    group = Group([stuck, ready], print)
+    progress = StartProgress(group.children, print)
+
+    def check_progress() -> None:
+        group.tick()
+        progress.check()
+
+    try:
+        with pytest.raises(StackError, match=r": stuck\. These programs used no processor time"):
+            eventually(check_progress)
+    finally:
+        group.stop([["stuck", "ready"]])

@@ -414,6 +414,48 @@ def test_occupied_port_is_reported_before_any_program_starts(tmp_path: Path, set
     assert list_users(stack.home) == []
 
 
+def test_failed_prepare_ends_the_stack_and_shows_the_reason(tmp_path: Path) -> None:
+    stack = stack_at(tmp_path / "home")
+    # Nothing listens on port 1.
+    stack.variables["PRESSROOM_DATABASE_URL"] = "postgresql://app:x@127.0.0.1:1/app"
+    completed = stack.command("up")
+    assert completed.returncode == 1
+    assert "prepare does not start: it ended with code 1." in completed.stderr
+    assert "port 1 failed: Connection refused" in completed.stderr
+    assert "restarts" not in completed.stdout
+    assert (stack.home / "logs" / "prepare.log").read_text().count("Background on") == 1
+    assert list_users(stack.home) == []
+
+
+# Computes for eight seconds before a worker starts, and lowers the supervisor's time limit.
+SLOW_WORKER_START = """
+import sys, time
+if "worker" in sys.orig_argv:
+    while time.process_time() < 8: pass
+if sys.orig_argv[-2:] == ["-m", "devstack"]:
+    from devstack.supervisor import start_progress
+    start_progress.MAX_STALLED_SECONDS = 5.0
+    start_progress._REPORT_SECONDS = 2.0
+"""
+
+
+@pytest.mark.tier("processes")
+def test_stack_waits_for_a_program_that_computes_longer_than_the_time_limit(
+    tmp_path: Path,
+) -> None:
+    stack = stack_at(tmp_path / "home")
+    (tmp_path / "sitecustomize.py").write_text(SLOW_WORKER_START)
+    stack.variables["PYTHONPATH"] = str(tmp_path)
+    started = stack.command("up", "--detach")
+    try:
+        assert started.returncode == 0, started.stderr
+        log = (stack.home / "logs" / "supervisor.log").read_text()
+        assert "Still starting after" in log
+        assert "worker-computing" in log
+    finally:
+        assert stack.command("down").returncode == 0
+
+
 def test_status_and_down_report_that_no_devstack_is_running(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     assert stack.command("status").returncode == 3
