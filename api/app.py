@@ -148,6 +148,7 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
         state.worker_calls.results.run(),
         state.request_calls.run(),
         state.queue_ages.run(),
+        state.readiness.run(),
         _write_key_records(state),
         _write_sign_up_views(state),
         _release_memory(),
@@ -159,12 +160,8 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
     ):
         async with run_in_background(*loops):
             end_start()
-            # Check all dependencies in the background at startup, so that the log reports problems
-            # early.
-            first_check = asyncio.ensure_future(state.readiness.check_dependencies())
             yield
             drain.force_exit_after_timeout()
-            first_check.cancel()
     gc.unfreeze()
     with suppress(psycopg2.Error, SQLAlchemyError):
         state.used_keys.write_uses(resources.database)

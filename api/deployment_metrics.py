@@ -9,6 +9,7 @@ from api.limits.dependency_probes import DependencyProbe
 from api.metrics import (
     CANARY_SECONDS,
     DEPENDENCY_UP,
+    DISK_FULL,
     LLM_USAGE,
     PHOTO_LIMIT,
     PHOTO_REMAINING,
@@ -23,6 +24,7 @@ from services.composer import call_charges
 from services.composer.photos import read_quotas
 from services.deployment_figures import DeploymentFigures
 from services.privacy.overdue_rows import count_overdue_rows
+from storage.full_disks import FULL_DISKS, Store
 from storage.redis.canaries import Canaries
 from storage.resources import Resources
 
@@ -64,8 +66,11 @@ class DeploymentMetrics:
         dependencies, redis_values, _ = await asyncio.gather(
             self._readiness.check_dependencies(), self._redis.read(), self._refresh_rows()
         )
-        for name, condition in dependencies.items():
-            DEPENDENCY_UP[name].set(condition is not Condition.UNAVAILABLE)
+        for name, gauge in DEPENDENCY_UP.items():
+            gauge.set(dependencies[name] is not Condition.UNAVAILABLE)
+        full_disks = FULL_DISKS.list_stores()
+        for store in Store:
+            DISK_FULL.labels(store).set(store in full_disks)
         quotas, usage, canaries = redis_values or ({}, {}, {})
         PHOTO_LIMIT.clear()
         PHOTO_REMAINING.clear()

@@ -59,6 +59,9 @@ DEPENDENCY_UP = {
     "broker": Gauge("pressroom_broker_up", "1 while this process can reach the broker"),
     "objects": Gauge("pressroom_objects_up", "1 while this process can reach the object storage"),
 }
+DISK_FULL = Gauge(
+    "pressroom_disk_full", "1 while the disk of a store is full, as far as known here", ["store"]
+)
 REQUESTS = Counter("pressroom_requests", "Completed requests", ["method", "route", "status"])
 REQUEST_SECONDS = Histogram(
     "pressroom_request_seconds",

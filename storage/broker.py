@@ -4,6 +4,7 @@ Lost messages do no harm, because the sweep of lost jobs sends them again.
 """
 
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +22,7 @@ from core.queues import Queue
 from core.settings.store_settings import BrokerSettings
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
+from storage.full_disks import FULL_DISKS, Store, report_redis_error
 from storage.redis import client
 from storage.task_messages import build_app, queue_name
 
@@ -106,11 +108,12 @@ class Broker:
         """
 
         def put() -> object:
+            began_at = time.monotonic()
             with (
                 self._app.producer_pool.acquire(block=True) as producer,
                 _closed_by_failure(producer.connection),
             ):
-                return self._app.send_task(
+                sent = self._app.send_task(
                     task,
                     kwargs=kwargs,
                     queue=queue_name(queue),
@@ -118,6 +121,8 @@ class Broker:
                     producer=producer,
                     retry=False,
                 )
+            FULL_DISKS.report_write(Store.BROKER, began_at)
+            return sent
 
         attributes: SpanAttributes = {"messaging.destination.name": queue_name(queue)}
         with spans.step_span(f"send {task}", "producer", attributes):
@@ -151,6 +156,7 @@ def _closed_by_failure(connection: Connection) -> Iterator[None]:
     """
     try:
         yield
-    except OperationalError:
+    except OperationalError as error:
+        report_redis_error(Store.BROKER, error)
         connection.collect()
         raise

@@ -20,6 +20,8 @@ from core.settings.store_settings import DatabaseSettings
 from core.telemetry.statement_spans import statement_span
 from storage.connection_pool import ConnectionPool
 from storage.discreet_cursor import DiscreetCursor
+from storage.full_disks import report_database_error
+from storage.server_watch import ServerWatch
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, sessionmaker
@@ -207,21 +209,31 @@ def require_time_limits(settings: DatabaseSettings) -> None:
 def build_connector(
     secret: SecretStr, application_name: str
 ) -> tuple[URL, Callable[..., psycopg2.extensions.connection]]:
-    """Return the database URL for SQLAlchemy, and a function that opens a connection."""
+    """Return the database URL for SQLAlchemy, and a function that opens a connection.
+
+    All connections that the function opens share a ``ServerWatch``.
+    """
     url = make_url(secret.get_secret_value())
-    connect = partial(
-        psycopg2.connect,
-        url.set(drivername="postgresql").render_as_string(hide_password=False),
-        application_name=application_name,
-        cursor_factory=DiscreetCursor,
-        connect_timeout=5,
+    options = {
+        "application_name": application_name,
+        "connect_timeout": 5,
         # With these keepalive options, the kernel notices within half a minute that the database
         # server has vanished.
-        keepalives_idle=10,
-        keepalives_interval=5,
-        keepalives_count=3,
-        tcp_user_timeout=20_000,
-    )
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 20_000,
+    }
+    dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    watch = ServerWatch(dsn, options)
+
+    def connect() -> psycopg2.extensions.connection:
+        try:
+            return watch.connect(cursor_factory=DiscreetCursor)
+        except psycopg2.OperationalError as error:
+            report_database_error(error)
+            raise
+
     return url, connect
 
 

@@ -1,5 +1,7 @@
 """Stores the product's files in a bucket of S3-compatible storage."""
 
+import secrets
+import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +20,14 @@ from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
+from storage.full_disks import FULL_DISKS, Store
 from storage.s3_client import get_server_encryption, open_client
 from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
+_CHECK_KEY = "checks/write"
+# The object needs more than one block of the disk, and can't be compressed.
+_CHECK_BYTES = 8192
 # The time limit of a call to the object storage, including a retry. A call transfers at most a few
 # megabytes. Jobs have a far longer time limit than ``MAX_CALL_SECONDS``, so that a job can retry a
 # call that hangs.
@@ -33,6 +39,8 @@ _MAX_OBJECTS_PER_DELETION = 100
 SERVER = "object storage"
 NO_BUCKET = f"The {SERVER} rejected the request: {add_advice('NoSuchBucket')}."
 _MISSING = "NoSuchKey"
+# The error code of MinIO for a full disk.
+_STORAGE_FULL = "XMinioStorageFull"
 
 
 class ObjectMissing(Exception):
@@ -85,6 +93,25 @@ class ObjectStore:
                 content_type=content_type,
                 sse=self._encryption,
             )
+
+    def check_space(self) -> None:
+        """Write a small object and remove it, to find out whether the storage's disk is full.
+
+        A full disk is recorded in ``FULL_DISKS``, and raised as a ``TransientError``.
+        """
+        began_at = time.monotonic()
+        data = BytesIO(secrets.token_bytes(_CHECK_BYTES))
+        key = self._prefix + _CHECK_KEY
+        with self._call("check", _CHECK_KEY):
+            try:
+                self._client.put_object(self._bucket, key, data, _CHECK_BYTES, sse=self._encryption)
+            except S3Error as error:
+                # Some servers report a full disk only as an internal error.
+                if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    FULL_DISKS.report_full(Store.OBJECTS, f"a write failed with {error.code}")
+                raise
+        FULL_DISKS.report_write(Store.OBJECTS, began_at)
+        self.remove(_CHECK_KEY)
 
     def get(self, key: str) -> bytes:
         """Return an object's bytes. Raises ``ObjectMissing``."""
@@ -204,7 +231,13 @@ def _translate_errors(key: str) -> Iterator[None]:
     except S3Error as error:
         if error.code == _MISSING:
             raise ObjectMissing(key) from error
-        if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if error.response.status == HTTPStatus.INSUFFICIENT_STORAGE or error.code == _STORAGE_FULL:
+            FULL_DISKS.report_full(Store.OBJECTS, str(error.code))
+        is_server_error = error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if is_server_error and Store.OBJECTS in FULL_DISKS.list_stores():
+            # The circuit breaker must not reject reads, which work although the disk is full.
+            raise TransientError(f"The disk of the {SERVER} is full ({error.code}).") from error
+        if is_server_error:
             raise ServerFailed(SERVER, str(error.code)) from error
         # The object storage works, but has rejected the request. Only an operator can fix an error
         # such as AccessDenied.

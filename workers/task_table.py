@@ -50,7 +50,7 @@ _MODULES = """
     composer.photos composer.writing_work
     credits.checkout credits.own_charges credits.polling credits.verify
     privacy.erasure privacy.expired_rows privacy.ip_addresses privacy.strangers
-    removals
+    removals store_checks
     subscriptions.bulk_actions.actions subscriptions.bulk_actions.undo subscriptions.bulk_files
     subscriptions.deleted_tags subscriptions.exports subscriptions.folding
     subscriptions.imports.helper_jobs subscriptions.imports.import_job subscriptions.imports.undo

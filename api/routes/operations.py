@@ -65,9 +65,9 @@ async def check_readiness(state: StateOf) -> JSONResponse:
     """Return 200 if the process can serve requests, and 503 otherwise. The response contains the
     status of each dependency.
 
-    Readiness requires only a database with all migrations. If another dependency is missing, the
-    status is `degraded`. The status is at most one second old. A process that is shutting down
-    reports `ending`, and still serves requests for a few seconds.
+    Readiness requires only a database with all migrations. If another dependency is missing, or if
+    the disk of a store is full, the status is `degraded`. The status is at most one second old. A
+    process that is shutting down reports `ending`, and still serves requests for a few seconds.
     """
     dependencies = await state.readiness.check_dependencies()
     status = judge_process(dependencies, is_ending=state.drain.has_begun)

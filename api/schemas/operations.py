@@ -48,6 +48,7 @@ class DependenciesHealth(Schema):
         description="ok, degraded, unavailable, outdated or ending", examples=["ok"]
     )
     dependencies: dict[str, str] = Field(
-        description="Status of each dependency by name",
+        description="Status of each dependency by name. While the disk of a store is full, an "
+        "entry such as `database_disk` has the status `full`",
         examples=[{"database": "ok", "redis": "ok", "broker": "ok", "objects": "ok"}],
     )

@@ -12,8 +12,9 @@ import psycopg2
 import redis.exceptions
 from sqlalchemy.exc import SQLAlchemyError
 
-from core.errors import DomainError, SettingsError, TransientError
+from core.errors import DomainError, ServerFailed, SettingsError, TransientError
 from core.settings import Settings
+from storage.full_disks import FULL_DISKS, Store
 
 # The time limit in seconds for all checks together, so that the command ends within half a minute.
 MAX_SECONDS = 22.0
@@ -26,6 +27,14 @@ _EXPECTED_ERRORS = (
     redis.exceptions.RedisError,
     OSError,
 )
+FREE_SPACE = "Free space on the server's disk, or enlarge the disk. See docs/runbook.md."
+# The stores that the checks of each part write to.
+_STORES = {
+    "database": Store.DATABASE,
+    "redis": Store.REDIS,
+    "broker": Store.REDIS,
+    "object storage": Store.OBJECTS,
+}
 
 
 class CheckState(StrEnum):
@@ -109,7 +118,13 @@ def _run_check(part: str, check: Check, settings: Settings) -> Iterator[Diagnosi
         yield from check(settings)
     except _EXPECTED_ERRORS as error:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        reason = reason or type(error).__name__
+        if _STORES.get(part) in FULL_DISKS.list_stores():
+            yield wrong("disk", f"the disk is full: {reason}", FREE_SPACE)
+            return
         advice = f"Check the settings for: {part}."
-        yield wrong("answers", reason or type(error).__name__, advice)
+        if isinstance(error, ServerFailed) or "refused" in reason:
+            advice = f"Check the settings for: {part}, or the server is down: read its log."
+        yield wrong("answers", reason, advice)
     except Exception as error:  # noqa: BLE001 - the checks of other parts must be reported
         yield wrong("answers", f"the check itself failed: {type(error).__name__}", "Report this.")

@@ -16,10 +16,11 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from cli.doctor import sender_checks, work_checks
-from cli.doctor.runner import CheckState, Diagnosis, diagnose, fine, skipped, wrong
+from cli.doctor.runner import FREE_SPACE, CheckState, Diagnosis, diagnose, fine, skipped, wrong
 from core.settings import Settings
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure
 from storage.database import TimeLimitsMissing, build_connector, open_database
+from storage.database_space import check_database_space
 from storage.migrations import revisions
 from storage.migrations.roles import has_excess_privileges
 from storage.objects import NO_BUCKET, ObjectStore
@@ -61,7 +62,9 @@ _STORAGE_BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply
 
 def check_database(settings: Settings) -> Iterator[Diagnosis]:
     # Connect like the application, which refuses a database role without time limits.
-    database = open_database(settings, pool_size=1, application_name="pressroom-doctor")
+    database = open_database(
+        settings, pool_size=1, application_name="pressroom-doctor", single_statements=1
+    )
     try:
         with database.engine.connect() as connection:
             connection.execute(text("SELECT 1"))
@@ -77,6 +80,8 @@ def check_database(settings: Settings) -> Iterator[Diagnosis]:
                 yield replace(work_checks.check_waiting_mails(connection), part="mail")
                 for each in sender_checks.check_senders(connection, settings):
                     yield replace(each, part="senders")
+                check_database_space(database)
+                yield fine("write", "a row and a temporary file")
     except OperationalError as error:
         if not isinstance(error.orig, TimeLimitsMissing):
             raise
@@ -246,9 +251,7 @@ def _check_persistence(info: dict[str, Any]) -> Diagnosis:
     if info.get("loading"):
         return wrong("persistence", "the server is still loading its data", "Try again later.")
     if info.get("aof_last_write_status", "ok") != "ok":
-        return wrong(
-            "persistence", "the server could not write its file", "Check the server's disk."
-        )
+        return wrong("persistence", "the server could not write its file", FREE_SPACE)
     if not info.get("aof_enabled"):
         advice = (
             "Set appendonly to yes. Otherwise a restart resets counters, and pending work is sent "
@@ -265,6 +268,7 @@ def check_storage(settings: Settings) -> Iterator[Diagnosis]:
         return
     region = settings.s3_region or "default"
     yield fine("bucket", f"{settings.s3_bucket}, region: {region}")
+    store.check_space()
     key = f"doctor/{secrets.token_hex(16)}"
     data = secrets.token_bytes(_OBJECT_BYTES)
     store.put(key, data, "application/octet-stream")

@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
+from storage.full_disks import Store, report_redis_error
 
 # Use short timeouts and pings, because a process must notice a dead connection within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
@@ -34,7 +35,11 @@ _SINGLE_RETRY = (1, (redis.ConnectionError,))
 class _ObservedRedis(redis.Redis):
     def execute_command(self, *arguments: Any, **options: Any) -> Any:
         with observe_redis(redis.RedisError):
-            return super().execute_command(*arguments, **options)  # type: ignore[no-untyped-call]
+            try:
+                return super().execute_command(*arguments, **options)  # type: ignore[no-untyped-call]
+            except redis.ResponseError as error:
+                report_redis_error(Store.REDIS, error)
+                raise
 
 
 def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:

@@ -36,6 +36,7 @@ PASSING_CHECKS = {
     ("database", "extensions"),
     ("database", "connections"),
     ("database", "log"),
+    ("database", "write"),
     ("redis", "connection"),
     ("redis", "version"),
     ("redis", "policy"),

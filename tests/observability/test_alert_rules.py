@@ -93,6 +93,7 @@ CASES = {
     "PressroomRedisAway": gauge("pressroom_redis_up", 0, 1),
     "PressroomBrokerAway": gauge("pressroom_broker_up", 0, 1),
     "PressroomStorageAway": gauge("pressroom_objects_up", 0, 1),
+    "PressroomDiskFull": gauge('pressroom_disk_full{store="objects"}', 1, 0, store="objects"),
     "PressroomStorageFails": counters(
         {"pressroom_s3_failures_total": 10, "pressroom_s3_seconds_count": 100},
         {"pressroom_s3_failures_total": 1, "pressroom_s3_seconds_count": 100},

@@ -12,6 +12,8 @@ from tests.support.credits.credits import BALANCE
 from tests.support.http.replies import send
 
 _IDLE_CONNECTION_COUNT = 20
+# The response to each write while Redis can't write its file.
+_DISK_FULL_RESPONSE = b"-MISCONF Errors writing to the AOF file: No space left on device\r\n"
 # The response to each command while Redis loads its data after a start.
 _LOADING_RESPONSE = b"-LOADING Redis is loading the dataset in memory\r\n"
 
@@ -47,6 +49,12 @@ STORE_TROUBLES = (
     Trouble("connections left open", _connections_left_open, "PressroomConnectionsUsedUp"),
     Trouble("Redis away", fault_at_proxy("redis", Proxy.refuse), "PressroomRedisAway"),
     Trouble("Redis hung", fault_at_proxy("redis", Proxy.hang), "PressroomRedisAway"),
+    Trouble(
+        "Redis's disk full",
+        fault_at_proxy("redis", lambda proxy: proxy.answer(_DISK_FULL_RESPONSE)),
+        "PressroomDiskFull",
+        {"store": "redis"},
+    ),
     Trouble(
         "Redis answering errors",
         fault_at_proxy("redis", lambda proxy: proxy.answer(_LOADING_RESPONSE)),
