@@ -56,6 +56,8 @@ def _job_kills_its_process(site: Site) -> Iterator[None]:
             _await_attempt(site, "media", attempt)
             for pid in media.get_running().children():
                 os.kill(pid, signal.SIGKILL)
+        failed_job = "SELECT 1 FROM jobs WHERE queue = 'media' AND status = 'failed'"
+        eventually(lambda: site.stack.query(failed_job), within=90, what="the job's failure")
         yield
 
 
