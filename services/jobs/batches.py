@@ -6,7 +6,7 @@ from collections.abc import Callable
 from services.jobs.kinds import get_kind, list_kinds
 from services.jobs.lease import Lease
 from services.jobs.outbox import RECENT_WINDOW
-from services.jobs.transitions import hand_back_job
+from services.jobs.transitions import MAX_SLOW_ATTEMPTS_IN_TURN, hand_back_job
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -16,11 +16,13 @@ TURN_SECONDS = 4.0
 # much time switching between jobs.
 MIN_TURN_SECONDS = 0.2
 # Jobs with the same kind and subject, such as the helpers of an import, don't wait for each other.
+# A job that was too slow waits until its queue has no other job.
 _HAS_WAITING_JOB = Statement("""
     SELECT EXISTS (
         SELECT FROM jobs WHERE status = 'queued' AND queue = :queue AND sends > 0
             AND send_after > now() - CAST(:recent AS interval) AND run_at <= now()
             AND kind = ANY(:kinds) AND (kind, subject_id) <> (:kind, :subject_id)
+            AND slow_attempts < :max_slow_attempts
     )
     """)
 
@@ -49,6 +51,7 @@ class Turn:
             kinds=[kind.name for kind in list_kinds()],
             kind=self._lease.kind,
             subject_id=self._lease.subject_id,
+            max_slow_attempts=MAX_SLOW_ATTEMPTS_IN_TURN,
         )
         return bool(has_job)
 

@@ -135,6 +135,7 @@ def test_worker_answer_after_the_time_limit_becomes_504(
 ) -> None:
     reply = probe_client.post("/ask", params={"sleep": 3, "seconds": 0.5})
     assert (reply.status_code, reply.json()["code"]) == (504, "request.too_slow")
+    assert "The server is busy" in reply.json()["detail"]
 
 
 def test_worker_skips_request_whose_caller_disconnected(

@@ -64,11 +64,14 @@ def test_text_process_returns_same_result_as_direct_parsing_and_is_reused(
 
 
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGSTOP, "request.too_slow"), (signal.SIGKILL, "composer.post_unreadable")],
+    ("number", "code", "words"),
+    [
+        (signal.SIGSTOP, "request.too_slow", "The server is busy"),
+        (signal.SIGKILL, "composer.post_unreadable", "the process crashed"),
+    ],
 )
 def test_hanging_or_crashed_text_process_fails_only_its_own_post(
-    text_processes: TextProcesses, number: signal.Signals, code: str
+    text_processes: TextProcesses, number: signal.Signals, code: str, words: str
 ) -> None:
     stopped_pid = start_child(text_processes)
     os.kill(stopped_pid, signal.SIGSTOP)
@@ -82,6 +85,7 @@ def test_hanging_or_crashed_text_process_fails_only_its_own_post(
         with pytest.raises(DomainError) as error:
             failing_read.result()
     assert error.value.code == code
+    assert words in error.value.message
     assert not psutil.pid_exists(stopped_pid)
     for _ in range(2):
         assert text_processes.read(POST, allow_one_minute) == markup.parse_post(POST)

@@ -4,7 +4,7 @@
 class ShortTurn:
     """A turn of an import job that ends after five chunks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *_: object) -> None:
         self._checks_left = 4
 
     def is_over(self) -> bool:

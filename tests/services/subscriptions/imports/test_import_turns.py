@@ -8,15 +8,20 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import func
 
 from core.queues import Queue
 from devstack.harness.stack import Owner
+from services.jobs.lease import Lease, LeaseLost
+from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.subscriptions import lists
-from services.subscriptions.imports import import_job
+from services.subscriptions.imports import applying, helper_jobs, import_job
+from services.subscriptions.imports.applying import AppliedChunk
 from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import DecryptionFailed
 from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 from tests.support.people.erasure import erase
+from tests.support.probe.job_states import update_job
 from workers import job_runner
 from workers.context import WorkerContext
 from workers.in_flight_work import InFlightWork
@@ -144,6 +149,55 @@ def test_small_import_of_another_owner_finishes_before_a_large_file_is_read(
     # The import of a large file enqueues its first helper job after it has read the whole file.
     [helper_id] = importing.helpers(large_id)
     assert small_job.finished_at < importing.job(helper_id).created_at
+
+
+def test_attempt_of_a_helper_that_lost_its_lease_but_is_alive_does_not_count_for_its_chunk(
+    importing: ImportRunner, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = importing.begin(importer, list_id, build_csv(4))
+    run_job(worker_context(importing), job_id=job_id)
+    [helper_id] = importing.helpers(job_id)
+    later_leases: list[Lease] = []
+
+    def apply_too_late(*_: object) -> AppliedChunk:
+        if not later_leases:
+            update_job(importing.resources, helper_id, lease_expires_at=func.now())
+            requeue_lost_jobs(importing.resources, DatabaseWatch())
+            later_leases.append(importing.lease(helper_id))
+            claim_first_chunk(importing, later_leases[0])
+        raise LeaseLost(helper_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(helper_jobs, "MAX_CHUNKS_AT_ONCE", 1)
+        patch.setattr(applying, "apply_chunk", apply_too_late)
+        with pytest.raises(LeaseLost):
+            helper_jobs.run_helper(importing.resources, importing.lease(helper_id))
+    [later_lease] = later_leases
+    # The late helper takes back its own try, and leaves the later claim alone.
+    claims = importing.stack.query(
+        "SELECT number, job_id, attempt, tries FROM waiting_chunks WHERE import_id = %s"
+        " ORDER BY number",
+        importing.of_job(job_id).id,
+    )
+    assert claims[0] == (0, helper_id, later_lease.attempt, 1)
+    assert {claim[1:] for claim in claims[1:]} <= {(None, None, 0)}
+    update_job(importing.resources, helper_id, lease_expires_at=func.now())
+    requeue_lost_jobs(importing.resources, DatabaseWatch())
+    importing.help(job_id)
+    assert importing.of_job(job_id).added == 4
+
+
+def claim_first_chunk(importing: ImportRunner, lease: Lease) -> None:
+    """Claim the first chunk of an import, as a helper does."""
+    importing.resources.database.rows(
+        helper_jobs._CLAIM_CHUNK,
+        import_id=importing.of_job(lease.subject_id or 0).id,
+        job_id=lease.job_id,
+        attempt=lease.attempt,
+        is_first=True,
+        most=helper_jobs.MAX_TRIES,
+        opt_outs=[],
+    )
 
 
 def test_erasure_of_an_owner_cancels_their_imports_and_deletes_the_files(
