@@ -15,5 +15,5 @@ def upgrade() -> None:
     op.execute("""
         ALTER TABLE jobs
         ADD COLUMN crashed_attempts integer[] DEFAULT '{}' NOT NULL,
-        ADD COLUMN slow_attempts bigint DEFAULT 0 NOT NULL
+        ADD COLUMN slow_attempts bigint DEFAULT '0' NOT NULL
     """)
