@@ -131,8 +131,10 @@ def find_unknown_names(
             elif not schema.get("additionalProperties"):
                 yield (*place, name)
     elif isinstance(value, list) and "items" in schema:
-        for index, item in enumerate(value):
-            yield from find_unknown_names(schema["items"], item, (*place, index), schemas)
+        # The route rejects a list with more than ``maxItems`` items.
+        for index, item in enumerate(value[: schema.get("maxItems")]):
+            if isinstance(item, dict | list):
+                yield from find_unknown_names(schema["items"], item, (*place, index), schemas)
     elif isinstance(value, dict | list) and "anyOf" in schema:
         alternatives = [
             [*islice(find_unknown_names(alternative, value, place, schemas), MAX_LISTED_NAMES)]

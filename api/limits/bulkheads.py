@@ -17,9 +17,9 @@ LISTS = Bulkhead("lists", 8)
 LEAVING = Bulkhead("leaving", 3, wait_seconds=10.0)
 # The bulkhead for the object storage.
 STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
-# The bulkhead for parsing large JSON bodies. More threads would save no time, because the parser
-# holds Python's interpreter lock.
-BODIES = Bulkhead("bodies", 2, wait_seconds=10.0, does_work=False)
+# The bulkhead for parsing large JSON bodies. A second thread would save no time, because the parser
+# holds Python's interpreter lock, but would double the memory.
+BODIES = Bulkhead("bodies", 1, wait_seconds=10.0, does_work=False)
 # The bulkhead for database queries that have no bulkhead of their own.
 RECORDS = Bulkhead("records", 8)
 # The bulkhead for requests in which mail providers report bounces and complaints, so that many

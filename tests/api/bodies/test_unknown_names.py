@@ -41,3 +41,9 @@ def test_unknown_json_key_is_found_in_filter_of_maximum_depth() -> None:
     places = [*find_unknown_names(FILTER_SCHEMA, value, ("body", "filter"), FILTER_SCHEMAS)]
     filter_path = ("all", 0, "any", 0, "all", 0, "any", 0)
     assert places == [("body", "filter", *filter_path, "case")]
+
+
+def test_items_beyond_the_maximum_length_of_a_list_are_not_searched() -> None:
+    conditions = [{"field": "name", "is": "Ada"}] * 50 + [{"field": "name", "is": "Ada", "case": 1}]
+    for value, count in (({"all": conditions}, 0), ({"all": conditions[1:]}, 1)):
+        assert len([*find_unknown_names(FILTER_SCHEMA, value, ("body",), FILTER_SCHEMAS)]) == count
