@@ -54,13 +54,17 @@ def _find_and_verify(
     """Find the sender, count the request, and verify it if the rate limit permits it.
 
     Return the sender, whether the rate limit permits the request, and the result of ``_verify``.
-    The request is counted in the thread that verifies it. Many simultaneous requests with valid
+    The request is counted only while a thread verifies it. Many simultaneous requests with valid
     signatures can therefore not exceed the rate limit.
     """
     sender = intake.find_sender(state.resources, sender_id)
     is_permitted = count.begin()
-    missing_key = _verify(request, state, sender, body) if is_permitted else None
-    return sender, is_permitted, missing_key
+    if not is_permitted:
+        return sender, False, None
+    missing_key = _verify(request, state, sender, body)
+    if missing_key is None:
+        count.accept()
+    return sender, True, missing_key
 
 
 def _verify(request: Request, state: State, sender: StoredSender, body: bytes) -> KeyMissing | None:

@@ -138,6 +138,11 @@ class RejectionCount:
         self._statuses = self._rates.take(self._rate, self._key)
         return all(status.remaining >= 0 for status in self._statuses)
 
+    def accept(self) -> None:
+        """Stop counting the request, because it is verified."""
+        self._rates.give_back(self._statuses)
+        self._statuses = []
+
     def __enter__(self) -> None:
         pass
 
@@ -145,7 +150,7 @@ class RejectionCount:
         if isinstance(error, DomainError) and error.kind is Kind.UNAUTHENTICATED:
             self._rates.enforce(self._scope, self._rate, self._statuses)
         else:
-            self._rates.give_back(self._statuses)
+            self.accept()
 
 
 def build_caller_rate_key(caller: Caller) -> str:
