@@ -14,8 +14,8 @@ class WaitingWork:
 
     # The number of tries that ended with an error.
     failures: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
-    # The number of tries that began but didn't end. One of them may be in progress. All others
-    # ended with their process or with their connection to the database.
+    # The number of tries that began, but whose end isn't recorded. The last try may be in progress.
+    # The other tries ended with their process or with their connection to the database.
     unfinished_tries: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
     # A worker makes the next try at this time or later.
     due_at: Mapped[datetime] = mapped_column(server_default=func.now())

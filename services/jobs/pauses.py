@@ -24,7 +24,7 @@ class Pauses:
     longest: timedelta
 
     def choose(self, failures: int) -> timedelta:
-        """Return the pause after ``failures`` failures, of which there is at least one."""
+        """Return the pause after ``failures`` failures. ``failures`` must be at least 1."""
         return min(self.first * (1 << min(failures - 1, _MAX_DOUBLINGS)), self.longest)
 
     def build_expression(self, failures: ColumnElement[int]) -> ColumnElement[Any]:

@@ -49,7 +49,7 @@ def take_back_tries(
     rows: ColumnElement[bool],
     pause: timedelta = timedelta(),
 ) -> None:
-    """Record that the rows weren't processed, through no fault of theirs."""
+    """Record that the rows weren't processed for a reason that lies outside of the rows."""
     _update(uow, model, rows, unfinished_tries=_count_down(model), due_at=func.now() + pause)
 
 

@@ -148,7 +148,7 @@ def release_bodies(
     pause: timedelta = timedelta(),
     has_opt_outs_applied: bool = False,
 ) -> None:
-    """End the tries of bodies that weren't processed, through no fault of theirs.
+    """End the tries of bodies that weren't processed for a reason outside of the bodies.
 
     ``has_opt_outs_applied``: whether the opt-outs in the bodies were stored.
     """
