@@ -37,13 +37,19 @@ from services.senders import effects, states
 from services.senders.adapters import get_sns_base_url
 from services.senders.notices import FailureReason
 from services.senders.received_reports import ReceivedReport, describe_report
-from services.senders.report_members import count_lists, estimate_costs, find_members
+from services.senders.report_members import (
+    count_lists,
+    estimate_costs,
+    find_members,
+    read_recipients,
+)
 from services.senders.stored_bodies import (
     ReadBody,
     claim_bodies,
     find_next_sender,
     has_due_body,
-    read_bodies,
+    load_bodies,
+    read_body,
     record_failures,
     release_bodies,
 )
@@ -175,7 +181,9 @@ def _process_bodies(
             uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(ids)))
             return 0
         lists = count_lists(uow, sender)
-        bodies = read_bodies(resources, uow, sender, ids)
+        rows = load_bodies(uow, ids)
+    # Parse the bodies outside of a transaction, because it takes seconds for hostile bodies.
+    bodies = [read_body(resources, sender, row) for row in rows]
     ends_at = time.monotonic() + MAX_TURN_SECONDS
     turn = _Turn(resources, sender, _confirm_topic(resources, sender, bodies), lists, ends_at)
     job_ids: list[int] = []
@@ -228,13 +236,14 @@ def _store_opt_outs(turn: _Turn, job_ids: list[int]) -> bool:
 
 def _choose_batch(turn: _Turn, reports: Sequence[ReceivedReport]) -> Sequence[ReceivedReport]:
     """Return the first reports, as many as one transaction processes."""
-    if turn.lists <= 1:
-        return reports[:MAX_TRANSACTION_COST]
     total = 0
     for start in range(0, len(reports), _ESTIMATED_REPORTS):
         candidates = reports[start : start + _ESTIMATED_REPORTS]
-        with turn.resources.unit_of_work() as uow:
-            costs = estimate_costs(uow, turn.sender, turn.lists, candidates)
+        read_recipients(candidates, turn.resources.keyring)
+        costs = [1] * len(candidates)
+        if turn.lists > 1:
+            with turn.resources.unit_of_work() as uow:
+                costs = estimate_costs(uow, turn.sender, turn.lists, candidates)
         for number, cost in enumerate(costs, start):
             total += cost
             # Process at least one report, even if its cost is higher.

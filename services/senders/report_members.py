@@ -173,9 +173,10 @@ def estimate_costs(
 ) -> list[int]:
     """Return about how many rows each report changes.
 
+    The caller must have called ``read_recipients``.
+
     ``lists``: the result of ``count_lists``.
     """
-    read_recipients(reports, uow.settings.keyring)
     costs = [1] * len(reports)
     has_only_address: dict[str, list[int]] = defaultdict(list)
     for number, report in enumerate(reports):

@@ -1,6 +1,6 @@
 """Chooses and reads the stored bodies of senders' requests."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,8 +29,6 @@ PAUSES = Pauses(timedelta(seconds=10), timedelta(minutes=45))
 INVALID = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
 # Maintenance deletes bodies after a day. A body that has failed until then is given up before.
 _GIVE_UP_AGE = timedelta(hours=23)
-# How many encrypted bodies are in memory at the same time.
-_BODIES_PER_READ = 20
 _HAS_DUE_BODY = Statement(
     "SELECT EXISTS (SELECT FROM sender_bodies WHERE due_at <= now() OFFSET 0)"
 )
@@ -99,40 +97,35 @@ def _build_due_conditions(for_opt_outs: bool) -> list[ColumnElement[bool]]:
     return [is_due, ~SenderBody.has_opt_outs_applied] if for_opt_outs else [is_due]
 
 
-def read_bodies(
-    resources: Resources, uow: UnitOfWork, sender: Sender, ids: Collection[int]
-) -> list[ReadBody]:
-    """Decrypt and parse bodies.
+def load_bodies(uow: UnitOfWork, ids: Collection[int]) -> Sequence[SenderBody]:
+    query = select(SenderBody).where(SenderBody.id.in_(ids)).order_by(SenderBody.id)
+    return uow.session.scalars(query).all()
+
+
+def read_body(resources: Resources, sender: Sender, row: SenderBody) -> ReadBody:
+    """Decrypt and parse a body.
 
     A body is invalid if it can't be parsed, if an operator has removed the key that encrypts it, or
     if it is given up after many tries.
     """
-    adapter = get_adapter(resources, SenderProvider(sender.provider))
-    bodies: list[ReadBody] = []
-    query = select(SenderBody).where(SenderBody.id.in_(ids)).order_by(SenderBody.id)
-    for row in uow.session.scalars(query.execution_options(yield_per=_BODIES_PER_READ)):
-        content = INVALID
-        if _is_given_up(row):
-            log.error("senders.body_given_up", sender_id=sender.id, body_id=row.id)
-        else:
-            with suppress(DecryptionFailed, DomainError):
-                wrapped = WrappedKey(row.wrapped_by, bytes(row.wrapped_key))
-                data_key = resources.key_wrapper.unwrap(wrapped, row.context)
-                content = adapter.parse(decrypt(bytes(row.body), data_key, row.context))
-        skipped = 0 if content is INVALID else row.applied_reports
-        reports = [ReceivedReport(event, row.received_at) for event in content.events[skipped:]]
-        bodies.append(
-            ReadBody(
-                row.id,
-                row.received_at,
-                content,
-                reports,
-                row.applied_reports,
-                row.has_opt_outs_applied,
-            )
-        )
-        uow.session.expunge(row)
-    return bodies
+    content = INVALID
+    if _is_given_up(row):
+        log.error("senders.body_given_up", sender_id=sender.id, body_id=row.id)
+    else:
+        adapter = get_adapter(resources, SenderProvider(sender.provider))
+        with suppress(DecryptionFailed, DomainError):
+            wrapped = WrappedKey(row.wrapped_by, bytes(row.wrapped_key))
+            data_key = resources.key_wrapper.unwrap(wrapped, row.context)
+            content = adapter.parse(decrypt(bytes(row.body), data_key, row.context))
+    skipped = 0 if content is INVALID else row.applied_reports
+    return ReadBody(
+        id=row.id,
+        received_at=row.received_at,
+        content=content,
+        reports=[ReceivedReport(event, row.received_at) for event in content.events[skipped:]],
+        applied_reports=row.applied_reports,
+        has_opt_outs_applied=row.has_opt_outs_applied,
+    )
 
 
 def _is_given_up(row: SenderBody) -> bool:
