@@ -4,10 +4,10 @@ Each part of the benchmark crowds a stack in its own way, and is a module with a
 ``measure`` that returns the results.
 """
 
-from benchmarks import crowded_recovery, crowded_work
+from benchmarks import crowded_callers, crowded_recovery, crowded_short_work, crowded_work
 from benchmarks.measure import Finding
 
-_PARTS = (crowded_work, crowded_recovery)
+_PARTS = (crowded_work, crowded_recovery, crowded_callers, crowded_short_work)
 
 
 def run() -> list[Finding]:

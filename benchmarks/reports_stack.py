@@ -87,8 +87,8 @@ class ReportsBench:
     @classmethod
     def create(cls, stack: Stack, owner: Owner) -> "ReportsBench":
         """Create the owner's senders on a stack whose processes are already running."""
-        generic = _create_sender(stack, owner, ProviderName.GENERIC)
-        return cls(stack, owner, generic, _create_sender(stack, owner, ProviderName.POSTMARK))
+        generic = create_sender(stack, owner, ProviderName.GENERIC)
+        return cls(stack, owner, generic, create_sender(stack, owner, ProviderName.POSTMARK))
 
     def create_list(self, members: int) -> tuple[int, list[int]]:
         """Create a list with active members. Return the list's id and the members' user ids."""
@@ -133,6 +133,17 @@ def create_member_list(stack: Stack, owner: Owner, members: int) -> tuple[int, l
     return list_id, user_ids
 
 
+def create_sender(
+    stack: Stack, owner: Owner, provider: ProviderName, list_ids: list[int] | None = None
+) -> BenchSender:
+    new = NewSender(name="A sender", provider=SenderProvider(provider), list_ids=list_ids)
+    with stack.resources.unit_of_work() as uow:
+        sender, secret = senders.add_sender(
+            uow, owner.user_id, new, key_id=None, detail="by a benchmark"
+        )
+        return BenchSender(sender.id, RequestPlan(provider, secret))
+
+
 def _vacuum(stack: Stack) -> None:
     """Vacuum the new rows immediately, because autovacuum would wait for a few minutes."""
     with closing(psycopg2.connect(stack.owner_url)) as connection:
@@ -140,12 +151,3 @@ def _vacuum(stack: Stack) -> None:
         with connection.cursor() as sql:
             sql.execute("VACUUM ANALYZE users")
             sql.execute("VACUUM ANALYZE subscriptions")
-
-
-def _create_sender(stack: Stack, owner: Owner, provider: ProviderName) -> BenchSender:
-    new = NewSender(name="A sender", provider=SenderProvider(provider))
-    with stack.resources.unit_of_work() as uow:
-        sender, secret = senders.add_sender(
-            uow, owner.user_id, new, key_id=None, detail="by a benchmark"
-        )
-        return BenchSender(sender.id, RequestPlan(provider, secret))
