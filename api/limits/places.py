@@ -87,9 +87,9 @@ class Place:
             if of_account >= max(MAX_PLACES // ACCOUNT_FRACTION, MIN_PLACES_PER_ACCOUNT):
                 raise REQUESTS_TOO_MANY_OF_YOURS()
             is_within_minimum = of_account < MIN_PLACES_PER_ACCOUNT
-            most = 2 * MAX_PLACES if is_within_minimum else MAX_PLACES
+            max_places = 2 * MAX_PLACES if is_within_minimum else MAX_PLACES
             are_senders_full = places.by_senders >= MAX_PLACES // SENDERS_FRACTION
-            if places.total >= most or (self._is_sender and are_senders_full):
+            if places.total >= max_places or (self._is_sender and are_senders_full):
                 raise SERVICE_BUSY()
         self._count(1)
 

@@ -29,7 +29,7 @@ def test_metric_labels_never_identify_people_lists_or_addresses() -> None:
     # The names of all metric labels. Each label has only a few different values.
     labels_with_few_values = {
         *("method", "route", "status", "code", "bulkhead", "reserve", "outcome", "type"),
-        *("queue", "kind", "cause", "provider", "server", "window", "model", "direction"),
+        *("queue", "kind", "cause", "provider", "server", "window", "model", "direction", "store"),
         *("state", "currency", "action", "maintenance", "table"),
     }
     assert {label for each in registered() for label in each.labels} <= labels_with_few_values

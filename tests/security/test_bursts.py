@@ -27,7 +27,7 @@ WAIT_SECONDS = 10
 
 
 @pytest.fixture(scope="module")
-def stack(empty_stack: Stack) -> Stack:
+def small_stack(empty_stack: Stack) -> Stack:
     """A stack with one API process, in which few requests may be in progress."""
     empty_stack.start_api(None, module="tests.support.probe.small_api")
     return empty_stack
@@ -42,10 +42,10 @@ def require_retry_after(replies: list[BurstReply]) -> None:
 
 
 @pytest.fixture
-def charge_burst(stack: Stack) -> Iterator[list[bytes]]:
+def charge_burst(small_stack: Stack) -> Iterator[list[bytes]]:
     """Charges of one account, each with an idempotency key of its own."""
-    owner = CreditAccounts(stack).create_holder("100000")
-    with stack.client(owner.key) as client:
+    owner = CreditAccounts(small_stack).create_holder("100000")
+    with small_stack.client(owner.key) as client:
         # After a call, the process knows the owner of the key without a query.
         assert client.get("/auxilia/credits/balance").status_code == 200
     yield [
@@ -58,19 +58,19 @@ def charge_burst(stack: Stack) -> Iterator[list[bytes]]:
         )
         for number in range(CHARGE_COUNT)
     ]
-    accounts = CreditAccounts(stack)
+    accounts = CreditAccounts(small_stack)
     accounts.require_clean_books()
 
 
 def test_burst_of_charges_is_partly_refused_and_other_accounts_are_served(
-    stack: Stack, charge_burst: list[bytes]
+    small_stack: Stack, charge_burst: list[bytes]
 ) -> None:
-    neighbour = CreditAccounts(stack).create_holder("100")
+    neighbour = CreditAccounts(small_stack).create_holder("100")
     has_ended = threading.Event()
     statuses: Counter[int] = Counter()
 
     def call_beside() -> None:
-        with stack.client(neighbour.key) as client:
+        with small_stack.client(neighbour.key) as client:
             while not has_ended.is_set():
                 body = {"amount_credit": 1, "source_id": "x"}
                 statuses[client.get("/lists").status_code] += 1
@@ -79,7 +79,7 @@ def test_burst_of_charges_is_partly_refused_and_other_accounts_are_served(
     with ThreadPoolExecutor(1) as threads:
         beside = threads.submit(call_beside)
         try:
-            replies = send_at_once(stack, charge_burst)
+            replies = send_at_once(small_stack, charge_burst)
         finally:
             has_ended.set()
         beside.result()
@@ -88,7 +88,7 @@ def test_burst_of_charges_is_partly_refused_and_other_accounts_are_served(
     assert codes == {"requests.too_many_of_yours"}
     assert set(statuses) <= {200, 402}
     # Each charge that was answered with 200 took effect once, and no refused charge took effect.
-    [(count, total)] = stack.query(
+    [(count, total)] = small_stack.query(
         "SELECT count(*), sum(delta) FROM credit_entries WHERE source_id LIKE 'post-%%'"
     )
     charged = sum(reply.status == 200 for reply in replies)
@@ -97,35 +97,35 @@ def test_burst_of_charges_is_partly_refused_and_other_accounts_are_served(
     repeated = [
         request for request, reply in zip(charge_burst, replies, strict=True) if reply.status != 200
     ][:50]
-    assert {reply.status for reply in send_at_once(stack, repeated)} == {200}
+    assert {reply.status for reply in send_at_once(small_stack, repeated)} == {200}
 
 
 def test_opt_outs_of_all_readers_are_accepted_during_a_burst(
-    stack: Stack, charge_burst: list[bytes]
+    small_stack: Stack, charge_burst: list[bytes]
 ) -> None:
     """All requests come from one IP address, as from a mail provider."""
-    owner = stack.create_owner()
-    with stack.client(owner.key) as client:
+    owner = small_stack.create_owner()
+    with small_stack.client(owner.key) as client:
         list_id = new_list(client)["id"]
-    insert_members(stack, list_id, [f"burst-{n}@example.com" for n in range(OPT_OUT_COUNT)])
-    rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
+    insert_members(small_stack, list_id, [f"burst-{n}@example.com" for n in range(OPT_OUT_COUNT)])
+    rows = small_stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
     opt_outs = [
         build_request(
-            f"POST /unsubscribe?trace_id={trace_for(stack, list_id, int(str(user_id)))}",
+            f"POST /unsubscribe?trace_id={trace_for(small_stack, list_id, int(str(user_id)))}",
             "Content-Type: application/x-www-form-urlencoded",
             body=b"List-Unsubscribe=One-Click",
         )
         for [user_id] in rows
     ]
-    replies = send_at_once(stack, [*charge_burst, *opt_outs])
+    replies = send_at_once(small_stack, [*charge_burst, *opt_outs])
     require_retry_after(replies)
     assert {reply.status for reply in replies[len(charge_burst) :]} == {200}
     kept = "SELECT count(*) FROM opt_outs WHERE list_id = %s AND kind = 'email'"
-    assert stack.query(kept, list_id) == [(OPT_OUT_COUNT,)]
+    assert small_stack.query(kept, list_id) == [(OPT_OUT_COUNT,)]
 
 
-def test_calls_that_wait_for_a_job_leave_their_places_to_other_calls(stack: Stack) -> None:
-    owner = stack.create_owner()
+def test_calls_that_wait_for_a_job_leave_their_places_to_other_calls(small_stack: Stack) -> None:
+    owner = small_stack.create_owner()
     upload = build_request(
         "POST /attachments",
         f"Authorization: Bearer {owner.key}",
@@ -137,12 +137,12 @@ def test_calls_that_wait_for_a_job_leave_their_places_to_other_calls(stack: Stac
     )
     count = "SELECT count(*) FROM jobs WHERE user_id = %s"
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(send_at_once, stack, [upload] * UPLOAD_COUNT)
+        first = threads.submit(send_at_once, small_stack, [upload] * UPLOAD_COUNT)
         eventually(
-            lambda: stack.query(count, owner.user_id) == [(UPLOAD_COUNT,)],
+            lambda: small_stack.query(count, owner.user_id) == [(UPLOAD_COUNT,)],
             what="the first calls wait",
         )
-        second = send_at_once(stack, [upload] * UPLOAD_COUNT)
+        second = send_at_once(small_stack, [upload] * UPLOAD_COUNT)
         statuses = {reply.status for reply in [*first.result(), *second]}
     assert statuses == {202}
 
@@ -151,12 +151,12 @@ def test_calls_that_wait_for_a_job_leave_their_places_to_other_calls(stack: Stac
     ("headers", "refusal"), [((), 429), (("x-amz-sns-message-type: Notification",), 503)]
 )
 def test_burst_of_report_posts_is_refused_with_a_status_that_makes_its_provider_retry(
-    stack: Stack, headers: tuple[str, ...], refusal: int
+    small_stack: Stack, headers: tuple[str, ...], refusal: int
 ) -> None:
     posts = [
         build_request(f"POST /senders/{number}/events", *headers, body=b"{}")
         for number in range(REPORT_COUNT)
     ]
-    replies = send_at_once(stack, posts)
+    replies = send_at_once(small_stack, posts)
     assert {reply.status for reply in replies} == {401, refusal}
     assert all("retry-after" in reply.headers for reply in replies if reply.status == refusal)
