@@ -285,9 +285,10 @@ def test_lost_jobs_are_requeued_although_every_statement_of_the_database_is_slow
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
     watch = DatabaseWatch()
-    for seconds, count in ((3, 0), (6, 0), (15, 1)):
-        with watch.observe():
-            now += 2
+    for rounds, seconds, count in ((1, 3, 0), (1, 6, 0), (20, 15, 1)):
+        for _ in range(rounds):
+            with watch.observe():
+                now += 2
         expired_at = func.now() - timedelta(seconds=seconds)
         update_job(resources, lease.job_id, lease_expires_at=expired_at)
         now += 2
