@@ -51,6 +51,13 @@ KILL_AFTER_SECONDS = 15.0
 # The maximum number of unfinished jobs in a process. Each unfinished job can hold a file open and
 # keep e-mail addresses in memory.
 MAX_STAYING_JOBS = 4
+# The maximum number of additional jobs in a process that wait for other jobs and hold nothing.
+_MAX_WAITING_JOBS = 12
+# How often a process with ``_MAX_WAITING_JOBS`` claims a further job, which may be a short one. A
+# further job that must wait too is requeued.
+_CLAIM_EVERY_SECONDS = 2.0
+# How long a process sleeps between two turns if all of its jobs are waiting.
+_WAIT_SECONDS = 0.1
 _HAS_ENDED = True
 
 
@@ -121,7 +128,8 @@ class JobAttempt:
         finally:
             self._item = None
             seconds_taken = time.monotonic() - started_at
-            work_metrics.running_histogram(kind.queue, kind.name).observe(seconds_taken)
+            if not self.lease.is_waiting:
+                work_metrics.running_histogram(kind.queue, kind.name).observe(seconds_taken)
 
     def _do_work(self) -> bool:
         try:
@@ -250,6 +258,7 @@ class _StayingJobs:
         self._context = context
         self._first_kind = kind
         self._deadline = time.monotonic() + kind.max_stay_seconds
+        self._claimed_at = 0.0
         self._attempts: deque[JobAttempt] = deque()
 
     def run(self, lease: Lease) -> None:
@@ -257,7 +266,7 @@ class _StayingJobs:
         while self._attempts:
             attempt = self._attempts[0]
             stays = attempt.take_turn()
-            if stays and self._may_stay():
+            if stays and self._may_stay(attempt):
                 self._attempts.rotate(-1)
             else:
                 self._attempts.popleft()
@@ -267,7 +276,9 @@ class _StayingJobs:
                 if stays:
                     # Don't claim a job right after requeuing one, because it could be the same job.
                     continue
-            if self._attempts and (next_lease := self._claim_next()) is not None:
+            if self._attempts and all(each.lease.is_waiting for each in self._attempts):
+                time.sleep(_WAIT_SECONDS)
+            if self._may_claim() and (next_lease := self._claim_next()) is not None:
                 self._add(next_lease)
 
     def hand_back(self) -> None:
@@ -279,13 +290,26 @@ class _StayingJobs:
             for attempt in self._attempts:
                 closing_all.callback(attempt.close)
 
-    def _may_stay(self) -> bool:
+    def _may_claim(self) -> bool:
+        waiting = sum(attempt.lease.is_waiting for attempt in self._attempts)
+        if not self._attempts or (
+            waiting >= _MAX_WAITING_JOBS
+            and time.monotonic() < self._claimed_at + _CLAIM_EVERY_SECONDS
+        ):
+            return False
+        self._claimed_at = time.monotonic()
+        return True
+
+    def _may_stay(self, attempt: JobAttempt) -> bool:
         """Return whether the job that has just run can take another turn in this process.
 
         A new job never replaces a job that this process already runs. A replaced job would have to
         start again from the beginning of its file.
         """
-        return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
+        is_waiting = attempt.lease.is_waiting
+        similar = sum(each.lease.is_waiting == is_waiting for each in self._attempts)
+        most = _MAX_WAITING_JOBS if is_waiting else MAX_STAYING_JOBS
+        return similar <= most and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
         """Add a claimed job that takes the next turn.

@@ -52,6 +52,8 @@ class Lease:
     cancelled: threading.Event = field(default_factory=threading.Event)
     # True if the job was requeued after a failure. The job runner reports the retry to Celery.
     is_retried: bool = False
+    # True if the job has done nothing in its last turn, because it waits for another job.
+    is_waiting: bool = False
     # The code of the error with which the job failed, for the job runner's report to Celery.
     failed_by: str | None = None
     # Called after each commit that records progress of the job, so that its deadline is renewed.

@@ -162,7 +162,9 @@ def _store_file(
     """
     turn = Turn(resources, lease)
     while not task.is_split:
-        source = yield from _run_in_turns(resources, lease, open_source(resources, task))
+        is_retry = lease.retries + lease.crashes > 0
+        opening = open_source(resources, task, is_retry=is_retry)
+        source = yield from _run_in_turns(resources, lease, opening)
         with closing(source), closing(FileRows(resources, task, source)) as rows:
             stored = StoredChunks(resources, task)
             facts: FileFacts | None = None
@@ -179,19 +181,23 @@ def _store_file(
 
 
 def _run_in_turns(
-    resources: Resources, lease: Lease, steps: Generator[None, None, Opened]
+    resources: Resources, lease: Lease, steps: Generator[bool | None, None, Opened]
 ) -> Generator[None, None, Opened]:
-    """Run a generator of short steps, and return its result. Yield after each turn."""
+    """Run a generator of short steps, and return its result. Yield after each turn.
+
+    A step that yields true waits for another job, which ends the turn.
+    """
     with closing(steps):
         turn = Turn(resources, lease)
         while True:
             lease.check_cancelled()
             try:
-                next(steps)
+                lease.is_waiting = bool(next(steps))
             except StopIteration as end:
+                lease.is_waiting = False
                 opened: Opened = end.value
                 return opened
-            if turn.is_over():
+            if lease.is_waiting or turn.is_over():
                 yield
                 turn = Turn(resources, lease)
 

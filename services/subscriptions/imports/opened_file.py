@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from core.errors import DomainError
+from core.errors import DomainError, TransientError
 from models import ImportKind, MemberImport
 from services.subscriptions import bulk_files
 from services.subscriptions.imports.column_forms import ColumnForms
@@ -30,8 +30,12 @@ from services.subscriptions.imports.samples import (
     store_samples,
 )
 from services.subscriptions.imports.suppression_files import SuppressionReader
+from services.subscriptions.imports.workbooks.reading_slots import MemoryLimit, ReadingSlot
 from services.subscriptions.imports.workbooks.workbook import Workbook
 from storage.resources import Resources
+
+# A workbook of at most this size is first read with little memory.
+_MAX_SMALL_WORKBOOK_BYTES = 2 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -60,18 +64,38 @@ class OpenedFile:
 
 
 def open_source(
-    resources: Resources, task: MemberImport
-) -> Generator[None, None, io.BufferedReader | Workbook]:
+    resources: Resources, task: MemberImport, *, is_retry: bool
+) -> Generator[bool | None, None, io.BufferedReader | Workbook]:
     """Return the stored file of an import, or the workbook in the file.
 
-    The generator yields between the steps that open a workbook. The caller must close the returned
-    object. Raises the same errors as ``Workbook``.
+    The generator yields between the steps that open a workbook. It yields true while other
+    workbooks must be read first. The caller must close the returned object. Raises the same errors
+    as ``Workbook``.
+
+    Args:
+        is_retry: whether an earlier attempt to read the file has failed, perhaps because a workbook
+            needs more memory.
     """
     stored = open_ranged_file(bulk_files.open_stored_file(resources, task))
     if not is_workbook(stored):
         return stored
-    workbook = Workbook(stored, task.size)
+    if task.size <= _MAX_SMALL_WORKBOOK_BYTES and not is_retry:
+        try:
+            return (yield from _open_workbook(resources, task, stored, MemoryLimit.LOW))
+        except (DomainError, TransientError):
+            # Too little memory can look like a damaged workbook.
+            stored.seek(0)
+    return (yield from _open_workbook(resources, task, stored, MemoryLimit.FULL))
+
+
+def _open_workbook(
+    resources: Resources, task: MemberImport, stored: io.BufferedReader, limit: MemoryLimit
+) -> Generator[bool | None, None, Workbook]:
+    slot = ReadingSlot(limit, resources.settings.database_url.get_secret_value())
+    workbook = Workbook(stored, task.size, slot, limit)
     try:
+        while not slot.acquire():
+            yield True
         yield from workbook.open()
         with _record_sheets_of_refused_file(resources, task, workbook):
             yield from workbook.choose_sheet(task.sheet, task.mapping)

@@ -73,6 +73,7 @@ class WorkbookReader:
         if request["step"] not in ("append", "open") and self._package is None:
             return _LOST, ()
         is_final = False
+        is_out_of_memory = False
         try:
             if time.process_time() > _MAX_CPU_SECONDS:
                 is_final = True
@@ -81,12 +82,17 @@ class WorkbookReader:
         except WorkbookRefused as refused:
             refusal = refused
         except MemoryError:
-            is_final = True
+            is_final = is_out_of_memory = True
             refusal = refuse_large(_OUT_OF_MEMORY)
         except CalamineError:
             refusal = refuse_damaged("its content is invalid")
         self._check = None
-        return {"refused": refusal.kind, "what": refusal.what, "is_final": is_final}, ()
+        return {
+            "refused": refusal.kind,
+            "what": refusal.what,
+            "is_final": is_final,
+            "is_out_of_memory": is_out_of_memory,
+        }, ()
 
     def _append(self, request: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
         if request["offset"] != self._file.tell():

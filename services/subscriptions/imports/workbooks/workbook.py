@@ -16,13 +16,12 @@ from services.subscriptions.imports.column_layout import detect_layout
 from services.subscriptions.imports.dialect import SAMPLE_RECORDS, Dialect, detect_table_dialect
 from services.subscriptions.imports.rows import RejectedRecord, TypedCell
 from services.subscriptions.imports.workbooks.cell_text import MAX_ROW_CHARACTERS
+from services.subscriptions.imports.workbooks.reading_slots import MemoryLimit, ReadingSlot
 from services.subscriptions.imports.workbooks.refusals import RefusalKind
 
 _log = get_logger(__name__)
 
 MAX_WORKBOOK_BYTES = 100 * 1024**2
-# The maximum address space of the child process.
-MEMORY_BYTES = 1024**3
 # The CPU time limit for one step of the child process. The child also limits the CPU time for the
 # whole workbook.
 STEP_CPU_SECONDS = 50.0
@@ -40,6 +39,7 @@ REFUSALS: Mapping[RefusalKind, ErrorType] = {
 }
 _TOO_SLOW = "reading it takes too long"
 _KILLED = "The process that read the workbook was killed."
+_NEEDS_MEMORY = "The workbook needs more memory."
 _OUT_OF_MEMORY = "reading it takes more than 1 GB of memory"
 
 
@@ -68,6 +68,10 @@ class SheetRecord(NamedTuple):
 class Workbook:
     """A workbook that a child process reads.
 
+    The owner of a ``ReadingSlot`` passes it to the workbook, which releases the slot at its end. If
+    the child process needs more memory than a limit below ``MemoryLimit.FULL``, a
+    ``TransientError`` is raised.
+
     The generators ``open`` and ``choose_sheet`` must be finished before ``records`` is read.
 
     Attributes:
@@ -78,15 +82,23 @@ class Workbook:
         records: the records of the chosen sheet from its first row on, including the header.
     """
 
-    def __init__(self, file: IO[bytes], size: int) -> None:
+    def __init__(
+        self,
+        file: IO[bytes],
+        size: int,
+        slot: ReadingSlot | None = None,
+        limit: MemoryLimit = MemoryLimit.FULL,
+    ) -> None:
         self._file = file
         self._size = size
+        self._slot = slot
+        self._limit = limit
         # States whether the child process can read another sheet after the last error.
         self._can_continue = False
         self._child = ChildProcess(
             _MODULE,
             cpu_seconds=STEP_CPU_SECONDS,
-            memory_bytes=MEMORY_BYTES,
+            memory_bytes=limit,
             max_messages=sys.maxsize,
         )
         self.sheets: Sequence[Sheet] = ()
@@ -101,6 +113,8 @@ class Workbook:
     def close(self) -> None:
         """Stop the child process."""
         self._child.close()
+        if self._slot is not None:
+            self._slot.release()
 
     def open(self) -> Generator[None, None, None]:
         """Send the file to the child process, and find the sheets.
@@ -245,10 +259,14 @@ class Workbook:
         except ChildLate:
             raise MachineBusy from None
         except ChildCrashed as crash:
+            if self._limit < MemoryLimit.FULL:
+                raise TransientError(_NEEDS_MEMORY) from None
             _log.error("workbook.crashed", cause=crash.cause, printed=crash.printed)
             raise _explain_crash(crash) from None
         if answer.get("is_lost"):
             raise TransientError(_KILLED)
+        if answer.get("is_out_of_memory") and self._limit < MemoryLimit.FULL:
+            raise TransientError(_NEEDS_MEMORY)
         if "refused" in answer:
             self._can_continue = not answer["is_final"]
             error_type = REFUSALS[RefusalKind(answer["refused"])]
