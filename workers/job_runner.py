@@ -308,8 +308,8 @@ class _StayingJobs:
         """
         is_waiting = attempt.lease.is_waiting
         similar = sum(each.lease.is_waiting == is_waiting for each in self._attempts)
-        most = _MAX_WAITING_JOBS if is_waiting else MAX_STAYING_JOBS
-        return similar <= most and time.monotonic() < self._deadline
+        max_jobs = _MAX_WAITING_JOBS if is_waiting else MAX_STAYING_JOBS
+        return similar <= max_jobs and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
         """Add a claimed job that takes the next turn.
