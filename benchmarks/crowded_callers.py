@@ -86,7 +86,7 @@ class _CallersBench:
     pids: Mapping[str, int]
 
     def measure_beside(self, load: _Load) -> Iterator[Finding]:
-        """Measure calls of the reader, then opt-outs of many readers, beside the load."""
+        """Measure calls of the reader, then opt-outs of many readers, during the load."""
         with sample_memory(self.pids, every=0.2) as memory:
             time.sleep(1)
             idle = {name: sizes[-1] for name, sizes in memory.items()}
@@ -202,7 +202,7 @@ def _charges(stack: Stack) -> _Load:
 
 
 def _measure_strangers(bench: _CallersBench, reports: ReportsBench) -> Iterator[Finding]:
-    """Measure beside reports about strangers, which a sender with 1,000 lists posts."""
+    """Measure while a sender with 1,000 lists posts reports about strangers."""
     stack = bench.stack
     crowding = _create_sender_of_lists(stack)
     list_id, [user_id, *_] = reports.create_list(10)

@@ -1,4 +1,4 @@
-"""Measures how long short work waits beside an import of a million rows.
+"""Measures how long short work waits during an import of a million rows.
 
 Each queue has one worker process.
 """

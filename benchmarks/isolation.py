@@ -5,7 +5,7 @@ a second owner keeps calling routes that need a hung dependency. The measured AP
 the dependency that hangs. The baseline measures the API calls without any load.
 
 In the second part of the benchmark, all dependencies work, and the second owner constantly uploads,
-imports and composes. The baseline is a minimal HTTP route that charges credits, beside the same
+imports and composes. The baseline is a minimal HTTP route that charges credits, under the same
 load, because a busy processor slows down every program.
 
 A separate process sends the measured calls, because the main process is busy producing load.

@@ -7,7 +7,7 @@ from storage.full_disks import FULL_DISKS, Store
 
 # The kind of maintenance that checks the space each minute. The check writes the row of this kind.
 MAINTENANCE_NAME = "stores.check"
-# The update alone would succeed on a full disk, because the table's file contains unused space. The
+# The update can succeed even on a full disk, because the table's file contains unused space. The
 # sort needs a temporary file, because it has little memory. The join sorts only after the memory
 # has been limited.
 _CHECK = Statement("""

@@ -81,13 +81,13 @@ FULL_DISKS = FullDisks()
 
 
 def report_database_error(error: psycopg2.Error) -> None:
-    """Record that the database's disk is full, if this is what the error says."""
+    """Record that the database's disk is full, if the error says so."""
     # While a connection is being opened, an error has no code.
     if isinstance(error, psycopg2.errors.DiskFull) or _NO_SPACE in str(error):
         FULL_DISKS.report_full(Store.DATABASE, str(error).partition("\n")[0])
 
 
 def report_redis_error(store: Store, error: Exception) -> None:
-    """Record that the disk of a Redis server is full, if this is what the error says."""
+    """Record that the disk of a Redis server is full, if the error says so."""
     if str(error).startswith(REDIS_CODE):
         FULL_DISKS.report_full(store, str(error))

@@ -50,6 +50,6 @@ class DependencyProbe(Generic[T]):
 
 
 def _retrieve_failure(task: asyncio.Task[Any]) -> None:
-    """Keep asyncio from logging the failure of a read for which nobody waits any longer."""
+    """Prevent asyncio from logging the failure of a read after its caller has stopped waiting."""
     if not task.cancelled():
         task.exception()

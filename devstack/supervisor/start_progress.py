@@ -8,7 +8,7 @@ import psutil
 from devstack.supervisor.child import Child
 from devstack.supervisor.home_folder import StackError
 
-# How long a start may go on without progress.
+# The maximum time of a start without progress.
 MAX_STALLED_SECONDS = 120.0
 # The processor time that counts as progress. Services that are idle use less than this within
 # ``MAX_STALLED_SECONDS``.
