@@ -1,4 +1,4 @@
-"""Notices that a database server hangs, and ends the calls that wait for the server.
+"""Detects a hung database server, and ends the calls that wait for the server.
 
 A hanging server, for example one whose processes are stopped, can't apply its own time limits. The
 kernel's time limits for connections don't apply either, because the kernel of the server still
@@ -26,9 +26,9 @@ log = get_logger(__name__)
 _LONG_CALL_SECONDS = 3.0
 # The pause between two probes.
 _PROBE_EVERY_SECONDS = 3.0
-# A server that doesn't answer a probe within this time hangs. On a crowded machine, a probe takes
-# up to a second. The API must end a call within 15 seconds, with the time of a long call and of a
-# probe.
+# A server that doesn't answer a probe within this time counts as hung. On a crowded machine, a
+# probe takes up to a second. The API must end a call within 15 seconds, with the time of a long
+# call and of a probe.
 _MAX_PROBE_SECONDS = 7.0
 # The time limit for a step of a probe if this process has had no processor time for seconds.
 _MIN_STEP_SECONDS = 0.5

@@ -24,7 +24,7 @@ class WorkItem:
 
     @property
     def seconds_left(self) -> float:
-        """Return the seconds until the work becomes overdue, or at most 0 for overdue work."""
+        """Return the seconds until the work is overdue, or at most 0 if it already is."""
         return self.deadline - time.monotonic()
 
 

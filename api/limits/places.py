@@ -18,7 +18,8 @@ from core.errors.requests import REQUESTS_TOO_MANY_OF_YOURS, SERVICE_BUSY
 MAX_PLACES = 2_000
 # An account may take at most this share of the places.
 ACCOUNT_FRACTION = 4
-# An account gets this many places even if the others are taken, up to ``MAX_PLACES`` more in all.
+# Each account has this many places even if ``MAX_PLACES`` places are taken. All accounts together
+# get at most ``MAX_PLACES`` such places.
 MIN_PLACES_PER_ACCOUNT = 100
 # All posts of reports together may take at most this share of the places, because strangers can
 # post in the name of any number of senders.

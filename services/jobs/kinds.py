@@ -65,7 +65,7 @@ class JobKind:
     given_up: ErrorType | None = field(default=None, hash=False)
 
 
-# The deadline of jobs that compute. On a busy machine, computing takes many times as long as usual.
+# The deadline of CPU-bound jobs. On a busy machine, computing takes many times as long as usual.
 COMPUTING_DEADLINE_SECONDS = 600.0
 
 _kinds: dict[str, JobKind] = {}

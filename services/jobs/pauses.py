@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func
 
-# Doubling a pause this often exceeds every longest pause. The exponent must be bounded, because
+# After this many doublings, a pause exceeds each maximum. The exponent must be bounded, because
 # numbers of failures aren't.
 _MAX_DOUBLINGS = 30
 

@@ -2,8 +2,8 @@
 
 A worker calls ``begin_tries`` in a transaction of its own before it processes rows, because the
 processing may kill the worker or break the connection to the database. A worker that processes a
-row deletes the row in the same transaction, and with it the numbers of tries. All other ends of a
-try are recorded by ``take_back_tries`` or ``record_failures``.
+row deletes the row in the same transaction, and with it the numbers of tries. All other outcomes of
+a try are recorded by ``take_back_tries`` or ``record_failures``.
 
 Only rows that were never tried may be processed together. Rows whose try failed or didn't end are
 processed one by one, so that the next try shows which row is at fault. A row is given up after

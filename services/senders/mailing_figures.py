@@ -77,7 +77,7 @@ def count_reports(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedRep
 
 
 def predict_duplicates(uow: UnitOfWork, reports: Iterable[ReceivedReport]) -> None:
-    """Set the outcomes that ``count_reports`` would set, without changing any data."""
+    """Predict the outcomes of ``count_reports`` without writing to the database."""
     _mark_duplicates(uow, reports, _FIND_MARKS)
 
 

@@ -129,7 +129,7 @@ def read_body(resources: Resources, sender: Sender, row: SenderBody) -> ReadBody
 
 
 def _is_given_up(row: SenderBody) -> bool:
-    """Return whether a body isn't tried again. The try in progress counts as unfinished."""
+    """Return whether a body will not be retried. The try in progress counts as unfinished."""
     is_old = clock.now() - row.received_at > _GIVE_UP_AGE
     return row.unfinished_tries > tries.MAX_UNFINISHED_TRIES or (is_old and row.failures > 0)
 
@@ -155,7 +155,8 @@ def release_bodies(
 def record_failures(uow: UnitOfWork, ids: Collection[int], *, is_batch: bool) -> None:
     """Record that the tries of bodies ended with an error.
 
-    ``is_batch``: whether the bodies were tried together. They are then tried one by one at once.
+    ``is_batch``: whether the bodies were tried together. They are then retried immediately, one at
+    a time.
     """
     pauses = None if is_batch else PAUSES
     tries.record_failures(uow, SenderBody, SenderBody.id.in_(ids), pauses)

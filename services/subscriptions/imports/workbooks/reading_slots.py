@@ -1,8 +1,8 @@
 """Limits how many workbooks the processes of a container read at the same time.
 
-A child process that reads a workbook may use much memory. Two workbooks are read at the same time
-at most: one with a low memory limit, and one with the full memory limit. A workbook that needs more
-memory than the low limit is read again with the full limit.
+A child process that reads a workbook can use a lot of memory. Two workbooks are read at the same
+time at most: one with a low memory limit, and one with the full memory limit. A workbook that needs
+more memory than the low limit is read again with the full limit.
 """
 
 import fcntl
