@@ -285,7 +285,8 @@ def _apply_batch(turn: _Turn, bodies: Sequence[ReadBody], reports: Sequence[Rece
     with turn.resources.unit_of_work() as uow:
         query = select(SenderBody.id, SenderBody.applied_reports)
         query = query.where(SenderBody.id.in_(expected)).with_for_update(skip_locked=True)
-        if dict(uow.session.execute(query).tuples().all()) != expected:
+        locked = {row.id: row.applied_reports for row in uow.session.execute(query)}
+        if locked != expected:
             raise TransientError("Another worker is processing the reports.")
         find_members(uow, turn.sender, reports)
         effects.apply_reports(uow, turn.sender, reports)
