@@ -17,6 +17,7 @@ DUE: dict[str, str | None] = {
         "INSERT INTO object_removals (key)"
         " SELECT 'media/gone-' || n FROM generate_series(1, 20) AS n"
     ),
+    "stores.check": None,
     "topups.poll": None,
     "webhooks.expire": None,
     "maintenance.fold_counts": (
