@@ -7,6 +7,7 @@ from api.auth.page_sessions import find_page_session
 from api.client_details import client_address
 from api.cookies import SESSION_COOKIE
 from api.limits.rate_limits import RateLimitName, build_address_rate_key, build_caller_rate_key
+from api.middleware.admission import CACHED_CALLER_KEY
 from api.state import state_of
 from core.errors import DomainError, Kind, access
 from core.secret_form import ACCESS_TOKEN
@@ -58,7 +59,11 @@ def identify_cached_caller(request: Request) -> Caller | None:
     # A cookie can contain a session, which the database must check.
     if len(secrets) != 1 or "cookie" in request.headers:
         return None
-    caller = api_keys.find_cached_caller(state.used_keys, state.resources.keyring, *secrets)
+    [secret] = secrets
+    caller: Caller | None
+    known_secret, caller = request.scope.get(CACHED_CALLER_KEY, (None, None))
+    if known_secret != secret:
+        caller = api_keys.find_cached_caller(state.used_keys, state.resources.keyring, secret)
     if caller is None:
         return None
     # Store the caller's credential before checking the rate limit, so that the request log of the

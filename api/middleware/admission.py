@@ -13,6 +13,9 @@ from core.errors import DomainError
 from core.settings import Settings
 from services.access import api_keys
 
+# The key of an API key and its cached caller, in the ASGI scope. ``identify_cached_caller`` uses
+# the caller, so that the API key's HMAC is computed only once.
+CACHED_CALLER_KEY = "pressroom.cached_caller"
 _MAX_WAIT_SECONDS = 2.0
 # Charges and reports may wait longer, because a refusal costs their callers more.
 _MAX_WAIT_SECONDS_OF_CHARGES_AND_REPORTS = 5.0
@@ -98,5 +101,6 @@ class AdmissionMiddleware:
                 keyring = state.resources.keyring
                 text = secret.strip().decode("latin-1")
                 caller = api_keys.find_cached_caller(state.used_keys, keyring, text)
+                scope[CACHED_CALLER_KEY] = (text, caller)
                 return None if caller is None else build_caller_rate_key(caller)
         return None
