@@ -9,13 +9,12 @@ checks that no route handler runs in FastAPI's default thread pool.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial, wraps
-from threading import Lock
-from typing import Any, ParamSpec, TypeVar
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, ParamSpec, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from api.limits.places import Place, current_place
@@ -35,13 +34,37 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class _Call:
-    """Work that waits for a thread, and the future of its result."""
+    """Work that waits for a thread or runs in one, and the future of its result."""
 
-    run: Callable[[], Any]
-    future: Future[Any]
-    place: Place
+    def __init__(self, work: Callable[[], Any], place: Place) -> None:
+        self.place = place
+        self.loop = asyncio.get_running_loop()
+        self.result: asyncio.Future[Any] = self.loop.create_future()
+        self.has_begun = False
+        self.is_cancelled = False
+        self._work = work
+
+    def run(self) -> None:
+        """Do the work, and pass its result or its exception to the event loop."""
+        try:
+            result = self._work()
+        except BaseException as error:  # noqa: BLE001 - the future passes every exception on
+            self.fail(error)
+        else:
+            self._deliver(self.result.set_result, result)
+
+    def fail(self, error: BaseException) -> None:
+        self._deliver(self.result.set_exception, error)
+
+    def _deliver(self, deliver: Callable[[Any], None], value: object) -> None:
+        # The event loop is closed only while the process ends.
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._set, deliver, value)
+
+    def _set(self, deliver: Callable[[Any], None], value: object) -> None:
+        if not self.result.done():
+            deliver(value)
 
 
 class _Turns:
@@ -80,7 +103,7 @@ class Bulkhead:
         error: ErrorType = requests.SERVICE_BUSY,
         does_work: bool = True,
     ) -> None:
-        """Create the threads of the bulkhead.
+        """Create a bulkhead, whose threads start when they are first needed.
 
         Args:
             does_work: whether the bulkhead runs the work of requests, rather than checks before it.
@@ -91,11 +114,12 @@ class Bulkhead:
         self._max_calls = threads + max_waiting
         self._error = error
         self._does_work = does_work
-        # Optimization: our own thread pools (decision 17).
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = Lock()
         self._calls = 0
         self._turns = _Turns()
+        # Optimization: our own thread pools (decision 17). Each entry wakes up a thread.
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self._threads: list[Thread] = []
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``work`` in one of the bulkhead's threads.
@@ -104,33 +128,22 @@ class Bulkhead:
         cancelled, work that has begun continues in its thread.
         """
         place = current_place()
-        future: Future[T] = Future()
-        call = _Call(partial(copy_context().run, work, *args, **kwargs), future, place)
+        call = _Call(partial(copy_context().run, work, *args, **kwargs), place)
         with self._lock:
             has_thread = self._calls < self.threads
-            is_full = self._calls >= self._max_calls and not place.is_never_refused
-            if not is_full:
-                self._calls += 1
-                self._turns.add(call)
-        if is_full:
-            raise self._count_refusal()
-        future.add_done_callback(self._count_down)
-        self._pool.submit(self._run_next)
-        is_refused = False
-
-        def refuse() -> None:
-            # ``Future.cancel`` returns ``False`` if the work has begun.
-            nonlocal is_refused
-            is_refused = future.cancel()
-
-        loop = asyncio.get_running_loop()
+            if self._calls >= self._max_calls and not place.is_never_refused:
+                raise self._count_refusal()
+            if len(self._threads) < min(self._calls + 1, self.threads):
+                self._start_thread()
+            self._calls += 1
+            self._turns.add(call)
+        self._wakes.put(None)
         is_patient = has_thread or place.is_never_refused
-        timer = None if is_patient else loop.call_later(self._wait_seconds, refuse)
+        timer = None if is_patient else call.loop.call_later(self._wait_seconds, self._refuse, call)
         try:
-            return await asyncio.wrap_future(future)
+            return cast("T", await call.result)
         except asyncio.CancelledError:
-            if is_refused:
-                raise self._count_refusal() from None
+            self._cancel(call)
             raise
         finally:
             if timer is not None:
@@ -151,6 +164,17 @@ class Bulkhead:
         while (item := await self.run(partial(next, items, _NO_MORE_ITEMS))) is not _NO_MORE_ITEMS:
             yield item
 
+    def _start_thread(self) -> None:
+        name = f"{self.name}_{len(self._threads)}"
+        thread = Thread(target=self._run_calls, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _run_calls(self) -> None:
+        while True:
+            self._wakes.get()
+            self._run_next()
+
     def _run_next(self) -> None:
         """Run the waiting call whose turn it is, in a thread of the bulkhead.
 
@@ -158,26 +182,31 @@ class Bulkhead:
         """
         with self._lock:
             call = self._turns.take_next()
-            has_others = bool(self._turns)
-        if not call.future.set_running_or_notify_cancel():
-            return
-        if has_others and call.place.is_late():
-            call.future.set_exception(self._count_refusal())
-            return
-        if self._does_work:
-            call.place.begin_work()
-        try:
-            result = call.run()
-        except BaseException as error:  # noqa: BLE001 - the future passes every exception on
-            call.future.set_exception(error)
-            # The exception's traceback refers to this frame, so break the reference cycle.
-            del call
+            if call.is_cancelled:
+                return
+            call.has_begun = True
+            is_refused = bool(self._turns) and call.place.is_late()
+        if is_refused:
+            call.fail(self._count_refusal())
         else:
-            call.future.set_result(result)
-
-    def _count_down(self, _: Future[Any]) -> None:
+            if self._does_work:
+                call.place.begin_work()
+            call.run()
         with self._lock:
             self._calls -= 1
+
+    def _refuse(self, call: _Call) -> None:
+        if self._cancel(call):
+            call.result.set_exception(self._count_refusal())
+
+    def _cancel(self, call: _Call) -> bool:
+        """Cancel a call, unless its work has begun. Return whether the call is cancelled."""
+        with self._lock:
+            if call.has_begun or call.is_cancelled:
+                return call.is_cancelled
+            call.is_cancelled = True
+            self._calls -= 1
+            return True
 
     def _count_refusal(self) -> Exception:
         BULKHEAD_ERRORS.labels(self.name).inc()
