@@ -71,6 +71,16 @@ def test_number_in_a_text_field_has_no_decimal_places(client: httpx2.Client, lis
     assert active_members(client, list_id)[email]["fields"] == {"code": "12345"}
 
 
+def test_leading_zeros_that_a_workbook_shows_are_kept(client: httpx2.Client, list_id: int) -> None:
+    [email] = build_addresses(1)
+    file = workbook(
+        {"Members": [["Email", "Postcode", "Tags"], [email, 1067, 7]]}, B="00000", C="00"
+    )
+    import_members_file(client, list_id, file, FILENAME, create_fields="1")
+    member = active_members(client, list_id)[email]
+    assert (member["fields"], member["tags"]) == ({"postcode": "01067"}, ["07"])
+
+
 def test_sheet_option_chooses_the_sheet_of_a_workbook(client: httpx2.Client, list_id: int) -> None:
     first_email, second_email = build_addresses(2)
     file = workbook({"Members": [["Email"], [first_email]], "Friends": [["Email"], [second_email]]})

@@ -173,7 +173,7 @@ def open_suppression_rows(
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
-    return _read_rows(file, layouts, ColumnForms(), ConsentInterpreter())
+    return _read_rows(file, layouts, ColumnForms(), ConsentInterpreter(), has_members=False)
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,12 @@ def _keep_address_roles(layout: ColumnLayout) -> None:
 
 
 def _read_rows(
-    file: _OpenFile, layouts: _LayoutDetector, forms: ColumnForms, consent: ConsentInterpreter
+    file: _OpenFile,
+    layouts: _LayoutDetector,
+    forms: ColumnForms,
+    consent: ConsentInterpreter,
+    *,
+    has_members: bool = True,
 ) -> RowReader:
     dialect = file.dialect
     layout = layouts.layout
@@ -304,7 +309,13 @@ def _read_rows(
         return RowMapper(layout, layouts.email, forms, consent.create_reader(layout))
 
     if file.workbook is not None:
-        outcomes = _map_sheet(file.workbook, create_mapper(layout))
+        mapper = create_mapper(layout)
+        roles = layout.describe_roles()
+        outcomes = _map_sheet(
+            file.workbook,
+            mapper,
+            mapper.is_consent_column if has_members else lambda index: index not in roles,
+        )
         format_name = "xlsx"
         sheets = file.workbook.describe()
     elif dialect.delimiter is None:
@@ -337,17 +348,30 @@ def _map_csv(file: _OpenFile, delimiter: str, mapper: RowMapper) -> Iterator[Out
                 yield mapper.map_record(*record, damaged=text.damaged)
 
 
-def _map_sheet(workbook: Workbook, mapper: RowMapper) -> Iterator[Outcome]:
+def _map_sheet(
+    workbook: Workbook, mapper: RowMapper, is_filled: Callable[[int], bool]
+) -> Iterator[Outcome]:
+    """Yield the rows of a sheet.
+
+    Args:
+        is_filled: returns whether a merged range in a column holds for all its rows, by the index
+            of the column. In other columns, and in the header, it belongs to its first cell.
+    """
     skip_through = workbook.dialect.skip_through
     for record in workbook.records:
         if record.line <= skip_through:
             continue
         if isinstance(record, RejectedRecord):
             yield record
-        else:
-            line, cells, cell_errors = record
-            outcome = mapper.map_record(line, cells, errors=cell_errors)
-            yield mapper.add_errors(outcome, line, cell_errors) if cell_errors else outcome
+            continue
+        line, cells, cell_errors, hidden = record
+        for index, shown in hidden.items():
+            if shown.first_line > skip_through and is_filled(index):
+                cells[index] = shown.text
+                if shown.error:
+                    cell_errors[index] = shown.error
+        outcome = mapper.map_record(line, cells, errors=cell_errors)
+        yield mapper.add_errors(outcome, line, cell_errors) if cell_errors else outcome
     # Stop the child process early, because it uses a lot of memory.
     workbook.close()
 

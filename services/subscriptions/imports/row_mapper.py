@@ -31,6 +31,7 @@ from services.subscriptions.imports.rows import (
     RowProblem,
     SuppressionStatus,
 )
+from services.subscriptions.imports.workbooks.cell_text import UNCALCULATED
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
 _MAILTO = "mailto:"
@@ -82,7 +83,8 @@ class RowMapper:
 
         Args:
             damaged: states whether an undecodable byte was found in the file so far.
-            errors: maps the indexes of cells with errors to the errors, such as ``#N/A``.
+            errors: maps the indexes of unreadable cells to their content, such as ``the error
+                #N/A``.
         """
         if damaged and any(map(is_damaged, cells)):
             has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
@@ -105,26 +107,34 @@ class RowMapper:
                 return RejectedRecord(line, "row.no_email", reason, cells)
         return self._map_row(line, email, name, cells, padded, errors=errors)
 
+    def is_consent_column(self, index: int) -> bool:
+        return index in self._consent.indexes
+
     def add_errors(
         self, outcome: MemberRow | RejectedRecord | None, line: int, errors: Mapping[int, str]
     ) -> MemberRow | RejectedRecord | None:
-        """Report the cells with errors in a record of a workbook.
+        """Report the unreadable cells in a record of a workbook.
+
+        An error in a column without a role is ignored. A formula that was never calculated isn't,
+        because people see the formula's value as soon as they open the workbook.
 
         Args:
             outcome: the result of ``map_record``.
-            errors: maps the indexes of cells with errors to the errors, such as ``#N/A``.
+            errors: maps the indexes of unreadable cells to their content, such as ``the error
+                #N/A``.
         """
         if error := errors.get(self._email):
-            reason = f"The cell with the e-mail address contains the error {error}."
+            reason = f"The cell with the e-mail address contains {error}."
             cells = () if outcome is None else outcome.cells
             return RejectedRecord(line, "row.no_email", reason, cells)
         if not isinstance(outcome, MemberRow):
             return outcome
+        header = self._layout.header
         used_columns = self._layout.describe_roles()
         values = [
-            OmittedValue(self._shorten_name(index), f"the cell contains the error {error}")
+            OmittedValue(self._shorten_name(index), f"the cell contains {error}")
             for index, error in sorted(errors.items())
-            if index in used_columns
+            if index in used_columns or (error == UNCALCULATED and index < len(header))
         ]
         if not values:
             return outcome
@@ -139,7 +149,7 @@ class RowMapper:
 
     def _describe_error(self, index: int, errors: Mapping[int, str]) -> str:
         name = self._shorten_name(index)
-        return f"The cell in the column {name!r} contains the error {errors[index]}."
+        return f"The cell in the column {name!r} contains {errors[index]}."
 
     def _shorten_name(self, index: int) -> str:
         return self._layout.header[index].strip()[:MAX_COLUMN_NAME_CHARACTERS_SHOWN]

@@ -10,9 +10,13 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+from services.subscriptions.imports.known_words import MAX_TEXT_CHARACTERS
+
 # The maximum length of a row, which equals ``line_blocks.MAX_LINE_CHARACTERS``. The child process
 # must not import ``line_blocks``, because ``line_blocks`` loads the database layer.
 MAX_ROW_CHARACTERS = 256 * 1024
+# The description of a cell whose formula has no stored value.
+UNCALCULATED = "a formula that was never calculated"
 # Excel stores numbers with 15 significant digits.
 _MAX_EXACT_INTEGER = 10**15
 _HOUR_SECONDS = 3_600
@@ -29,6 +33,16 @@ def convert_cells(values: Sequence[Any]) -> list[CellText]:
     - A truth value is ``TRUE`` or ``FALSE``, as in a CSV file that Excel writes.
     """
     return [value if type(value) is str else _FORMATTERS[type(value)](value) for value in values]
+
+
+def shorten_cell(cell: CellText) -> CellText:
+    """Return the beginning of a cell, as much of it as is compared with known words.
+
+    A merged range can repeat its content in a million rows.
+    """
+    if isinstance(cell, str):
+        return cell[:MAX_TEXT_CHARACTERS]
+    return cell
 
 
 def _format_number(value: float) -> CellText:

@@ -6,10 +6,10 @@ process reads only one workbook.
 
 import codecs
 import io
-import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 import orjson
@@ -21,6 +21,7 @@ from services.subscriptions.imports.workbooks.cell_text import (
     MAX_ROW_CHARACTERS,
     CellText,
     convert_cells,
+    shorten_cell,
 )
 from services.subscriptions.imports.workbooks.package import WorkbookPackage
 from services.subscriptions.imports.workbooks.refusals import (
@@ -46,9 +47,12 @@ _OUT_OF_MEMORY = "reading it takes more than 1 GB of memory"
 # The answer if an earlier child process was killed, so the worker must send the file again.
 _LOST = {"is_lost": True}
 
-# The number of a row, the cells of the row, and the errors in the row by cell index. If the row is
-# too long, ``None`` replaces the cells.
-Row = tuple[int, list[CellText] | None, dict[str, str]]
+# A cell that a merged range hides shows the content of the range's first cell: the number of the
+# first cell's row, the text, and what makes the first cell unreadable, or an empty text.
+ShownCell = tuple[int, CellText, str]
+# The number of a row, the cells of the row, the errors in the row, and what hidden cells show. If
+# the row is too long, ``None`` replaces the cells. The keys are indexes of cells.
+Row = tuple[int, list[CellText] | None, dict[str, str], dict[str, ShownCell]]
 
 
 class WorkbookReader:
@@ -104,6 +108,7 @@ class WorkbookReader:
         if request["offset"] != self._file.tell():
             return _LOST, ()
         self._package = WorkbookPackage(self._file)
+        self._file = self._package.file
         self._file.seek(0)
         self._workbook = CalamineWorkbook.from_filelike(self._file)
         sheets = self._package.sheets
@@ -126,7 +131,9 @@ class WorkbookReader:
         if self._check is None:
             sheet = self._package.sheets[request["sheet"]]
             self._rows = iter(())
-            self._check = SheetCheck(sheet.name, self._package.open_part(sheet.part))
+            self._check = SheetCheck(
+                sheet.name, self._package.open_part(sheet.part), self._package.zero_formats
+            )
         return {"is_checked": self._check.advance(CHECK_SECONDS)}, ()
 
     def _load_sheet(self, request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:
@@ -197,26 +204,34 @@ def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:
     if sheet.start is None:
         return
     first_column = sheet.start[1] + 1
+    formats = _ShownFormats(check, first_column)
     hidden_cells = _HiddenCells(check, first_column, sheet.width)
-    for number, values in _read_values(sheet):
-        errors = {
-            str(column - first_column): error
-            for column, error in check.errors.get(number, {}).items()
-        }
-        for index in hidden_cells.list_indexes(number):
-            values[index] = ""
-            errors.pop(str(index), None)
-        if values.count("") == len(values) and not errors:
-            continue
+    for number, values in chain(_read_values(sheet), _list_unread_rows(sheet, check)):
         cells = convert_cells(values)
+        formats.apply(number, cells)
+        errors = {
+            str(index): error
+            for column, error in check.errors.get(number, {}).items()
+            if 0 <= (index := column - first_column) < sheet.width
+        }
+        shown = hidden_cells.hide(number, cells, errors)
+        if cells.count("") == len(cells) and not errors:
+            continue
         is_too_long = sum(map(len, cells)) > MAX_ROW_CHARACTERS
-        yield number, None if is_too_long else cells, errors
+        yield number, None if is_too_long else cells, errors, shown
+
+
+def _list_unread_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the rows below the last value, which contain only formulas without values."""
+    assert sheet.end is not None
+    for number in sorted(number for number in check.errors if number > sheet.end[0] + 1):
+        yield number, [""] * sheet.width
 
 
 def _read_values(sheet: CalamineSheet) -> Iterator[tuple[int, list[Any]]]:
     """Yield the number and the values of each row."""
     rows = sheet.iter_rows()
-    for number in itertools.count(1):
+    for number in count(1):
         try:
             values = next(rows, None)
         except (KeyboardInterrupt, SystemExit, MemoryError):
@@ -237,9 +252,39 @@ def _remove_null_characters(rows: Sequence[Row]) -> list[Row]:
             number,
             cells and [cell.replace("\0", "") if isinstance(cell, str) else cell for cell in cells],
             errors,
+            shown,
         )
-        for number, cells, errors in rows
+        for number, cells, errors, shown in rows
     ]
+
+
+class _ShownFormats:
+    """Shows numbers with the leading zeros of their formats."""
+
+    def __init__(self, check: SheetCheck, first_column: int) -> None:
+        # The formatted rows by the index of the cell, the topmost rows last.
+        self._waiting = {
+            column - first_column: ranges[::-1] for column, ranges in check.formats.items()
+        }
+
+    def apply(self, row: int, cells: list[CellText]) -> None:
+        """Change the numbers in a row. Call this for each row in order."""
+        for index, ranges in self._waiting.items():
+            while ranges and ranges[-1].last_row < row:
+                ranges.pop()
+            if not ranges or ranges[-1].first_row > row or not 0 <= index < len(cells):
+                continue
+            cell = cells[index]
+            if isinstance(cell, list):
+                cells[index] = ranges[-1].format.show(cell[0])
+
+
+class _OpenRange:
+    """A merged range that continues in the next row, and the content of its first cell."""
+
+    def __init__(self, cells: CellRange) -> None:
+        self.cells = cells
+        self.shown: ShownCell | None = None
 
 
 class _HiddenCells:
@@ -262,30 +307,37 @@ class _HiddenCells:
             ),
             reverse=True,
         )
-        self._open: list[Any] = []
+        self._open: list[_OpenRange] = []
         self._steps = 0
 
-    def list_indexes(self, row: int) -> list[int]:
-        """Return the indexes of the hidden cells in a row. Call this for each row in order.
+    def hide(self, row: int, cells: list[CellText], errors: dict[str, str]) -> dict[str, ShownCell]:
+        """Empty the hidden cells of a row, and return the shown content of these cells by index.
 
-        Raises ``WorkbookRefused`` if merged ranges hide more than about ``MAX_CELLS`` cells.
+        Call this for each row in order. Raises ``WorkbookRefused`` if merged ranges hide more than
+        about ``MAX_CELLS`` cells.
         """
         if not (self._waiting or self._open):
-            return []
+            return {}
         while self._waiting and self._waiting[-1].first_row <= row:
-            self._open.append(self._waiting.pop())
-        self._open = [merged for merged in self._open if merged.last_row >= row]
-        indexes: list[int] = []
+            self._open.append(_OpenRange(self._waiting.pop()))
+        self._open = [merged for merged in self._open if merged.cells.last_row >= row]
+        hidden: dict[str, ShownCell] = {}
         for merged in self._open:
-            first = max(merged.first_column - self._first_column, 0)
-            last = min(merged.last_column - self._first_column, self._width - 1)
-            if row == merged.first_row and merged.first_column >= self._first_column:
+            first = max(merged.cells.first_column - self._first_column, 0)
+            last = min(merged.cells.last_column - self._first_column, self._width - 1)
+            if row == merged.cells.first_row and merged.cells.first_column >= self._first_column:
+                error = errors.get(str(first), "")
+                merged.shown = (row, shorten_cell(cells[first]), error)
                 first += 1
-            indexes += range(first, last + 1)
+            for index in range(first, last + 1):
+                cells[index] = ""
+                errors.pop(str(index), None)
+                if merged.shown is not None:
+                    hidden[str(index)] = merged.shown
             self._steps += 1 + max(last - first, 0)
             if self._steps > MAX_CELLS:
                 raise refuse_large(f"its merged ranges cover more than {MAX_CELLS:,} cells")
-        return indexes
+        return hidden
 
 
 if __name__ == "__main__":

@@ -1,15 +1,21 @@
-"""Checks the zip archive of a workbook, finds the sheets in it, and edits parts.
+"""Checks the zip archive of a workbook, finds the sheets and formats in it, and edits parts.
 
 The archive is never extracted, so the names of its parts are never used as file paths. Links to
 other files are never followed.
 """
 
 import io
+import posixpath
 import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, NamedTuple
+from xml.sax.saxutils import quoteattr
 
+from services.subscriptions.imports.workbooks.number_formats import (
+    ZeroFormat,
+    parse_zero_format,
+)
 from services.subscriptions.imports.workbooks.refusals import (
     MAX_SHEET_NAME_CHARACTERS,
     RefusalKind,
@@ -32,9 +38,15 @@ MAX_SHEETS = 1_000
 CONTENT_TYPES = "[content_types].xml"
 _ROOT_RELATIONSHIPS = "_rels/.rels"
 # The end of the type of the relationship that leads to the workbook.
-_WORKBOOK_RELATIONSHIP = "/officedocument"
+_WORKBOOK_RELATIONSHIP = "/officeDocument"
 _WORKBOOK = "xl/workbook.xml"
 _RELATIONSHIPS = "xl/_rels/workbook.xml.rels"
+_STYLES = "xl/styles.xml"
+# The library reads these parts under fixed names, even if the relationships name other parts. The
+# keys are the ends of the types of the relationships.
+_FIXED_PARTS = {"/sharedstrings": "xl/sharedStrings.xml", "/styles": _STYLES}
+_PACKAGE_RELATIONSHIPS = "http://schemas.openxmlformats.org/package/2006/relationships"
+_OFFICE_RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _ENCRYPTED_FLAG = 0x1
 # The content type of an XML workbook ends with one of these texts. Templates and workbooks with
 # macros are read like other workbooks. Macros are never run.
@@ -44,6 +56,7 @@ _XML_WORKBOOKS = (
     "ms-excel.sheet.macroenabled.main+xml",
     "ms-excel.template.macroenabled.main+xml",
 )
+_STYLE_SECTIONS = {"numFmts", "cellStyleXfs", "cellXfs", "cellStyles", "dxfs"}
 _BINARY_WORKBOOK = "ms-excel.sheet.binary.macroenabled.main"
 
 
@@ -59,30 +72,36 @@ class WorkbookPackage:
     """The zip archive of a workbook.
 
     Attributes:
+        file: the archive, in which the main part has the name that the library expects.
         sheets: the sheets in the order of the workbook, including hidden sheets and chart sheets.
+        zero_formats: the number formats that show leading zeros, by the style of a cell.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
         """Open the archive. Raises ``WorkbookRefused``."""
-        self._file = file
+        self._open(file)
+        self._check_content_types()
+        main_part = self._find_main_part()
+        if main_part != _WORKBOOK:
+            self._open(self._move_main_part(main_part))
+        self.sheets = self._find_sheets()
+        self.zero_formats = self._find_zero_formats()
+        sheet_parts = {sheet.part for sheet in self.sheets}
+        for name in self._parts:
+            if name not in sheet_parts and name != _STYLES and _is_loaded(name):
+                scan_part(self.open_part(name))
+
+    def _open(self, file: io.BytesIO) -> None:
+        self.file = file
         try:
             self._archive = zipfile.ZipFile(file)
         except ZIP_ERRORS:
             raise refuse_damaged("its zip directory is invalid") from None
         self._parts = self._check_entries()
-        self._check_content_types()
-        self._check_workbook_path()
-        self.sheets = self._find_sheets()
-        sheet_parts = {sheet.part for sheet in self.sheets}
-        for name in self._parts:
-            if name not in sheet_parts and _is_loaded(name):
-                scan_part(self.open_part(name))
 
     def open_part(self, name: str) -> IO[bytes]:
         """Open a part of the workbook. Raises ``WorkbookRefused`` if the part is missing."""
-        entry = self._parts.get(_normalise(name))
-        if entry is None:
-            raise refuse_damaged("a part is missing")
+        entry = self._get_entry(name)
         try:
             return self._archive.open(entry)
         except ZIP_ERRORS:
@@ -93,12 +112,10 @@ class WorkbookPackage:
 
         ``edits`` are in the order of the part.
         """
-        edited = io.BytesIO(self._file.getvalue())
+        edited = io.BytesIO(self.file.getvalue())
         old_entry = self._parts[_normalise(name)]
         with zipfile.ZipFile(edited, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            # The directory of the copy no longer lists the old part.
-            del archive.NameToInfo[old_entry.filename]
-            archive.filelist = list(archive.NameToInfo.values())
+            _remove_entries(archive, [old_entry.filename])
             with self.open_part(name) as old, archive.open(old_entry.filename, "w") as new:
                 for edit in edits:
                     while size := min(edit.start - old.tell(), READ_BYTES):
@@ -143,17 +160,92 @@ class WorkbookPackage:
             RefusalKind.UNKNOWN_FORMAT, "an Office document without a workbook, such as .docx"
         )
 
-    def _check_workbook_path(self) -> None:
-        """Refuse a workbook in an unusual place, because the library would read another part."""
+    def _find_main_part(self) -> str:
+        """Return the normalised name of the part that contains the list of sheets."""
         paths: list[str] = []
 
         def add_path(_: str, attributes: dict[str, str]) -> None:
-            if attributes.get("Type", "").lower().endswith(_WORKBOOK_RELATIONSHIP):
-                paths.append(_normalise(attributes.get("Target", "")))
+            if attributes.get("Type", "").lower().endswith(_WORKBOOK_RELATIONSHIP.lower()):
+                paths.append(_resolve("", attributes.get("Target", "")))
 
         list_elements(self.open_part(_ROOT_RELATIONSHIPS), add_path)
-        if paths != [_WORKBOOK]:
-            raise refuse_damaged("its main part is in an unusual place")
+        if len(paths) != 1:
+            raise refuse_damaged("it has no main part, or several")
+        return paths[0]
+
+    def _move_main_part(self, main_part: str) -> io.BytesIO:
+        """Return a copy of the archive in which the main part has the name ``_WORKBOOK``.
+
+        The library reads the main part, the texts and the styles only under fixed names.
+        """
+        folder, _, file = main_part.rpartition("/")
+        old_relationships = f"{folder}/_rels/{file}.rels".removeprefix("/")
+        relationships: list[str] = []
+        new_names = {main_part: _WORKBOOK}
+
+        def add_relationship(name: str, attributes: dict[str, str]) -> None:
+            type_ = attributes.get("Type", "")
+            if name != "Relationship" or attributes.get("TargetMode") == "External":
+                return
+            part = _resolve(folder, attributes.get("Target", ""))
+            for end, fixed_name in _FIXED_PARTS.items():
+                if type_.lower().endswith(end):
+                    new_names[part] = fixed_name
+            target = new_names.get(part) or self._get_entry(part).filename
+            relationships.append(
+                f"<Relationship Id={quoteattr(attributes.get('Id', ''))} Type={quoteattr(type_)}"
+                f" Target={quoteattr('/' + target)}/>"
+            )
+
+        list_elements(self.open_part(old_relationships), add_relationship)
+        written = {
+            _RELATIONSHIPS: "".join(relationships),
+            _ROOT_RELATIONSHIPS: f'<Relationship Id="rId1" Type="{_OFFICE_RELATIONSHIPS}'
+            f'{_WORKBOOK_RELATIONSHIP}" Target="{_WORKBOOK}"/>',
+        }
+        replaced = {*new_names, *map(_normalise, (*written, *new_names.values()))}
+        moved = io.BytesIO(self.file.getvalue())
+        with zipfile.ZipFile(moved, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            _remove_entries(
+                archive, [self._parts[name].filename for name in replaced if name in self._parts]
+            )
+            for part, new_name in new_names.items():
+                with self.open_part(part) as old, archive.open(new_name, "w") as new:
+                    shutil.copyfileobj(old, new)
+            for name, content in written.items():
+                archive.writestr(
+                    name,
+                    f'<Relationships xmlns="{_PACKAGE_RELATIONSHIPS}">{content}</Relationships>',
+                )
+        moved.seek(0)
+        return moved
+
+    def _find_zero_formats(self) -> Mapping[str, ZeroFormat]:
+        if _STYLES not in self._parts:
+            return {}
+        codes: dict[str, str] = {}
+        cell_formats: list[str] = []
+        section = ""
+
+        def add_format(name: str, attributes: dict[str, str]) -> None:
+            nonlocal section
+            if name == "numFmt" and section == "numFmts":
+                codes[attributes.get("numFmtId", "")] = attributes.get("formatCode", "")
+            elif name == "xf" and section == "cellXfs":
+                cell_formats.append(attributes.get("numFmtId", ""))
+            elif name in _STYLE_SECTIONS:
+                section = name
+
+        list_elements(self.open_part(_STYLES), add_format)
+        formats = {id_: parse_zero_format(code) for id_, code in codes.items()}
+        found = {str(style): formats.get(id_) for style, id_ in enumerate(cell_formats)}
+        return {style: format_ for style, format_ in found.items() if format_ is not None}
+
+    def _get_entry(self, name: str) -> zipfile.ZipInfo:
+        entry = self._parts.get(_normalise(name))
+        if entry is None:
+            raise refuse_damaged("a part is missing")
+        return entry
 
     def _find_sheets(self) -> list[SheetEntry]:
         targets: dict[str, str] = {}
@@ -187,6 +279,18 @@ class WorkbookPackage:
 
 def _normalise(name: str) -> str:
     return name.replace("\\", "/").removeprefix("/").lower()
+
+
+def _resolve(folder: str, target: str) -> str:
+    """Return the normalised name of the part that a relationship of a part in ``folder`` names."""
+    return _normalise(posixpath.normpath(posixpath.join("/", folder, target.replace("\\", "/"))))
+
+
+def _remove_entries(archive: zipfile.ZipFile, names: Sequence[str]) -> None:
+    """Remove parts from the directory of an archive that is open for appending."""
+    for name in names:
+        del archive.NameToInfo[name]
+    archive.filelist = list(archive.NameToInfo.values())
 
 
 def _find_part(target: str) -> str:

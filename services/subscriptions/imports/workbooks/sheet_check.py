@@ -6,9 +6,13 @@ don't count, because the library skips these cells.
 
 import re
 import time
+from collections.abc import Mapping
 from typing import IO, NamedTuple
 from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
 
+from services.subscriptions.imports.workbooks.cell_text import UNCALCULATED
+from services.subscriptions.imports.workbooks.number_formats import ZeroFormat
 from services.subscriptions.imports.workbooks.refusals import (
     WorkbookRefused,
     refuse_damaged,
@@ -43,6 +47,14 @@ class CellRange(NamedTuple):
     last_column: int
 
 
+class FormattedRows(NamedTuple):
+    """Consecutive rows whose cells in a column have the same number format."""
+
+    first_row: int
+    last_row: int
+    format: ZeroFormat
+
+
 class SheetCheck:
     """A check of one sheet, which reads the XML of the sheet as a stream.
 
@@ -50,12 +62,21 @@ class SheetCheck:
         span: the smallest rectangle that contains all cells with values, or ``None`` if there is
             no such cell.
         merged: the merged ranges of the sheet.
-        errors: maps a row's number to the errors in the row, such as ``#N/A``, by column number.
-        edits: replace each error that the library doesn't know with an error that it knows.
+        errors: what the unreadable cells of a row contain, such as ``the error #N/A``, by the
+            number of the row and the column.
+        formats: the number formats with leading zeros, by column number.
+        edits: replace what the library doesn't read with something that it reads.
+
+    Args:
+        zero_formats: the number formats with leading zeros, by the style of a cell.
     """
 
-    def __init__(self, name: str, content: IO[bytes]) -> None:
+    def __init__(
+        self, name: str, content: IO[bytes], zero_formats: Mapping[str, ZeroFormat]
+    ) -> None:
         self._name = name
+        self._zero_formats = zero_formats
+        self.formats: dict[int, list[FormattedRows]] = {}
         self.span: CellRange | None = None
         self.merged: list[CellRange] = []
         self.errors: dict[int, dict[int, str]] = {}
@@ -73,11 +94,20 @@ class SheetCheck:
         self._is_error = False
         self._error_text = ""
         self._error_start = 0
+        # The start, the element and the attributes of a cell with an inline text.
+        self._inline_start = 0
+        self._inline_element = ""
+        self._inline_attributes: dict[str, str] | None = None
+        self._has_value = False
+        # States whether the cell has a formula, and no stored value so far.
+        self._is_uncalculated = False
+        self._is_text = False
         # Maps the letters of each column to the column's number.
         self._columns: dict[str, int] = {}
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start_element
+        self._parser.CharacterDataHandler = self._read_text
         self._parser.StartCdataSectionHandler = self._check_section
         self._pieces = parse_part(content, self._parser)
 
@@ -87,43 +117,83 @@ class SheetCheck:
         Raises ``WorkbookRefused`` if the sheet is damaged or exceeds a limit.
         """
         ends_at = time.monotonic() + seconds
-        return all(time.monotonic() <= ends_at for _ in self._pieces)
+        is_checked = all(time.monotonic() <= ends_at for _ in self._pieces)
+        if is_checked:
+            self._end_cell()
+        return is_checked
 
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
+        full_name = name
         if ":" in name:
             name = remove_prefix(name)
-        last_element = self._element
         self._element = name
         if name == "c":
-            reference = attributes.get("r")
-            if reference is None:
-                self._cell_row = self._row or 1
-                self._column += 1
-            elif column := self._columns.get(reference.removesuffix(self._row_text)):
-                self._cell_row = self._row
-                self._column = column
-            else:
-                self._cell_row, self._column = self._read_reference(reference)
-            self._is_error = attributes.get("t") == "e"
+            self._start_cell(full_name, attributes)
         elif name in ("v", "is"):
-            self._add_value()
+            self._add_value(name)
         elif name == "row":
+            self._end_cell()
             number = attributes.get("r")
             self._row = self._row + 1 if number is None else _read_row(number)
             self._row_text = str(self._row)
             self._column = 0
         elif name == "mergeCell":
             self._add_merged(attributes.get("ref", ""))
-        elif name == "f" and last_element == "v":
-            # The library would lose the value.
-            raise refuse_damaged("a formula follows its value")
+        elif name == "f":
+            if self._has_value:
+                # The library would lose the value.
+                raise refuse_damaged("a formula follows its value")
+            self._is_uncalculated = True
+
+    def _start_cell(self, element: str, attributes: dict[str, str]) -> None:
+        self._end_cell()
+        reference = attributes.get("r")
+        if reference is None:
+            self._cell_row = self._row or 1
+            self._column += 1
+        elif column := self._columns.get(reference.removesuffix(self._row_text)):
+            self._cell_row = self._row
+            self._column = column
+        else:
+            self._cell_row, self._column = self._read_reference(reference)
+        kind = attributes.get("t", "n")
+        self._is_error = kind == "e"
+        self._is_text = kind == "str"
+        self._has_value = False
+        self._inline_attributes = None
+        if kind == "n" and self._zero_formats:
+            self._add_format(self._zero_formats.get(attributes.get("s", "0")))
+        elif kind == "inlineStr":
+            self._inline_start = self._parser.CurrentByteIndex
+            self._inline_element = element
+            self._inline_attributes = attributes
 
     def _check_section(self) -> None:
         """Refuse a CDATA section in a value, because the library would lose the value."""
         if self._element == "v":
             raise refuse_damaged("a value is in a CDATA section")
 
-    def _add_value(self) -> None:
+    def _read_text(self, text: str) -> None:
+        """Refuse text outside of values, because the library would lose the text."""
+        element = self._element
+        if element in ("c", "is"):
+            if not text.isspace():
+                raise refuse_damaged("a cell contains text outside of its value")
+        elif self._is_uncalculated and element in ("v", "t"):
+            self._is_uncalculated = False
+
+    def _add_value(self, name: str) -> None:
+        if self._has_value:
+            # The library would lose one of the values.
+            raise refuse_damaged("a cell contains two values")
+        self._has_value = True
+        if self._inline_attributes is not None:
+            if name == "v":
+                self._read_inline_value(self._inline_attributes)
+            self._inline_attributes = None
+        if self._is_text:
+            # An empty text is a stored value, too.
+            self._is_uncalculated = False
         row = self._cell_row
         column = self._column
         self._cells += 1
@@ -149,6 +219,29 @@ class SheetCheck:
             self._parser.CharacterDataHandler = self._add_error_text
             self._parser.EndElementHandler = self._end_error
 
+    def _read_inline_value(self, attributes: dict[str, str]) -> None:
+        """Replace the type of a cell whose inline text is in the element for other values."""
+        self._is_text = True
+        others = {name: value for name, value in attributes.items() if name != "t"}
+        text = "".join(f" {name}={quoteattr(value)}" for name, value in others.items())
+        start = f'<{self._inline_element}{text} t="str">'.encode()
+        self.edits.append(Edit(self._inline_start, self._parser.CurrentByteIndex, start))
+
+    def _add_format(self, format_: ZeroFormat | None) -> None:
+        if format_ is None:
+            return
+        row = self._cell_row
+        ranges = self.formats.setdefault(self._column, [])
+        if ranges and ranges[-1].format is format_ and ranges[-1].last_row == row - 1:
+            ranges[-1] = ranges[-1]._replace(last_row=row)
+        else:
+            ranges.append(FormattedRows(row, row, format_))
+
+    def _end_cell(self) -> None:
+        if self._is_uncalculated:
+            self._is_uncalculated = False
+            self.errors.setdefault(self._cell_row, {})[self._column] = UNCALCULATED
+
     def _check_span(self, span: CellRange) -> None:
         if span.last_row > MAX_ROW:
             raise refuse_damaged(f"it has more than {MAX_ROW:,} rows")
@@ -168,16 +261,16 @@ class SheetCheck:
         self._error_text = (self._error_text + text)[:MAX_ERROR_CHARACTERS]
 
     def _end_error(self, name: str) -> None:
-        self._parser.CharacterDataHandler = None
+        self._parser.CharacterDataHandler = self._read_text
         self._parser.EndElementHandler = None
+        self._is_uncalculated = False
         self._error_cells += 1
         if self._error_cells > MAX_ERROR_CELLS:
             raise refuse_large(
                 f"the sheet {self._name!r} has more than {MAX_ERROR_CELLS:,} cells with errors"
             )
-        self.errors.setdefault(self._cell_row, {})[self._column] = (
-            self._error_text or _SUBSTITUTE_ERROR
-        )
+        error = self._error_text or _SUBSTITUTE_ERROR
+        self.errors.setdefault(self._cell_row, {})[self._column] = f"the error {error}"
         if self._error_text not in _KNOWN_ERRORS:
             text = f"<{name}>{_SUBSTITUTE_ERROR}".encode()
             self.edits.append(Edit(self._error_start, self._parser.CurrentByteIndex, text))

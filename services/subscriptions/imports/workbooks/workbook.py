@@ -15,7 +15,7 @@ from core.process.child_process import ChildCrashed, ChildLate, ChildProcess, Ch
 from services.subscriptions.imports.column_layout import detect_layout
 from services.subscriptions.imports.dialect import SAMPLE_RECORDS, Dialect, detect_table_dialect
 from services.subscriptions.imports.rows import RejectedRecord, TypedCell
-from services.subscriptions.imports.workbooks.cell_text import MAX_ROW_CHARACTERS
+from services.subscriptions.imports.workbooks.cell_text import MAX_ROW_CHARACTERS, CellText
 from services.subscriptions.imports.workbooks.reading_slots import MemoryLimit, ReadingSlot
 from services.subscriptions.imports.workbooks.refusals import RefusalKind
 
@@ -51,18 +51,34 @@ class Sheet(NamedTuple):
     is_visible: bool
 
 
+class ShownCell(NamedTuple):
+    """The content of a merged range's first cell, which the hidden cells of the range show.
+
+    Attributes:
+        first_line: the number of the first cell's row.
+        error: what makes the first cell unreadable, or an empty text.
+    """
+
+    first_line: int
+    text: str
+    error: str
+
+
 class SheetRecord(NamedTuple):
     """A row of a sheet.
 
     Attributes:
         line: the number of the row in the sheet, counted from 1.
-        errors: maps the indexes of cells with errors to the errors, such as ``#N/A``. The cells
-            themselves are empty.
+        errors: maps the indexes of unreadable cells to their content, such as ``the error #N/A``.
+            The cells themselves are empty.
+        hidden: what the hidden cells of merged ranges show, by index. The cells themselves are
+            empty.
     """
 
     line: int
     cells: list[str]
-    errors: Mapping[int, str]
+    errors: dict[int, str]
+    hidden: Mapping[int, ShownCell]
 
 
 class Workbook:
@@ -232,14 +248,20 @@ class Workbook:
         while not is_end:
             answer, data = self._exchange({"step": "read"})
             is_end = answer["is_end"]
-            for line, cells, cell_errors in orjson.loads(data):
+            for line, cells, cell_errors, hidden in orjson.loads(data):
                 if cells is None:
                     reason = f"The row is longer than {MAX_ROW_CHARACTERS:,} characters."
                     yield RejectedRecord(line, "row.too_long", reason, ())
                     continue
-                texts = [cell if isinstance(cell, str) else TypedCell(cell[0]) for cell in cells]
-                indexed = {int(index): error for index, error in cell_errors.items()}
-                yield SheetRecord(line, texts, indexed)
+                yield SheetRecord(
+                    line,
+                    [*map(_read_text, cells)],
+                    {int(index): error for index, error in cell_errors.items()},
+                    {
+                        int(index): ShownCell(first_line, _read_text(text), error)
+                        for index, (first_line, text, error) in hidden.items()
+                    },
+                )
 
     def _ask(self, step: str, *, sheet: int = 0, offset: int = 0, data: bytes = b"") -> Any:
         answer, _ = self._exchange({"step": step, "sheet": sheet, "offset": offset}, data)
@@ -272,6 +294,10 @@ class Workbook:
             error_type = REFUSALS[RefusalKind(answer["refused"])]
             raise error_type(what=answer["what"]) if answer["what"] else error_type()
         return answer, rows
+
+
+def _read_text(cell: CellText) -> str:
+    return cell if isinstance(cell, str) else TypedCell(cell[0])
 
 
 def _explain_crash(crash: ChildCrashed) -> DomainError | TransientError:

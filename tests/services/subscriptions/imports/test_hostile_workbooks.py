@@ -253,16 +253,16 @@ HOSTILE_WORKBOOKS: dict[str, tuple[Callable[[], bytes], str]] = {
         ),
         TOO_LARGE,
     ),
-    "workbook in another place": (
+    "two main parts": (
         lambda: package(
             PEOPLE_SHEET,
             parts={
-                "_rels/.rels": RELATIONSHIP % ("officeDocument", "evil/workbook.xml"),
-                "evil/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OFFICE}"><sheets>'
-                '<sheet name="Sheet1" sheetId="1" r:id="rId1"/></sheets></workbook>',
-                "evil/_rels/workbook.xml.rels": RELATIONSHIP
-                % ("worksheet", "worksheets/sheet1.xml"),
-                "evil/worksheets/sheet1.xml": PEOPLE_SHEET,
+                "_rels/.rels": RELATIONSHIP.replace("><Rel", ">%s<Rel")
+                % (
+                    f'<Relationship Id="rId2" Type="{OFFICE}/officeDocument" Target="xl/b.xml"/>',
+                    "officeDocument",
+                    "xl/workbook.xml",
+                )
             },
         ),
         DAMAGED,
@@ -291,6 +291,12 @@ HOSTILE_WORKBOOKS: dict[str, tuple[Callable[[], bytes], str]] = {
             "value in a CDATA section": '<c r="B2" t="str"><v><![CDATA[unsubscribed]]></v></c>',
             "partly hidden value": '<c r="B2" t="str"><v>not <![CDATA[un]]>subscribed</v></c>',
             "formula after its value": '<c r="B2"><v>5</v><f>1+4</f></c>',
+            "formula after two others": '<c r="B2"><f>1</f><v>5</v><f>1+4</f></c>',
+            "second value": '<c r="B2" t="str"><v>unsubscribed</v><v/></c>',
+            "value before an inline text": '<c r="B2" t="inlineStr"><v>unsubscribed</v><is/></c>',
+            "value after an inline text": '<c r="B2" t="inlineStr"><is/><v>unsubscribed</v></c>',
+            "text outside of a value": '<c r="B2" t="str">unsubscribed</c>',
+            "text outside of an inline text": '<c r="B2" t="inlineStr"><is>unsubscribed</is></c>',
         }.items()
     },
     **{
@@ -404,6 +410,16 @@ VALID_WORKBOOKS: dict[str, Callable[[], bytes]] = {
         PEOPLE_SHEET.replace("<sheetData>", "<a>" * 50_000 + "</a>" * 50_000 + "<sheetData>")
     ),
     "names with a prefix": lambda: with_sheet(add_prefix(PEOPLE_SHEET)),
+    "main part in another folder, and a decoy in the usual one": lambda: package(
+        WIDE_SHEET,
+        parts={
+            "_rels/.rels": RELATIONSHIP % ("officeDocument", "main/workbook.xml"),
+            "main/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OFFICE}"><sheets>'
+            '<sheet name="Sheet1" sheetId="1" r:id="rId1"/></sheets></workbook>',
+            "main/_rels/workbook.xml.rels": RELATIONSHIP % ("worksheet", "worksheets/a.xml"),
+            "main/worksheets/a.xml": PEOPLE_SHEET,
+        },
+    ),
 }
 
 

@@ -1,16 +1,23 @@
 """Tests of the values that an import reads from an Excel workbook."""
 
 import datetime
+import io
+import zipfile
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from core.errors import DomainError
+from models import ImportKind
 from services.subscriptions.imports.column_forms import ColumnForms
+from services.subscriptions.imports.formats import open_suppression_rows
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord, SuppressionStatus
+from services.subscriptions.imports.suppression_files import SuppressionReader
 from tests.support.imports.workbooks import (
     MAIN,
     cell,
+    open_workbook,
     package,
     read_workbook,
     sheet_xml,
@@ -58,6 +65,27 @@ def read_error(data: bytes, **options: Any) -> DomainError:
         (0.4375, "h:mm", "10:30:00"),
         (1.5, "[h]:mm", "36:00:00"),
         ("03/04/2025", "", "03/04/2025"),
+        (1067, "00000", "01067"),
+        (0, "00000", "00000"),
+        (123456, "00000", "123456"),
+        (1067.4, "00000", "01067"),
+        (-67, "00000", "-00067"),
+        (-67, "00000;(00000)", "(00067)"),
+        (12345, "000-00", "123-45"),
+        (45, "000-00", "000-45"),
+        (301234567, "(000) 000-0000", "(030) 123-4567"),
+        (1067, '"D-"00000', "D-01067"),
+        (1067, "[Red][$-407]0\\ 0000_)", "0 1067"),
+        (67, "#000", "067"),
+        (67, "0", "67"),
+        (1067, "#,##0", "1067"),
+        (1067, "0,000,000", "1067"),
+        (7.5, "00.00", "7.5"),
+        (0.25, "00%", "0.25"),
+        (7, "[$€-407] 00", "7"),
+        (7, '"€" 00', "7"),
+        (7, "[<100]00;000", "7"),
+        ("01067", "00000", "01067"),
         ("  Ann  ", "", "  Ann  "),
         ("Łódź 東京", "", "Łódź 東京"),
     ],
@@ -104,6 +132,95 @@ def test_number_of_a_workbook_is_not_read_with_the_decimal_comma_of_texts() -> N
     reader, (number, text) = read_workbook(workbook({"Members": rows}))
     forms.learn([], [1], reader.sample)
     assert [forms.normalise_number(1, each.cells[1]) for each in (number, text)] == ["1.234", "1.5"]
+
+
+def test_number_with_leading_zeros_is_a_text() -> None:
+    rows: list[list[object]] = [["email", "code"], ["ann@example.com", 1067]]
+    row = read_only_row(workbook({"Members": rows}, B="00000"))
+    assert type(row.cells[1]) is str
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '<c r="B2" t="inlineStr"><v>unsubscribed</v></c>',
+        '<c r="B2" s="0" t="inlineStr"><f>A1&amp;"x"</f><v>unsubscribed</v></c>',
+        '<c r="B2" t="inlineStr"><is><r><t>unsub</t></r><r><t>scribed</t></r></is></c>',
+        '<c r="B2" t="str"><is><t>unsubscribed</t></is></c>',
+        '<c r="B2"><is><t>unsubscribed</t></is></c>',
+        '<c r="B2" t="str"><v>unsub<!-- x -->scribed</v></c>',
+        '<c r="B2" t="inlineStr"><is><t><![CDATA[unsubscribed]]></t></is></c>',
+    ],
+)
+def test_text_of_a_cell_is_read_wherever_the_cell_has_it(content: str) -> None:
+    row = '<row r="2">' + cell("A2", "ann@example.com") + content + "</row>"
+    member = read_only_row(package(sheet_xml(HEADER + row)), mapping={"note": "status"})
+    assert member.cells[1] == "unsubscribed"
+    assert member.is_opt_out
+
+
+def test_sheet_with_errors_and_inline_texts_is_read_whole() -> None:
+    rows = "".join(
+        f'<row r="{number}">'
+        + cell(f"A{number}", f"m{number}@example.com")
+        + (
+            error_cell(f"B{number}", "#SPILL!")
+            if number % 2
+            else f'<c r="B{number}" t="inlineStr"><v>note &amp; {number}</v></c>'
+        )
+        + "</row>"
+        for number in range(2, 8)
+    )
+    _, members = read_workbook(package(sheet_xml(HEADER + rows)))
+    assert [member.cells[1] for member in members] == [
+        "" if number % 2 else f"note & {number}" for number in range(2, 8)
+    ]
+
+
+UNCALCULATED = [
+    '<c r="B2"><f>IF(D2&gt;0,"yes","no")</f></c>',
+    '<c r="B2"><f>C2</f><v></v></c>',
+    '<c r="B2"><f>C2</f><v/></c>',
+    '<c r="B2"><f t="shared" si="0"/></c>',
+]
+
+
+@pytest.mark.parametrize("content", UNCALCULATED)
+def test_formula_without_a_value_in_a_consent_column_never_adds_a_member(content: str) -> None:
+    row = '<row r="2">' + cell("A2", "ann@example.com") + content + "</row>"
+    data = package(sheet_xml(HEADER + row))
+    member = read_only_row(data, mapping={"note": "unsubscribed"})
+    assert member.problem is not None
+    assert member.problem.code == "row.status_unknown"
+    assert "never calculated" in member.problem.reason
+
+
+@pytest.mark.parametrize("content", UNCALCULATED)
+def test_formula_without_a_value_in_another_column_is_listed_as_a_problem(content: str) -> None:
+    row = '<row r="2">' + cell("A2", "ann@example.com") + content + "</row>"
+    member = read_only_row(package(sheet_xml(HEADER + row)))
+    assert member.suppression is SuppressionStatus.WANTED
+    assert member.extras is not None
+    assert list(map(str, member.extras.left_out)) == [
+        "note: the cell contains a formula that was never calculated"
+    ]
+
+
+@pytest.mark.parametrize(
+    "content", ['<c r="B2" t="str"><f>C2</f><v></v></c>', '<c r="B2"><v/></c>']
+)
+def test_stored_empty_text_is_empty(content: str) -> None:
+    row = '<row r="2">' + cell("A2", "ann@example.com") + content + "</row>"
+    member = read_only_row(package(sheet_xml(HEADER + row)), mapping={"note": "unsubscribed"})
+    assert (member.suppression, member.extras) == (SuppressionStatus.WANTED, None)
+
+
+def test_row_that_contains_only_formulas_without_values_is_rejected() -> None:
+    formulas = '<row r="3"><c r="A3"><f>D3</f></c></row><row r="9"><c r="A9"><f>D9</f></c></row>'
+    known = '<row r="2">' + cell("A2", "ann@example.com") + "</row>"
+    _, [_, *rejected] = read_workbook(package(sheet_xml(HEADER + known + formulas)))
+    reason = "The cell with the e-mail address contains a formula that was never calculated."
+    assert rejected == [RejectedRecord(line, "row.no_email", reason, ()) for line in (3, 9)]
 
 
 def test_formula_counts_as_the_value_that_was_last_saved() -> None:
@@ -239,6 +356,100 @@ def test_merged_range_belongs_to_its_first_cell() -> None:
         ["", ""],
         ["note 5", "x"],
     ]
+
+
+def build_merged(merged: str, column_c: dict[int, str]) -> bytes:
+    """Return a workbook with six members in the rows 2 to 7, and merged ranges."""
+    header = HEADER.replace("</row>", cell("C1", "status") + "</row>")
+    rows = "".join(
+        f'<row r="{number}">'
+        + cell(f"A{number}", f"m{number}@example.com")
+        + cell(f"B{number}", f"note {number}")
+        + column_c.get(number, "")
+        + "</row>"
+        for number in range(2, 8)
+    )
+    return package(
+        sheet_xml(header + rows, f'<mergeCells><mergeCell ref="{merged}"/></mergeCells>')
+    )
+
+
+def list_problems(data: bytes) -> list[str]:
+    """Return the status of each row, or the code of its problem."""
+    _, members = read_workbook(data)
+    return [
+        str(row.suppression) if row.problem is None else row.problem.code
+        for row in members
+        if isinstance(row, MemberRow)
+    ]
+
+
+def test_merged_range_in_a_consent_column_holds_for_all_its_rows() -> None:
+    status = cell("C3", "unsubscribed")
+    expected = ["wanted", *["unsubscribed"] * 3, "wanted", "wanted"]
+    assert list_problems(build_merged("C3:C5", {3: status})) == expected
+    hidden = cell("C4", "active")
+    assert list_problems(build_merged("C3:C5", {3: status, 4: hidden})) == expected
+    assert list_problems(build_merged("B3:C5", {3: status, 7: cell("C7", "active")})) == [
+        "wanted",
+        *["row.status_unknown"] * 3,
+        "wanted",
+        "wanted",
+    ]
+    unreadable = [status.replace("unsubscribed", "?"), error_cell("C3"), '<c r="C3"><f>D3</f></c>']
+    for content in unreadable:
+        assert list_problems(build_merged("C3:C5", {3: content, 7: cell("C7", "active")})) == [
+            "wanted",
+            *["row.status_unknown"] * 3,
+            "wanted",
+            "wanted",
+        ]
+
+
+def test_merged_range_that_begins_in_the_header_belongs_to_its_first_cell() -> None:
+    data = build_merged("C1:C3", {7: cell("C7", "unsubscribed")})
+    assert list_problems(data) == [*["wanted"] * 5, "unsubscribed"]
+
+
+def test_merged_reason_in_a_suppression_file_holds_for_all_its_rows() -> None:
+    data = build_merged("C3:C5", {2: cell("C2", "complaint"), 3: cell("C3", "hard bounce")})
+    with closing(open_workbook(data)) as opened:
+        reader = open_suppression_rows(opened)
+        suppressions = SuppressionReader(reader.header, reader.sample, ImportKind.SUPPRESSIONS)
+        rows = [row for row in suppressions.read(reader) if isinstance(row, MemberRow)]
+    bounced = SuppressionStatus.BOUNCED
+    unknown = SuppressionStatus.UNKNOWN
+    assert [row.suppression for row in rows] == [
+        *(SuppressionStatus.COMPLAINED, bounced, bounced, bounced, unknown, unknown)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "main_part", "target"),
+    [
+        ("xl/", "book.xml", "xl/book.xml"),
+        ("xl/", "Workbook2.xml", "/xl/Workbook2.xml"),
+        ("xl/", "book.xml", "./xl/book.xml"),
+        ("main/", "workbook.xml", "main/workbook.xml"),
+        ("", "a b.xml", "a b.xml"),
+    ],
+)
+def test_main_part_can_have_any_name(folder: str, main_part: str, target: str) -> None:
+    """The text and the date need the part with the texts and the part with the styles."""
+    rows: list[list[object]] = [["email", "day", "code"], ["ann@example.com", DAY, 7]]
+    data = workbook({"Members": rows}, B="dd/mm/yyyy", C="000")
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(file, "w") as moved:
+        for name in source.namelist():
+            content = source.read(name)
+            if name in ("_rels/.rels", "[Content_Types].xml"):
+                old = b"/xl/workbook.xml" if name.startswith("[") else b"xl/workbook.xml"
+                new = f"/{folder}{main_part}" if name.startswith("[") else target
+                content = content.replace(old, new.encode())
+            new_name = name.replace("xl/", folder).replace("workbook.xml", main_part)
+            moved.writestr(new_name, content)
+    row = read_only_row(file.getvalue())
+    assert row.cells == ["ann@example.com", DAY.isoformat(), "007"]
 
 
 def test_line_number_is_the_row_number_in_the_sheet() -> None:
