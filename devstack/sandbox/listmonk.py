@@ -3,7 +3,8 @@
 The sandbox accepts the following API calls with an API user and its token, as documented at
 https://listmonk.app/docs/apis/apis/:
 
-- ``GET /api/templates`` and ``POST /api/templates``, for templates of the type ``tx``.
+- ``GET /api/templates``, ``POST /api/templates`` and ``PUT /api/templates/{id}``, for templates of
+  the type ``tx``.
 - ``POST /api/tx`` with the ``subscriber_mode`` ``external``, which mails to addresses that listmonk
   doesn't store.
 
@@ -88,19 +89,28 @@ class Templates:
         """Store a template, and return it with its id. Raises ``RequestRefused``."""
         if len(self._templates) >= MAX_TEMPLATES:
             raise refuse(400, f"The sandbox stores at most {MAX_TEMPLATES} templates.")
-        # Render the new template now, so that a template with an unsupported action is rejected.
-        for text in (new_template.subject, new_template.body):
-            render_template(text, {}, "")
         now = datetime.now(UTC).isoformat()
         template = {
             "id": len(self._templates) + 1,
             "created_at": now,
-            "updated_at": now,
-            **new_template.model_dump(),
             "is_default": False,
+            **_describe(new_template, now),
         }
         self._templates.append(template)
         return template
+
+    def replace(self, template_id: int, new_template: NewTemplate) -> dict[str, Any]:
+        """Change a template, and return it. Raises ``RequestRefused``."""
+        template = self.get(template_id)
+        template |= _describe(new_template, datetime.now(UTC).isoformat())
+        return template
+
+
+def _describe(new_template: NewTemplate, now: str) -> dict[str, Any]:
+    # Render the template now, so that a template with an unsupported action is rejected.
+    for text in (new_template.subject, new_template.body):
+        render_template(text, {}, "")
+    return {"updated_at": now, **new_template.model_dump()}
 
 
 def refuse(status: int, message: str) -> RequestRefused:
@@ -120,6 +130,10 @@ def build_router(mailbox: Mailbox) -> APIRouter:
     @router.post("/api/templates")
     async def create_template(request: Request) -> dict[str, Any]:
         return {"data": templates.add(await _parse(request, NewTemplate))}
+
+    @router.put("/api/templates/{template_id}")
+    async def replace_template(template_id: int, request: Request) -> dict[str, Any]:
+        return {"data": templates.replace(template_id, await _parse(request, NewTemplate))}
 
     @router.post("/api/tx")
     async def send_message(request: Request) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 import io
 import json
+import logging
 import time
+import traceback
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -43,8 +46,43 @@ def test_python_client_accepts_only_correctly_signed_webhooks(
 
 
 def test_python_client_rejects_malformed_webhook_secret(package: ModuleType) -> None:
-    with pytest.raises(ValueError, match="whsec_"):
-        package.verify_webhook("secret!", signed_messages.sign_message(), BODY)
+    for secret in ("secret!", "whsec_é", "whsec_a b"):
+        with pytest.raises(package.SecretInvalid, match="whsec_ and is base64") as error:
+            package.verify_webhook(secret, signed_messages.sign_message(), BODY)
+        assert isinstance(error.value, ValueError)
+        assert secret not in "".join(traceback.format_exception(error.value))
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n", " ", "\t"])
+def test_python_client_removes_blanks_around_a_key(
+    package: ModuleType, stack: Stack, owner: Owner, blank: str
+) -> None:
+    with package.Pressroom(stack.api_url, blank + owner.key + blank) as client:
+        assert client.read_me()["id"] == owner.user_id
+
+
+@pytest.mark.parametrize("secret", ["prk_secret\nprk_second", "prk_sécret", "prk_sec\x00ret", "\n"])
+def test_python_client_never_quotes_a_malformed_key(
+    package: ModuleType, stack: Stack, secret: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with package.Pressroom(stack.api_url, secret) as client:
+        with pytest.raises(package.SecretInvalid, match="key or token") as error:
+            client.read_me()
+        assert "prk_" not in repr(client)
+    text = "".join(traceback.format_exception(error.value)) + caplog.text
+    assert "prk_" not in text
+    with package.Pressroom(
+        stack.api_url, http=httpx2.Client(headers={"X-API-Key": "prk_secret\n"})
+    ) as client:
+        with pytest.raises(package.PressroomError, match="HTTP forbids") as error:
+            client.read_me()
+        assert "prk_" not in str(error.value)
+
+
+def test_representation_of_oauth_tokens_has_no_token(package: ModuleType) -> None:
+    tokens = package.Tokens("pra_secret", "prr_secret", 0.0, "credit.read")
+    assert repr(tokens) == "Tokens(expires_at=0.0, scope='credit.read')"
 
 
 SCOPES = ("credit.read", "attachment")

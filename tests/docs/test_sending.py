@@ -14,11 +14,16 @@ from typing import Any
 
 import httpx2
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from core.scopes import Scope
+from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack, plain_client
 from devstack.sandbox.sandbox_settings import (
+    LISTMONK_PREFIX,
     LISTMONK_TOKEN,
     LISTMONK_USER,
     RESEND_API_KEY,
@@ -254,6 +259,71 @@ def test_sending_skips_refused_addresses_and_reports_their_number(sender: Sender
         assert "There is no such mailbox" in completed.stderr
         assert "1 mails were not sent. Run the program again later" in completed.stderr
     assert len(sender.mails(accepted_email)) == 1
+
+
+class _ServerWithoutExtensions:
+    """The handler of an SMTP server that doesn't offer SMTPUTF8. It stores the recipients."""
+
+    def __init__(self) -> None:
+        self.recipients: list[str] = []
+
+    async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        envelope.rcpt_tos.append(address)
+        self.recipients.append(address)
+        return "250 OK"
+
+
+def test_addresses_beyond_ascii_are_converted_or_skipped_for_good(sender: Sender) -> None:
+    number = time.time_ns()
+    skipped = [f"jörg{index}+{number}@example.com" for index in range(6)]
+    converted = f"ann+{number}@bücher.example.com"
+    plain = f"ann+{number}@example.com"
+    environment = sender.build_resend_environment(sender.create_list(*skipped, converted, plain))
+    handler = _ServerWithoutExtensions()
+    server = Controller(handler, hostname=LOOPBACK, port=free_port())
+    server.start()
+    try:
+        environment["SMTP_URL"] = f"smtp://{LOOPBACK}:{server.port}"
+        first, second = (
+            sender.run("python send_smtp.py", **environment, PATH=_python_path()) for _ in range(2)
+        )
+    finally:
+        server.stop()
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    assert handler.recipients == [f"ann+{number}@xn--bcher-kva.example.com", plain]
+    assert first.stdout.splitlines() == [
+        "2 mails sent",
+        "6 mails skipped, because the server refuses addresses beyond ASCII",
+    ]
+    assert second.stdout.splitlines() == ["0 mails sent"]
+
+
+@pytest.mark.parametrize("recipe", _RECIPES)
+def test_corrected_issue_is_sent_to_the_members_who_have_not_got_it(
+    recipe: str, sender: Sender
+) -> None:
+    first_email, second_email = (f"{name}+{time.time_ns()}@example.com" for name in ("one", "two"))
+    slug = sender.create_list(first_email)
+    environment = sender.build_resend_environment(slug) | {
+        "SMTP_URL": sender.stack.environment["PRESSROOM_MAIL_URL"],
+        "LISTMONK_URL": f"{sender.stack.sandbox_url}{LISTMONK_PREFIX}",
+        "LISTMONK_USER": LISTMONK_USER,
+        "LISTMONK_TOKEN": LISTMONK_TOKEN,
+    }
+    issue = sender.folder / "issue.py"
+    for email, month in ((first_email, "November"), (second_email, "December")):
+        text = issue.read_text().replace("November", month)
+        issue.write_text(text.replace("The kettle", f"The {month}"))
+        with sender.stack.client(sender.owner.key) as client:
+            data(client.put(f"/lists/{slug}/members/{email}", json={}))
+        completed = sender.run(f"python send_{recipe}.py", **environment, PATH=_python_path())
+        assert completed.stdout == "1 mails sent\n", completed.stderr
+        [mail] = sender.mails(email)
+        assert mail["subject"] == f"Tea in {month}"
+        assert f"The {month} is on." in mail["html"]
+        issue.write_text(issue.read_text().replace(f"The {month}", "The kettle"))
 
 
 def test_sending_skips_people_who_unsubscribe_while_it_runs(sender: Sender) -> None:

@@ -1,4 +1,4 @@
-import { createApiError, NotReached } from "./errors.js";
+import { createApiError, NotReached, PressroomError, SecretInvalid } from "./errors.js";
 import { parseEvents, type ServerEvent } from "./events.js";
 import { VERSION } from "./generated/contract.js";
 import { Page, Pages, type Pagination } from "./pages.js";
@@ -122,6 +122,7 @@ export class Calls {
       const init = body.init();
       init.method = operation.method;
       init.headers = { ...(await this.#identity()), ...init.headers, ...headers, ...options.headers };
+      requireValidHeaders(init.headers);
       let pause: number | undefined;
       try {
         const response = await this.#attempt(url, init, options.signal, accept !== JSON_TYPES);
@@ -173,7 +174,25 @@ export class Calls {
   async #identity(): Promise<Record<string, string>> {
     const credentials = this.#credentials;
     const token = typeof credentials === "function" ? await credentials() : credentials;
-    return token ? { Authorization: `Bearer ${token}` } : {};
+    return token ? { Authorization: `Bearer ${tidyToken(token)}` } : {};
+  }
+}
+
+/** Return an API key or token without the blanks and line ends around it. */
+function tidyToken(token: string): string {
+  const tidied = token.trim();
+  if (/^[!-~]+$/.test(tidied)) return tidied;
+  throw new SecretInvalid(
+    "The API key or token contains a character that no key has, such as a blank or a line end, or it is empty.",
+  );
+}
+
+/** Throw PressroomError for invalid headers. The text of fetch would quote the header, with a key in it. */
+function requireValidHeaders(headers: HeadersInit): void {
+  try {
+    new Headers(headers);
+  } catch {
+    throw new PressroomError("A header contains a character that HTTP forbids.");
   }
 }
 

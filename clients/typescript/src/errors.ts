@@ -68,6 +68,11 @@ export class SettingMissing extends PressroomError {
   override readonly name = "SettingMissing";
 }
 
+/** A malformed API key, access token or webhook secret. The message doesn't quote the secret. */
+export class SecretInvalid extends PressroomError {
+  override readonly name = "SecretInvalid";
+}
+
 /** Return the error for an unsuccessful response. */
 export async function createApiError(
   response: Response,

@@ -7,6 +7,7 @@ export {
   JobUnfinished,
   NotReached,
   PressroomError,
+  SecretInvalid,
   SettingMissing,
   WebhookInvalid,
 } from "./errors.js";

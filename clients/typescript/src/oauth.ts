@@ -107,7 +107,7 @@ export class OAuth {
 
   #identity(): { client_id: string; client_secret?: string } {
     const { clientId, clientSecret } = this.#options;
-    return { client_id: clientId, ...(clientSecret ? { client_secret: clientSecret } : {}) };
+    return { client_id: clientId, ...(clientSecret ? { client_secret: clientSecret.trim() } : {}) };
   }
 }
 

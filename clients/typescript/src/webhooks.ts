@@ -1,4 +1,4 @@
-import { WebhookInvalid } from "./errors.js";
+import { SecretInvalid, WebhookInvalid } from "./errors.js";
 
 const encoder = new TextEncoder();
 
@@ -8,9 +8,9 @@ type HeadersLike = Headers | Readonly<Record<string, string | string[] | undefin
  * Verify the signature of a webhook (Standard Webhooks 1.0), and return its message.
  *
  * `body` is the unparsed body of the request. Pass the old and the new secret while you change the
- * secret. Rejects with WebhookInvalid for an invalid signature or an outdated message. `tolerance` is
- * the maximum difference between the message's time and the current time, in seconds. A message may arrive
- * twice with the same header `webhook-id`.
+ * secret. Rejects with WebhookInvalid for an invalid signature or an outdated message, and with
+ * SecretInvalid for a malformed secret. `tolerance` is the maximum difference between the message's time
+ * and the current time, in seconds. A message may arrive twice with the same header `webhook-id`.
  */
 export async function verifyWebhook<T = unknown>(
   secrets: string | readonly string[],
@@ -53,9 +53,9 @@ function checkTime(sentAt: string, tolerance: number): void {
   }
 }
 
-function importKey(secret: string): Promise<CryptoKey> {
-  const bytes = decodeBase64(secret.replace(/^whsec_/, ""));
-  if (!bytes) throw new TypeError("A webhook's secret begins with whsec_ and is base64.");
+async function importKey(secret: string): Promise<CryptoKey> {
+  const bytes = decodeBase64(secret.trim().replace(/^whsec_/, ""));
+  if (!bytes) throw new SecretInvalid("A webhook's secret begins with whsec_ and is base64.");
   return crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
 }
 

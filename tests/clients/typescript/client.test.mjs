@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { createReadStream } from "node:fs";
 import { test } from "node:test";
-import { Accepted, ApiError, JobFailed, JobUnfinished, Pressroom, PressroomError } from "pressroom-client";
+import { inspect } from "node:util";
+import {
+  Accepted,
+  ApiError,
+  JobFailed,
+  JobUnfinished,
+  Pressroom,
+  PressroomError,
+  SecretInvalid,
+} from "pressroom-client";
 import { fromPath } from "pressroom-client/node";
 import { newList, pressroom, rows, testInput, uniqueSlug } from "./setting.mjs";
 
@@ -163,4 +172,19 @@ test("a wait for a job ends after its timeout, and when its signal aborts", asyn
   controller.abort(new Error("left"));
   await assert.rejects(abortedWait, { message: "left" });
   await pressroom.cancelJob({ job_id: job.id });
+});
+
+test("blanks around a key are removed, and a malformed key is never quoted", async () => {
+  const spacious = new Pressroom(testInput.api_url, { credentials: `\t${testInput.key}\r\n` });
+  assert.equal((await spacious.readMe()).id, (await pressroom.readMe()).id);
+  for (const credentials of ["prk_secret\nprk_second", "prk_s\u00e9cret", "prk_sec\0ret", "\n"]) {
+    const error = await new Pressroom(testInput.api_url, { credentials }).readMe().catch((reason) => reason);
+    assert.ok(error instanceof SecretInvalid);
+    assert.ok(!inspect(error).includes("prk_"), inspect(error));
+  }
+  const headers = { Authorization: "Bearer prk_secret\nprk_second" };
+  const error = await pressroom.readMe({ headers }).catch((reason) => reason);
+  assert.ok(error instanceof PressroomError);
+  assert.ok(!inspect(error).includes("prk_"), inspect(error));
+  assert.ok(!inspect(pressroom).includes(testInput.key));
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { verifyWebhook, WebhookInvalid } from "pressroom-client";
+import { SecretInvalid, verifyWebhook, WebhookInvalid } from "pressroom-client";
 import { testInput } from "./setting.mjs";
 
 const { example, messages } = testInput;
@@ -25,7 +25,7 @@ test("the headers may be an instance of the class Headers", async () => {
   assert.deepEqual(await verifyWebhook(secrets, new Headers(headers), body), JSON.parse(body));
 });
 
-test("a malformed secret raises a TypeError", async () => {
+test("a malformed secret raises an error of the client", async () => {
   const { headers, body } = messages[0];
-  await assert.rejects(verifyWebhook("secret!", headers, body), TypeError);
+  await assert.rejects(verifyWebhook("secret!", headers, body), SecretInvalid);
 });

@@ -9,6 +9,7 @@ from pressroom_client.errors import (
     JobFailed,
     NotReached,
     PressroomError,
+    SecretInvalid,
     SettingMissing,
     WebhookInvalid,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Pressroom",
     "PressroomError",
     "Retries",
+    "SecretInvalid",
     "SettingMissing",
     "TokenSource",
     "Tokens",

@@ -10,7 +10,12 @@ from urllib.parse import quote
 
 import httpx2
 
-from pressroom_client.errors import NotReached, create_api_error
+from pressroom_client.errors import (
+    NotReached,
+    PressroomError,
+    SecretInvalid,
+    create_api_error,
+)
 from pressroom_client.generated.contract import VERSION
 from pressroom_client.retries import Retries, can_retry, read_retry_after
 from pressroom_client.uploads import Body
@@ -86,9 +91,11 @@ class Attempts:
         Args:
             timeout: the timeout of the client, which applies unless the call has its own timeout.
             opened: an exit stack, which closes the files that this method opens.
+
+        Raises ``SecretInvalid`` for a malformed token.
         """
         arguments = self._body.create_arguments(opened)
-        identity = {"Authorization": f"Bearer {token}"} if token else {}
+        identity = {"Authorization": f"Bearer {_tidy_token(token)}"} if token else {}
         return {
             **arguments,
             "method": self._operation.method,
@@ -103,6 +110,9 @@ class Attempts:
 
         Raises ``NotReached`` if the call can't be retried.
         """
+        if isinstance(error, httpx2.LocalProtocolError):
+            # The library's text quotes the header, which may contain a key.
+            raise PressroomError("A header contains a character that HTTP forbids.") from None
         # If no connection was established, the API can't have received the call.
         was_not_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         can_repeat = was_not_sent or (self._is_repeatable and self._body.can_be_sent_again)
@@ -135,6 +145,17 @@ def read_data(response: httpx2.Response) -> Any:
     if response.status_code == _ACCEPTED and isinstance(data, int):
         return Accepted(data)
     return data
+
+
+def _tidy_token(token: str) -> str:
+    """Return an API key or token without the blanks and line ends around it."""
+    tidied = token.strip()
+    if not tidied or not all("!" <= character <= "~" for character in tidied):
+        raise SecretInvalid(
+            "The API key or token contains a character that no key has, such as a blank or a line"
+            " end, or it is empty."
+        )
+    return tidied
 
 
 def _raise_error(response: httpx2.Response, required_pause: float | None) -> NoReturn:

@@ -5,6 +5,7 @@ PressroomError
 ├── NotReached       a lost connection, after all retries
 ├── JobFailed        a failed or cancelled job
 ├── SettingMissing   a missing URL or API key
+├── SecretInvalid    a malformed API key, token or webhook secret
 └── WebhookInvalid   a forged or outdated webhook
 """
 
@@ -73,6 +74,10 @@ class JobFailed(PressroomError):
 
 class SettingMissing(PressroomError):
     """An error for a client without arguments, if an environment variable is missing."""
+
+
+class SecretInvalid(PressroomError, ValueError):
+    """A malformed API key, access token or webhook secret. The message doesn't quote the secret."""
 
 
 class WebhookInvalid(PressroomError):

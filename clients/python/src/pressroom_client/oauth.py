@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -35,15 +35,15 @@ class BegunLogin:
 
     url: str
     state: str
-    verifier: str
+    verifier: str = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Tokens:
     """The tokens of one person. ``access_token`` expires at ``expires_at``, in Unix seconds."""
 
-    access_token: str
-    refresh_token: str | None
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(repr=False)
     expires_at: float
     scope: str
 
@@ -63,7 +63,7 @@ class Program:
         self._base_url = base_url.rstrip("/")
         self._client_id = client_id
         self._redirect_uri = redirect_uri
-        self._client_secret = client_secret
+        self._client_secret = client_secret and client_secret.strip()
         # The issuer that the API names in its OAuth responses, which may differ from `base_url`.
         self._issuer = issuer or self._base_url
 

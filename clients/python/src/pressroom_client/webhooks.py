@@ -1,7 +1,6 @@
 """Verifies the signatures of webhooks according to Standard Webhooks 1.0."""
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -9,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pressroom_client.errors import WebhookInvalid
+from pressroom_client.errors import SecretInvalid, WebhookInvalid
 
 _PREFIX = "whsec_"
 _VERSION = "v1"
@@ -24,8 +23,8 @@ def verify_webhook(
 ) -> dict[str, Any]:
     """Verify the signature of a webhook, and return its message.
 
-    Raises ``WebhookInvalid`` for an invalid signature or an outdated message. A message may arrive
-    twice with the same header ``webhook-id``.
+    Raises ``WebhookInvalid`` for an invalid signature or an outdated message, and ``SecretInvalid``
+    for a malformed secret. A message may arrive twice with the same header ``webhook-id``.
 
     Args:
         secrets: the secret or secrets of the endpoint. Pass the old and the new secret while you
@@ -61,8 +60,8 @@ def _check_time(sent_at: str, tolerance: float) -> None:
 
 
 def _decode_secret(secret: str) -> bytes:
-    """Return the signing key that a webhook endpoint's secret contains, or raise ``ValueError``."""
+    """Return the signing key that a webhook endpoint's secret contains."""
     try:
-        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except binascii.Error as error:
-        raise ValueError("A webhook's secret begins with whsec_ and is base64.") from error
+        return base64.b64decode(secret.strip().removeprefix(_PREFIX), validate=True)
+    except ValueError:
+        raise SecretInvalid("A webhook's secret begins with whsec_ and is base64.") from None
