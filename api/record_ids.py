@@ -14,6 +14,10 @@ from services.accounts import email_addresses
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
+# Stands for an encoded slash in a path. An encoded slash is a part of an address, and
+# doesn't separate segments of the path. No address can contain this private-use character.
+ENCODED_SLASH = "\ue02f"
+
 _LIST_NAME_RULE = "must be an unsigned 64-bit integer or the slug of a list"
 _MEMBER_NAME_RULE = "must be an unsigned 64-bit integer or an e-mail address"
 
@@ -94,7 +98,7 @@ ListId = Annotated[int, Depends(_find_list_id)]
 
 def _validate_member_name(value: object) -> int | str:
     """Return the user id or the normalised e-mail address of a member in a path."""
-    text = str(value)
+    text = str(value).replace(ENCODED_SLASH, "/")
     try:
         return email_addresses.normalise_address(text) if "@" in text else _validate_path_id(value)
     except (DomainError, ValueError):

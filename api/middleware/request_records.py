@@ -5,6 +5,7 @@ import re
 import time
 from contextlib import nullcontext
 from http import HTTPStatus
+from urllib.parse import unquote
 
 import structlog
 from starlette.datastructures import Headers
@@ -99,14 +100,19 @@ class RequestMiddleware:
                 log.info(
                     "request",
                     method=method,
-                    path=_mask_addresses(scope["path"]),
+                    path=_mask_addresses(scope),
                     status=status,
                     ms=ms,
                 )
 
 
-def _mask_addresses(path: str) -> str:
-    """Replace each e-mail address in the path with ``{address}``."""
-    segments = path.split("/")
+def _mask_addresses(scope: Scope) -> str:
+    """Return the path, in which ``{address}`` replaces each e-mail address."""
+    path: str = scope["path"]
+    if "@" not in path:
+        return path[:MAX_LOGGED_PATH_CHARACTERS]
+    # Split the path before decoding it, because an address can contain an encoded slash.
+    raw_path = scope.get("raw_path") or path.encode()
+    segments = map(unquote, raw_path.decode(errors="replace").split("/"))
     masked = "/".join("{address}" if "@" in segment else segment for segment in segments)
     return masked[:MAX_LOGGED_PATH_CHARACTERS]

@@ -1,11 +1,14 @@
 """Middlewares that change the IP address, cookies, path or method of a request before routing."""
 
+import re
 from typing import cast
+from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.caller_description import PEER
+from api.record_ids import ENCODED_SLASH
 from core.logging import get_logger
 from core.settings import Settings
 
@@ -13,6 +16,7 @@ log = get_logger(__name__)
 
 # The key that marks a HEAD request in the ASGI scope.
 _HEAD_KEY = "pressroom.head"
+_ENCODED_SLASH_IN_PATH = re.compile("%2f", re.IGNORECASE)
 
 
 class ForwardingMiddleware:
@@ -69,7 +73,7 @@ def _drop_quoted_cookies(cookies: bytes) -> bytes:
 
 
 class PathMiddleware:
-    """Accepts paths with a trailing slash, and accepts HEAD for all GET routes.
+    """Accepts paths with a trailing or an encoded slash, and accepts HEAD for all GET routes.
 
     Uvicorn drops the body of a response to a HEAD request. If the body is expensive, a handler
     should check ``is_head`` and omit the body.
@@ -79,7 +83,7 @@ class PathMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        inner_scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        inner_scope = {**scope, "path": _read_path(scope).rstrip("/") or "/"}
         if scope["method"] == "HEAD":
             inner_scope |= {"method": "GET", _HEAD_KEY: True}
         try:
@@ -87,6 +91,14 @@ class PathMiddleware:
         finally:
             # ``RequestMiddleware`` needs the route in the outer ASGI scope for metrics and traces.
             scope["route"] = inner_scope.get("route")
+
+
+def _read_path(scope: Scope) -> str:
+    """Return the decoded path, in which ``ENCODED_SLASH`` replaces each encoded slash."""
+    raw_path = scope.get("raw_path") or b""
+    if b"%2" not in raw_path:
+        return str(scope["path"])
+    return unquote(_ENCODED_SLASH_IN_PATH.sub(ENCODED_SLASH, raw_path.decode("ascii")))
 
 
 def is_head(scope: Scope) -> bool:

@@ -46,6 +46,19 @@ def test_member_is_found_by_id_and_any_spelling_of_the_address_in_every_status(
             assert data(client.get(build_member_path(list_id, id_or_address)))["status"] == status
 
 
+@pytest.mark.parametrize("slash", ["%2F", "%2f"])
+def test_encoded_slash_belongs_to_the_address_of_a_member(
+    client: httpx2.Client, list_id: int, slash: str
+) -> None:
+    email = f"a/b/{new_address()}"
+    path = build_member_path(list_id, email.replace("/", slash))
+    assert data(client.put(path, json={"name": "Ada"}), 201)["email"] == email
+    assert data(client.get(path))["name"] == "Ada"
+    assert data(client.get(f"{path}/history"))["items"]
+    problem(client.get(build_member_path(list_id, email)), 404, "route.not_found")
+    problem(client.get(f"/lists/{list_id}%2Fmembers"), 400)
+
+
 def test_logs_never_contain_the_address_of_a_member_path(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
@@ -54,6 +67,7 @@ def test_logs_never_contain_the_address_of_a_member_path(
     put_member(client, list_id, email)
     client.get(build_member_path(list_id, f"{email}/nowhere"))
     client.get(build_member_path(list_id, email.replace("@", "%40")), params={"limit": "x"})
+    client.get(build_member_path(list_id, f"{email.partition('@')[0]}%2Fx@example.com"))
     logs = "".join(process.log.read_text() for process in stack.processes)
     assert build_member_path(list_id, "{address}") in logs
     assert email.partition("@")[0] not in logs

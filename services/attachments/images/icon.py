@@ -78,14 +78,14 @@ def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
         raise create_truncated_error(f"The ICO ends inside its directory of {count:,} images.")
     for number in range(count):
         size, offset = _SIZE_AND_OFFSET.unpack_from(data, 6 + 16 * number)
-        if offset + size > len(data):
-            raise create_truncated_error(
-                f"The ICO's image at byte {offset:,} extends beyond the end of the file."
-            )
         yield offset, size
 
 
 def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
+    if offset + size > len(data):
+        raise create_truncated_error(
+            f"The ICO's image at byte {offset:,} extends beyond the end of the file."
+        )
     # Read the width and height from the image's own header, because the directory of an icon file
     # often contains wrong values.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]

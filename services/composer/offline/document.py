@@ -71,7 +71,9 @@ _MAX_DOCUMENT_CHARACTERS = 120_000
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_SENTENCES = 300
 _MAX_FIRST_SENTENCES = 60
-_BULLET = re.compile(r"[•‣◦▪●■►–—-]\s")
+_BULLET = re.compile(r"[•‣◦▪●■►-]\s")
+# A dash begins a list item, a line of dialogue, or the name of the person who is quoted.
+_DASH = re.compile(r"[–—―]\s")
 _ANNOUNCING_END = re.compile(r"[:：]$")
 _COMPLETE_END = re.compile(r"[.!?…。！？।؟۔։።]['\"”’»)\]）」』]*$")
 # Only one thread at a time may use the Japanese tokenizer.
@@ -279,6 +281,7 @@ def parse_document(plain: PlainPost) -> Document:
         for number, paragraph in paragraphs
         for index, text in enumerate(split_sentences(paragraph, language))
     ]
+    dashed_items = _find_dashed_items([text for text, _, _ in sentences])
     sampled_sentences = [
         Sentence(
             text,
@@ -286,10 +289,11 @@ def parse_document(plain: PlainPost) -> Document:
             opens_paragraph,
             is_complete=bool(_COMPLETE_END.search(text[-4:])) and "://" not in text,
             is_listed=paragraph in plain.listed
+            or index in dashed_items
             or bool(_BULLET.match(text) or _ANNOUNCING_END.search(text)),
         )
-        for text, paragraph, opens_paragraph in _sample_evenly(
-            sentences, _MAX_SENTENCES, _MAX_FIRST_SENTENCES
+        for index, (text, paragraph, opens_paragraph) in _sample_evenly(
+            [*enumerate(sentences)], _MAX_SENTENCES, _MAX_FIRST_SENTENCES
         )
     ]
     return Document(
@@ -298,6 +302,24 @@ def parse_document(plain: PlainPost) -> Document:
         headings=tuple(tuple(tokenize(text[:500])) for text in plain.headings[:_MAX_SENTENCES]),
         sentences=tuple(sampled_sentences),
     )
+
+
+def _find_dashed_items(texts: list[str]) -> set[int]:
+    """Return the indexes of the sentences that are items of a list with dashes.
+
+    List items stand next to each other, unlike the names of quoted persons. Unlike lines of
+    dialogue, they have no full stop.
+    """
+    items = {
+        index
+        for index, text in enumerate(texts)
+        if _DASH.match(text) and not _COMPLETE_END.search(text[-4:])
+    }
+    return {
+        index
+        for index in items
+        if index - 1 in items or index + 1 in items or _DASH.search(texts[index], 2)
+    }
 
 
 def _sample_evenly(items: list[Item], max_items: int, first: int) -> list[Item]:

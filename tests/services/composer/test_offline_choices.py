@@ -175,6 +175,31 @@ def test_summary_contains_no_list_items_and_no_sentence_that_introduces_them(
     assert not summary.endswith(":")
 
 
+@pytest.mark.parametrize(
+    "items", ["– milk\n\n– eggs\n\n– bread", "— milk\n— eggs", "― milk ― eggs"]
+)
+def test_summary_contains_no_list_items_that_begin_with_a_dash(items: str) -> None:
+    summary = write_summary("Old bridge closes", f"{NEWS_SENTENCES[0]}\n\n{items}")
+    assert summary == NEWS_SENTENCES[0].strip()
+
+
+@pytest.mark.parametrize("dash", ["–", "—", "―"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Nobody crosses a river twice.\n\n{} Anna Lind",
+        "> Nobody crosses a river twice.\n> {} Anna Lind",
+        "<blockquote>Nobody crosses a river twice.</blockquote>\n\n{} Anna Lind, ferrywoman",
+        "{} Nobody crosses a river twice, said the ferrywoman.\n\n{} Or three times.",
+    ],
+)
+def test_quoted_person_and_dialogue_do_not_end_the_summary(line: str, dash: str) -> None:
+    content = f"{NEWS_SENTENCES[0]}\n\n{line.replace('{}', dash)}\n\n{NEWS_SENTENCES[1]}"
+    summary = write_summary("Old bridge closes", content)
+    assert summary.startswith(NEWS_SENTENCES[0].strip())
+    assert summary.endswith(NEWS_SENTENCES[1].strip())
+
+
 def test_post_consisting_only_of_lists_still_gets_a_summary() -> None:
     items = "\n".join(f"<li>{sentence}" for sentence in NEWS_SENTENCES)
     assert write_summary("Old bridge closes", f"<ul>{items}</ul>")

@@ -298,6 +298,23 @@ def test_icon_with_an_unreadable_image_is_converted_from_its_best_readable_image
         convert_image(icon((24, bad), (24, bad)))
 
 
+@pytest.mark.parametrize(
+    ("offset", "size"), [(10**6, 99), (0, 2**32 - 1), (2**32 - 1, 2**32 - 1), (38, 10**6)]
+)
+@pytest.mark.parametrize("number", [0, 1])
+def test_icon_entry_beyond_the_end_of_the_file_is_skipped(
+    number: int, offset: int, size: int
+) -> None:
+    body = (24, bitmap((255, 0, 0), 24))
+    data = bytearray(icon(body, body))
+    struct.pack_into("<II", data, 6 + 16 * number + 8, size, offset)
+    result = convert_image(bytes(data))
+    assert (result.width, result.height) == (32, 32)
+    struct.pack_into("<II", data, 6 + 16 * (1 - number) + 8, size, offset)
+    with pytest.raises(UnreadableImage):
+        convert_image(bytes(data))
+
+
 def test_icon_with_65535_unreadable_images_is_rejected() -> None:
     body = BROKEN_PNG + chunk(b"IDAT", b"no pixels") + chunk(b"IEND")
     count = 65_535
