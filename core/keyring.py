@@ -33,6 +33,11 @@ class Key:
         derivation = HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose.encode())
         return derivation.derive(self.secret)
 
+    @property
+    def fingerprint(self) -> str:
+        """Return a text that identifies the key. The key can't be derived from its fingerprint."""
+        return self.subkey("fingerprint").hex()[:32]
+
 
 class Keyring:
     def __init__(self, keys: list[Key]) -> None:

@@ -265,6 +265,7 @@ def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) 
     """
     settings = resources.settings
     backup_id = manifests.create_backup_id(began_at)
+    place.note_key()
     [revision] = revisions.read_revisions(resources.database)
     pieces = 0
     size = 0

@@ -13,10 +13,15 @@ import orjson
 from pydantic import TypeAdapter
 
 from core import clock, ids
-from core.errors.jobs import BACKUP_DAMAGED, BACKUP_KEY_MISSING, BACKUP_NOT_FOUND
+from core.errors.jobs import (
+    BACKUP_DAMAGED,
+    BACKUP_KEY_DIFFERS,
+    BACKUP_KEY_MISSING,
+    BACKUP_NOT_FOUND,
+)
 from core.keyring import Keyring
 from core.settings.given_settings import variable_of
-from storage.backup_files.places import BackupKeyMissing, SealedPlace
+from storage.backup_files.places import BackupKeyDiffers, BackupKeyMissing, SealedPlace
 from storage.encryption import DecryptionFailed
 from storage.objects import ObjectMissing
 
@@ -76,11 +81,8 @@ def current_release() -> str:
 
 
 def fingerprint_keys(keyring: Keyring) -> dict[str, str]:
-    """Return the fingerprint of each key in a keyring, by the key's id.
-
-    A key can't be derived from its fingerprint.
-    """
-    return {key.id: key.subkey("fingerprint").hex()[:32] for key in keyring}
+    """Return the fingerprint of each key in a keyring, by the key's id."""
+    return {key.id: key.fingerprint for key in keyring}
 
 
 def write_manifest(place: SealedPlace, manifest: Manifest) -> None:
@@ -124,7 +126,7 @@ def read_file(place: SealedPlace, name: str) -> bytes:
     """Return the decrypted content of a backup file.
 
     Raises ``backup.damaged`` if the backup file is missing or unreadable. Raises
-    ``backup.key_missing`` if the file's encryption key isn't configured.
+    ``backup.key_missing`` or ``backup.key_differs`` if the file's encryption key isn't configured.
     """
     try:
         return place.get(name)
@@ -134,3 +136,5 @@ def read_file(place: SealedPlace, name: str) -> bytes:
         raise BACKUP_DAMAGED(name=name, reason=error) from None
     except BackupKeyMissing as error:
         raise BACKUP_KEY_MISSING(key=error, setting=variable_of("backup_keys")) from None
+    except BackupKeyDiffers as error:
+        raise BACKUP_KEY_DIFFERS(key=error, setting=variable_of("backup_keys")) from None

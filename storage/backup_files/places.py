@@ -37,6 +37,8 @@ _MAX_CONNECTIONS = 4
 _PERMANENT_ERRORS = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
 # The first bytes of every backup file.
 _FORMAT_MARK = b"pressroom backup 1\n"
+# The names of the files that show the fingerprints of the backup keys.
+_KEY_FILES = "keys/{}."
 _WRAPPED_KEY_BYTES = encryption.KEY_BYTES + encryption.ENCRYPTION_OVERHEAD_BYTES
 
 T = TypeVar("T")
@@ -46,6 +48,13 @@ class BackupKeyMissing(Exception):
     """The keyring lacks the key that a backup file was encrypted with.
 
     The exception's message is the id of the missing key.
+    """
+
+
+class BackupKeyDiffers(Exception):
+    """The keyring has another key with the id of the key that a backup file was encrypted with.
+
+    The exception's message is the id of the key.
     """
 
 
@@ -245,7 +254,8 @@ class SealedPlace:
         """Return the decrypted bytes of a backup file.
 
         Raises ``ObjectMissing`` if the file is missing. Raises ``DecryptionFailed`` if the file was
-        changed. Raises ``BackupKeyMissing`` if the keyring lacks the file's backup key.
+        changed. Raises ``BackupKeyMissing`` or ``BackupKeyDiffers`` if the keyring lacks the file's
+        backup key.
         """
         content = self._retry(lambda: self.place.get(name))
         if not content.startswith(_FORMAT_MARK) or len(content) == len(_FORMAT_MARK):
@@ -256,8 +266,34 @@ class SealedPlace:
         if self.keyring.get(key_id) is None:
             raise BackupKeyMissing(key_id)
         wrapped = WrappedKey(key_id, content[end : end + _WRAPPED_KEY_BYTES])
-        key = KeyWrapper(self.keyring).unwrap(wrapped, name)
+        try:
+            key = KeyWrapper(self.keyring).unwrap(wrapped, name)
+        except DecryptionFailed as error:
+            raise self._explain_failure(key_id, error) from None
         return encryption.decrypt(content[end + _WRAPPED_KEY_BYTES :], key, name)
+
+    def note_key(self) -> None:
+        """Store the fingerprint of the current backup key, unless it is stored already."""
+        key = self.keyring.current
+        prefix = _KEY_FILES.format(key.id)
+        name = prefix + key.fingerprint
+        if all(file.key != name for file in self.list_objects(prefix)):
+            self.put(name, b"")
+
+    def _explain_failure(self, key_id: str, error: DecryptionFailed) -> Exception:
+        """Return the error for a file whose data key can't be decrypted with the configured key."""
+        key = self.keyring.get(key_id)
+        assert key is not None
+        prefix = _KEY_FILES.format(key_id)
+        fingerprints = {file.key.removeprefix(prefix) for file in self.list_objects(prefix)}
+        if fingerprints == {key.fingerprint}:
+            return error
+        if fingerprints and key.fingerprint not in fingerprints:
+            return BackupKeyDiffers(key_id)
+        # Earlier releases stored no fingerprints, or several keys have had this id.
+        return DecryptionFailed(
+            f"the file is damaged, or {variable_of('backup_keys')} has another key with the same id"
+        )
 
     def list_objects(self, prefix: str) -> Iterator[StoredObject]:
         return self.place.list_objects(prefix)

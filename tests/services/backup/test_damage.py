@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -248,6 +249,28 @@ def test_rotated_backup_keys_open_old_backups_and_a_missing_key_is_named(backups
     assert "b1" in error_message(
         "backup.key_missing", lambda: manifests.find_manifest(new_key_backups.place, manifest.id)
     )
+
+
+def test_wrong_backup_key_is_told_from_a_damaged_backup(backups: Backups) -> None:
+    manifest = backups.create()
+    other_key = SecretStr(f"b1:{NEW_KEY.partition(':')[2]}")
+    other_backups = open_backups(backups.stack, backups.folder, backup_keys=other_key)
+
+    def find_with(some: Backups) -> Callable[[], object]:
+        return lambda: manifests.find_manifest(some.place, manifest.id)
+
+    message = error_message("backup.key_differs", find_with(other_backups))
+    assert "The key b1 in PRESSROOM_BACKUP_KEYS differs" in message
+    path = backups.folder / manifests.MANIFESTS / manifest.id
+    content = bytearray(path.read_bytes())
+    # Damage the file's key, which is encrypted with the backup key.
+    content[30] ^= 1
+    path.write_bytes(content)
+    error_message("backup.damaged", find_with(backups))
+    # Backups of earlier releases have no file with the fingerprint.
+    shutil.rmtree(backups.folder / "keys")
+    message = error_message("backup.damaged", find_with(other_backups))
+    assert "or PRESSROOM_BACKUP_KEYS has another key with the same id" in message
 
 
 def test_backup_that_loses_its_lease_is_not_listed(backups: Backups) -> None:
