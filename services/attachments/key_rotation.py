@@ -5,11 +5,12 @@ stop the rotation at any time and run it again later, because each batch has its
 Pressroom stays available during a key rotation.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 from models import (
@@ -43,6 +44,17 @@ def rewrap_data_keys(resources: Resources) -> Iterator[int]:
     encryption key can decrypt a data key.
     """
     return chain.from_iterable(_rewrap_column(resources, context) for context in _CONTEXT_COLUMNS)
+
+
+def count_uses(resources: Resources) -> Counter[str]:
+    """Return the number of data keys per encryption key, by the id of the encryption key."""
+    uses: Counter[str] = Counter()
+    with resources.unit_of_work() as uow:
+        for context in _CONTEXT_COLUMNS:
+            kind: Any = context.class_
+            query = select(kind.wrapped_by, func.count()).where(kind.wrapped_by.is_not(None))
+            uses.update(dict(uow.session.execute(query.group_by(kind.wrapped_by)).all()))
+    return uses
 
 
 def _rewrap_column(resources: Resources, context: InstrumentedAttribute[str]) -> Iterator[int]:

@@ -103,6 +103,7 @@ def test_encryption_key_rotation_rewraps_data_keys_without_rewriting_stored_obje
     )
     assert result["key"] == "rotated"
     assert result["rewrapped"] >= 1
+    assert result["old_keys"] == {entry.partition(":")[0]: 0 for entry in old_keys.split(",")}
     for table in ("attachments", "imports", "exports", "webhook_secrets", "sender_secrets"):
         rows = stack.query(f"SELECT DISTINCT wrapped_by FROM {table} WHERE wrapped_by IS NOT NULL")
         assert rows == [("rotated",)]

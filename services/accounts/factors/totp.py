@@ -10,7 +10,7 @@ import secrets
 
 import pyotp
 from pyotp.exceptions import OTPVerificationError
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
@@ -118,6 +118,12 @@ def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
         row.wrapped_secret = rewrapped.data
         row.wrapped_by = rewrapped.wrapped_by
     return len(rows)
+
+
+def count_uses(uow: UnitOfWork) -> dict[str, int]:
+    """Return the number of secrets per encryption key, by the id of the encryption key."""
+    query = select(TotpSecret.wrapped_by, func.count()).group_by(TotpSecret.wrapped_by)
+    return dict(uow.session.execute(query).all())
 
 
 def _matching_step(secret: str, code: str) -> int | None:
