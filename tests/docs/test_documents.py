@@ -6,8 +6,10 @@ import pytest
 
 from benchmarks.code_metrics.product_modules import PACKAGES
 from cli import settings_reference
+from cli.jobs import register_kinds
 from core.settings import Settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of
+from services.jobs import maintenance
 from tests.support.commands.command_line import require_accepted, require_known
 from tests.support.documents import markdown
 
@@ -75,6 +77,13 @@ def test_settings_named_in_documents_exist(document: Path) -> None:
 def test_settings_reference_page_is_up_to_date() -> None:
     """To update the page, run ``python -m cli.settings_reference > docs/settings.md``."""
     assert (markdown.ROOT / "docs" / "settings.md").read_text() == settings_reference.build_page()
+
+
+def test_table_of_maintenance_tasks_is_complete() -> None:
+    register_kinds()
+    page = (markdown.ROOT / "docs" / "day-two.md").read_text()
+    named = re.findall(r"^\| `([a-z_.]+)` \| \d", page, re.MULTILINE)
+    assert sorted(named) == sorted(kind.name for kind in maintenance.list_kinds())
 
 
 def _settings() -> set[str]:
