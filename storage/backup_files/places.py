@@ -37,8 +37,8 @@ _MAX_CONNECTIONS = 4
 _PERMANENT_ERRORS = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
 # The first bytes of every backup file.
 _FORMAT_MARK = b"pressroom backup 1\n"
-# The names of the files that show the fingerprints of the backup keys.
-_KEY_FILES = "keys/{}."
+# The folder with the fingerprints of the backup keys that have had an id.
+_KEY_FOLDER = "keys/{}/"
 _WRAPPED_KEY_BYTES = encryption.KEY_BYTES + encryption.ENCRYPTION_OVERHEAD_BYTES
 
 T = TypeVar("T")
@@ -275,7 +275,7 @@ class SealedPlace:
     def note_key(self) -> None:
         """Store the fingerprint of the current backup key, unless it is stored already."""
         key = self.keyring.current
-        prefix = _KEY_FILES.format(key.id)
+        prefix = _KEY_FOLDER.format(key.id)
         name = prefix + key.fingerprint
         if all(file.key != name for file in self.list_objects(prefix)):
             self.put(name, b"")
@@ -284,7 +284,7 @@ class SealedPlace:
         """Return the error for a file whose data key can't be decrypted with the configured key."""
         key = self.keyring.get(key_id)
         assert key is not None
-        prefix = _KEY_FILES.format(key_id)
+        prefix = _KEY_FOLDER.format(key_id)
         fingerprints = {file.key.removeprefix(prefix) for file in self.list_objects(prefix)}
         if fingerprints == {key.fingerprint}:
             return error

@@ -52,11 +52,10 @@ def test_encoded_slash_belongs_to_the_address_of_a_member(
 ) -> None:
     email = f"a/b/{new_address()}"
     path = build_member_path(list_id, email.replace("/", slash))
-    assert data(client.put(path, json={"name": "Ada"}), 201)["email"] == email
+    assert data(client.put(path, json={"name": "Ada"}))["email"] == email
     assert data(client.get(path))["name"] == "Ada"
-    assert data(client.get(f"{path}/history"))["items"]
     problem(client.get(build_member_path(list_id, email)), 404, "route.not_found")
-    problem(client.get(f"/lists/{list_id}%2Fmembers"), 400)
+    problem(client.get(f"/lists/{list_id}%2Fmembers"), 400, "request.invalid")
 
 
 def test_logs_never_contain_the_address_of_a_member_path(
