@@ -117,9 +117,10 @@ class Bulkhead:
         self._lock = Lock()
         self._calls = 0
         self._turns = _Turns()
-        # Optimization: our own thread pools (decision 17). Each entry wakes up a thread.
-        self._wakes: SimpleQueue[None] = SimpleQueue()
+        # Optimization: our own thread pools (decision 17).
         self._threads: list[Thread] = []
+        # Each entry wakes up a thread.
+        self._wakes: SimpleQueue[None] = SimpleQueue()
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``work`` in one of the bulkhead's threads.

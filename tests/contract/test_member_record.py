@@ -55,7 +55,7 @@ def test_encoded_slash_belongs_to_the_address_of_a_member(
     assert data(client.put(path, json={"name": "Ada"}))["email"] == email
     assert data(client.get(path))["name"] == "Ada"
     problem(client.get(build_member_path(list_id, email)), 404, "route.not_found")
-    problem(client.get(f"/lists/{list_id}%2Fmembers"), 400, "request.invalid")
+    problem(client.get(f"/lists/{list_id}%2Fmembers"), 400, "list.name_invalid")
 
 
 def test_logs_never_contain_the_address_of_a_member_path(

@@ -365,11 +365,11 @@ def _map_sheet(
             yield record
             continue
         line, cells, cell_errors, hidden = record
-        for index, shown in hidden.items():
-            if shown.first_line > skip_through and is_filled(index):
-                cells[index] = shown.text
-                if shown.error:
-                    cell_errors[index] = shown.error
+        for index, first_cell in hidden.items():
+            if first_cell.first_line > skip_through and is_filled(index):
+                cells[index] = first_cell.text
+                if first_cell.error:
+                    cell_errors[index] = first_cell.error
         outcome = mapper.map_record(line, cells, errors=cell_errors)
         yield mapper.add_errors(outcome, line, cell_errors) if cell_errors else outcome
     # Stop the child process early, because it uses a lot of memory.

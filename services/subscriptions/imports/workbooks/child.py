@@ -214,11 +214,11 @@ def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:
             for column, error in check.errors.get(number, {}).items()
             if 0 <= (index := column - first_column) < sheet.width
         }
-        shown = hidden_cells.hide(number, cells, errors)
+        hidden = hidden_cells.hide(number, cells, errors)
         if cells.count("") == len(cells) and not errors:
             continue
         is_too_long = sum(map(len, cells)) > MAX_ROW_CHARACTERS
-        yield number, None if is_too_long else cells, errors, shown
+        yield number, None if is_too_long else cells, errors, hidden
 
 
 def _list_unread_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[tuple[int, list[Any]]]:
@@ -252,9 +252,9 @@ def _remove_null_characters(rows: Sequence[Row]) -> list[Row]:
             number,
             cells and [cell.replace("\0", "") if isinstance(cell, str) else cell for cell in cells],
             errors,
-            shown,
+            hidden,
         )
-        for number, cells, errors, shown in rows
+        for number, cells, errors, hidden in rows
     ]
 
 

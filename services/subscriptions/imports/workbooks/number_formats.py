@@ -42,21 +42,21 @@ class ZeroFormat:
         has_section = index < len(self._sections)
         section = self._sections[index if has_section else 0]
         digits = [*str(abs(number))]
-        shown: list[str] = []
+        pieces: list[str] = []
         places = sum(is_digit for is_digit, _ in section)
         for is_digit, text in reversed(section):
             places -= is_digit
             if not is_digit:
-                shown.append(text)
+                pieces.append(text)
             elif places == 0:
                 # The first place shows all remaining digits.
-                shown.append("".join(digits) or text.replace("#", ""))
+                pieces.append("".join(digits) or text.replace("#", ""))
             elif digits:
-                shown.append(digits.pop())
+                pieces.append(digits.pop())
             elif text == "0":
-                shown.append(text)
+                pieces.append(text)
         sign = "-" if number < 0 and not has_section else ""
-        return sign + "".join(reversed(shown)).strip()
+        return sign + "".join(reversed(pieces)).strip()
 
 
 def parse_zero_format(code: str) -> ZeroFormat | None:

@@ -238,8 +238,8 @@ class WorkbookPackage:
 
         list_elements(self.open_part(_STYLES), add_format)
         formats = {id_: parse_zero_format(code) for id_, code in codes.items()}
-        found = {str(style): formats.get(id_) for style, id_ in enumerate(cell_formats)}
-        return {style: format_ for style, format_ in found.items() if format_ is not None}
+        by_style = {str(style): formats.get(id_) for style, id_ in enumerate(cell_formats)}
+        return {style: format_ for style, format_ in by_style.items() if format_ is not None}
 
     def _get_entry(self, name: str) -> zipfile.ZipInfo:
         entry = self._parts.get(_normalise(name))
