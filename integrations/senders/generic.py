@@ -15,6 +15,7 @@ from core.errors.requests import BODY_TOO_COMPLEX
 from core.errors.senders import REPORT_INVALID, REPORT_TOO_MANY, REPORT_TRACE_ID_REFUSED
 from core.json_parsing import JsonTooComplex, parse_json
 from integrations.senders import standard_webhooks
+from integrations.senders.bounce_statuses import choose_bounce_class
 from integrations.senders.port import (
     BounceClass,
     ParsedBody,
@@ -141,15 +142,19 @@ def _find_bounce_problems(written: Mapping[str, Any], place: str) -> Iterator[Fi
 def _build_report(written: Mapping[str, Any]) -> Report:
     bounce = written.get("bounce") or {}
     kind = _KINDS[written["kind"]]
-    is_bounce = kind is ReportKind.BOUNCED
+    bounce_class = None
+    status = None
+    if kind is ReportKind.BOUNCED:
+        status = bounce.get("status")
+        bounce_class = choose_bounce_class(_BOUNCE_CLASSES[bounce["class"]], status)
     return Report(
         kind,
         delivery_id=written.get("delivery_id"),
         email=written.get("email"),
         occurred_at=_parse_time(written.get("occurred_at")),
         message_id=written.get("message_id"),
-        bounce_class=_BOUNCE_CLASSES[bounce["class"]] if is_bounce else None,
-        status=bounce.get("status") if is_bounce else None,
+        bounce_class=bounce_class,
+        status=status,
         is_machine=written.get("machine", False),
     )
 

@@ -27,6 +27,7 @@ from integrations.senders.events import (
     parse_address,
     parse_event_type,
 )
+from integrations.senders.feedback_types import is_from_person
 from integrations.senders.json_body import get_list, get_object, get_text, parse_json
 from integrations.senders.port import (
     BounceClass,
@@ -181,7 +182,7 @@ def _parse_complaint(event: ProviderEvent, details: Fields) -> ParsedEvent:
     # SES lists all recipients who may have complained. If SES lists several recipients, ignore the
     # complaint, because nobody knows which of them complained.
     has_candidates = has_several_people(_list_addresses(details))
-    if details.get("complaintFeedbackType") == "not-spam" or has_candidates:
+    if has_candidates or not is_from_person(details.get("complaintFeedbackType")):
         return event.ignore()
     address = get_object(recipients[0]).get("emailAddress") if recipients else None
     return _name_recipient(event, address).report(ReportKind.COMPLAINED)

@@ -6,6 +6,8 @@ from enum import StrEnum
 from functools import lru_cache
 from unicodedata import category
 
+from integrations.senders.bounce_statuses import choose_bounce_class
+from integrations.senders.port import BounceClass
 from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.dates import DateOrder, parse_date
 from services.subscriptions.imports.known_words import (
@@ -34,7 +36,8 @@ _MINUS = "\N{MINUS SIGN}"
 # Matches a text if none of its punctuation changes the meaning of the words. For example, the
 # pattern doesn't match a text with a question mark, because a question mark changes the meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
-_SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
+_SOFT_REPLY = re.compile(r"(?<![\w.])4\d\d(?![\w.])", re.ASCII)
+_BOUNCE_CODE = re.compile(r"(?<![\w.])[45]\.\d{1,3}\.\d{1,3}(?![\w.])", re.ASCII)
 # The years in which a person can have opted out. In some newsletter products, an opt-out date
 # before 1980 or after 2099 means "never".
 _YEARS = range(1980, 2100)
@@ -192,9 +195,16 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
         return Meaning.BLANK if meaning in _PREFIX_MEANINGS and not rest else Meaning.UNKNOWN
     if meaning not in _PREFIX_MEANINGS:
         return Meaning.UNKNOWN
-    if meaning is Meaning.BOUNCED and (_SOFT_WORDS.intersection(words) or _SOFT_CODE.search(text)):
+    if meaning is Meaning.BOUNCED and (_SOFT_WORDS.intersection(words) or _has_soft_code(text)):
         return Meaning.MAY_PASS
     return Meaning.UNKNOWN if _has_contradiction(rest) else meaning
+
+
+def _has_soft_code(text: str) -> bool:
+    """Return whether the code of a mail server says that a bounce isn't hard."""
+    if code := _BOUNCE_CODE.search(text):
+        return choose_bounce_class(BounceClass.HARD, code[0]) is not BounceClass.HARD
+    return _SOFT_REPLY.search(text) is not None
 
 
 def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:

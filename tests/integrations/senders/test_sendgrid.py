@@ -55,7 +55,7 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     ({**BOUNCE, "status": "5.7.1"}, "bounced blocked 5.7.1"),
     ({**BOUNCE, "status": "5.0.0", "reason": "550 5.7.1 Policy"}, "bounced blocked 5.7.1"),
     ({**BOUNCE, "status": None, "reason": "552 5.2.2 Full"}, "bounced soft 5.2.2"),
-    ({**BOUNCE, "type": "blocked", "status": "4.7.0"}, "bounced soft 4.7.0"),
+    ({**BOUNCE, "type": "blocked", "status": "4.7.0"}, "bounced blocked 4.7.0"),
     ({**BOUNCE, "type": "expired"}, "ignored"),
     (dropped_event("Bounced Address"), "bounced hard"),
     (dropped_event("Invalid"), "bounced hard"),

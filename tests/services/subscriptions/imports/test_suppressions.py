@@ -174,6 +174,46 @@ def test_suppression_lists_from_mail_provider_apis_are_read(
                 "g@example.com": KIND_UNKNOWN,
             },
         ),
+        # Complaints that programs sent, or that say that a mail isn't spam, opt nobody out.
+        (
+            (
+                "email,feedbackType\nb@example.com,abuse\nc@example.com,other\n"
+                "d@example.com,not-spam\ne@example.com,Auth-Failure\nf@example.com,unheard\n"
+                "g@example.com,\nh@example.com,opt-out\n"
+            ),
+            "complaints",
+            {
+                **dict.fromkeys(("b@example.com", "c@example.com"), COMPLAINED),
+                **dict.fromkeys(("d@example.com", "e@example.com"), MAY_PASS),
+                **dict.fromkeys(("f@example.com", "g@example.com"), COMPLAINED),
+                "h@example.com": UNSUBSCRIBED,
+            },
+        ),
+        (
+            (
+                "email,eventType,complaint.complaintFeedbackType\na@example.com,Bounce,\n"
+                "b@example.com,Complaint,fraud\nc@example.com,Complaint,\n"
+                "d@example.com,Complaint,not-spam\ne@example.com,Complaint,virus\n"
+            ),
+            "suppressions",
+            {
+                "a@example.com": BOUNCED,
+                **dict.fromkeys(("b@example.com", "c@example.com"), COMPLAINED),
+                **dict.fromkeys(("d@example.com", "e@example.com"), MAY_PASS),
+            },
+        ),
+        (
+            (
+                "email,type\nb@example.com,abuse\nc@example.com,other\nd@example.com,not_spam\n"
+                "e@example.com,dkim\nf@example.com,spam complaint: virus\ng@example.com,unheard\n"
+            ),
+            "complaints",
+            {
+                **dict.fromkeys(("b@example.com", "c@example.com"), COMPLAINED),
+                **dict.fromkeys(("d@example.com", "e@example.com", "f@example.com"), MAY_PASS),
+                "g@example.com": KIND_UNKNOWN,
+            },
+        ),
         # Postmark's type codes are not SMTP codes.
         (
             (
