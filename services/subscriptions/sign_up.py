@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import func
+from sqlalchemy.orm.attributes import flag_modified
 
 from core import clock
 from core.errors.mailing import SUBSCRIPTION_NOT_PENDING
@@ -18,6 +19,7 @@ from services.subscriptions.member_attributes import EMPTY_SUBMISSION, Submissio
 from services.subscriptions.members import (
     bounces,
     changes,
+    email_offs,
     locks,
     mails,
     opt_out_checks,
@@ -30,6 +32,8 @@ from storage.unit_of_work import UnitOfWork
 # The minimum time between two confirmation mails for one subscription, because strangers may enter
 # a person's address.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
+# The minimum time between two confirmation mails for a member whose mail a bounce turned off.
+_MIN_BOUNCED_INTERVAL = timedelta(hours=24)
 # The values of the column ``source`` for members who didn't sign up themselves.
 _SOURCES_WITHOUT_SIGN_UP = ("import", "owner", "transfer")
 _CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
@@ -49,6 +53,9 @@ def request_subscription(
     in a confirmation mail. A person must always confirm the sign-up after opting out of the list,
     after a bounce that turned mail off, or if the list already has a record of the person.
 
+    A member whose mail a bounce turned off stays active, and gets a confirmation mail too. The
+    confirmation turns the mail on. Nothing changes for all other active members.
+
     Confirmation mails are subject to the rate limits for unsolicited mail. If the list has no
     record of the person, the submitted values are stored in a new record. If the list has a record
     of the person, the submitted values are stored in the record of the confirmation link until the
@@ -65,7 +72,11 @@ def request_subscription(
         # If a concurrent transaction erases the person, repeat the loop, which creates a new person
         # with the address.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
-    if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
+    if deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
+        return
+    if locked.is_active:
+        assert locked.record is not None
+        _mail_bounced_member(uow, locked.record, email, actor.ip, submission.unconfirmed_values)
         return
     opt_out_kinds = opt_out_checks.find_opt_outs(uow, mailing_list.id, locked.person)
     has_record = locked.record is not None
@@ -126,11 +137,7 @@ def _mail_confirmation(
     last_mailed_at = record.confirmation_asked_at
     if last_mailed_at and clock.now() - last_mailed_at < MIN_CONFIRMATION_INTERVAL:
         return
-    source = unsolicited_mail.source_digest(uow.settings.keyring, ip)
-    bounds = unsolicited_mail.choose_bounds(
-        uow.settings, source, email=email, list_id=record.list_id
-    )
-    if unsolicited_mail.admit_mail(uow, bounds):
+    if _admit_confirmation(uow, record, email, ip):
         # Schedule a reminder a day after the latest confirmation mail, but don't remind a person
         # twice.
         if last_mailed_at is None or record.remind_at is not None:
@@ -138,6 +145,41 @@ def _mail_confirmation(
         record.confirmation_asked_at = func.now()
         record.submitted = unconfirmed_values
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, record)
+
+
+def _mail_bounced_member(
+    uow: UnitOfWork,
+    record: Subscription,
+    email: str,
+    ip: str | None,
+    unconfirmed_values: dict[str, Any] | None,
+) -> None:
+    """Enqueue a confirmation mail to an active member whose mail a bounce turned off."""
+    bounce = email_offs.find_bounce(uow, record)
+    if bounce is None:
+        return
+    last_mailed_at = record.confirmation_asked_at
+    if last_mailed_at and bounce.at and last_mailed_at < bounce.at:
+        # A confirmation mail from before the bounce doesn't count.
+        last_mailed_at = None
+    if last_mailed_at and clock.now() - last_mailed_at < _MIN_BOUNCED_INTERVAL:
+        return
+    if _admit_confirmation(uow, record, email, ip):
+        record.confirmation_asked_at = func.now()
+        record.submitted = unconfirmed_values
+        # Keep ``updated_at``, because an undo of an import skips members who were changed after the
+        # import, and a stranger may have entered the address.
+        flag_modified(record, "updated_at")
+        mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, record)
+
+
+def _admit_confirmation(uow: UnitOfWork, record: Subscription, email: str, ip: str | None) -> bool:
+    """Count a confirmation mail, or return false if it exceeds a rate limit."""
+    source = unsolicited_mail.source_digest(uow.settings.keyring, ip)
+    bounds = unsolicited_mail.choose_bounds(
+        uow.settings, source, email=email, list_id=record.list_id
+    )
+    return unsolicited_mail.admit_mail(uow, bounds)
 
 
 def subscribe_person(
@@ -149,6 +191,8 @@ def subscribe_person(
     submission: Submission = EMPTY_SUBMISSION,
 ) -> int:
     """Subscribe a logged-in person to a list, and delete the person's opt-outs from the list.
+
+    If a bounce turned off the mail to an active member, turn the mail on.
 
     Return 1 if the subscription changed, or 0 if the person was already subscribed with the same
     values. Raises ``member.denied``, ``list.busy``.
@@ -162,7 +206,8 @@ def subscribe_person(
     if locked.is_active:
         assert locked.record is not None
         changes.confirm_imported_subscription(uow, locked.record, actor)
-        return int(changes.change_record(uow, locked.record, "edited", actor, **values))
+        if email_offs.find_bounce(uow, locked.record) is None:
+            return int(changes.change_record(uow, locked.record, "edited", actor, **values))
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     _activate(uow, locked, "subscribed", actor, **values)
     return 1
@@ -170,14 +215,15 @@ def subscribe_person(
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The subscription that a confirmation link confirms or has confirmed."""
+    """The subscription that a confirmation link confirms or has confirmed.
+
+    Attributes:
+        is_confirmed: whether the subscription is active, and the link can't turn its mail on.
+    """
 
     mailing_list: MailingList
     record: Subscription
-
-    @property
-    def is_confirmed(self) -> bool:
-        return self.record.status == SubscriptionStatus.ACTIVE
+    is_confirmed: bool
 
 
 def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
@@ -187,7 +233,9 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
     """
     link, mailing_list, user_id = _read_link(uow, secret)
     record = _require_confirmable(changes.find_record(uow, mailing_list.id, user_id))
-    confirmation = Confirmation(mailing_list, record)
+    is_active = record.status == SubscriptionStatus.ACTIVE
+    is_confirmed = is_active and not _lifts_bounce(uow, link, record)
+    confirmation = Confirmation(mailing_list, record, is_confirmed)
     if link.used_at is not None and not confirmation.is_confirmed:
         raise LINK_USED()
     return confirmation
@@ -196,7 +244,8 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
     """Confirm a pending subscription with the secret from a confirmation link.
 
-    Confirming an active subscription doesn't change its status.
+    Confirming an active subscription doesn't change its status, but turns its mail on if a bounce
+    turned the mail off.
 
     Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the
     subscription has become pending again after the link was used. Raises
@@ -207,9 +256,11 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
     if locked is None:
         raise LINK_INVALID()
     record = _require_confirmable(locked.record)
-    if locked.is_active:
+    was_active = locked.is_active
+    if was_active:
         changes.confirm_imported_subscription(uow, record, actor)
-        return record
+        if not _lifts_bounce(uow, link, record):
+            return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     mailed_tokens.use_token(uow, link)
     values = member_attributes.build_confirmed_columns(
@@ -220,8 +271,14 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
         values["origin"] = origin
     confirmer = replace(actor, origin=origin)
     confirmed_record = _activate(uow, locked, "confirmed", confirmer, **values)
-    mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed_record)
+    if not was_active:
+        mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed_record)
     return confirmed_record
+
+
+def _lifts_bounce(uow: UnitOfWork, link: MailedLink, record: Subscription) -> bool:
+    """Return whether an unused link turns on the mail to an active member whose mail bounced."""
+    return link.used_at is None and email_offs.find_bounce(uow, record) is not None
 
 
 def has_origin(uow: UnitOfWork, record: Subscription) -> bool:
@@ -256,13 +313,16 @@ def _activate(
     actor: Actor,
     **values: Any,
 ) -> Subscription:
-    """Activate a subscription, and enable the list's mail to the member.
+    """Activate a subscription, or enable the list's mail to an active member.
 
     The person's opt-outs from the list are deleted. The person's earlier bounces on the list are
     marked as no longer in effect.
 
-    ``values``: new values for columns of the subscription, except the status and the mail setting.
+    Args:
+        action: the name of the action in the history, unless the subscription is active already.
+        values: new values for columns of the subscription, except the status and the mail setting.
     """
+    action = "email_enabled" if locked.is_active else action
     opt_outs.lift_opt_outs(
         uow, locked.mailing_list.id, locked.person, OptOutKind.LIST, OptOutKind.EMAIL
     )

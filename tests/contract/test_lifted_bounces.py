@@ -1,6 +1,7 @@
 """Tests that a bounce keeps a member's mail off until the owner or the member turns mail on."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import httpx2
 import pytest
@@ -18,6 +19,7 @@ from tests.support.lists.subscribers import (
     get_member,
     new_address,
     new_list,
+    read_confirmation_token,
     require_member,
     subscribe,
     trace_for,
@@ -226,7 +228,9 @@ def test_owner_lifts_bounces_of_a_member_once_in_30_days(
     assert member.read_status(list_id) == ("active", True)
 
 
-@pytest.mark.parametrize("way", ["login", "trace id", "confirmation", "own sign-up"])
+@pytest.mark.parametrize(
+    "way", ["login", "trace id", "confirmation", "own sign-up", "sign-up while active"]
+)
 def test_person_lifts_a_bounce_at_any_time(
     *,
     stack: Stack,
@@ -249,6 +253,8 @@ def test_person_lifts_a_bounce_at_any_time(
                 assert data(stranger.put(path, json=body)) == 1
             case "own sign-up":
                 member.leaves(list_id).joins(list_id)
+            case "sign-up while active":
+                member.joins(list_id)
             case _:
                 remove_member(client, list_id, member)
                 data(subscribe(stranger, list_id, member.email))
@@ -258,6 +264,92 @@ def test_person_lifts_a_bounce_at_any_time(
         stack.query("DELETE FROM bounces WHERE list_id = %s AND lifted_at IS NOT NULL", list_id)
         if way == "confirmation":
             break
+
+
+def test_member_whose_mail_bounced_can_sign_up_again_by_a_confirmation_mail(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    before = get_member(client, list_id, member)
+    for _ in range(2):
+        assert data(subscribe(stranger, list_id, member.email, name="Ada")) == 1
+    # The second sign-up on the same day sends no mail, and no sign-up changes the member.
+    [mail] = await_mails(stack, member.email)
+    assert get_member(client, list_id, member) == before
+    page = stranger.get("/confirm", params={"token": read_confirmation_token(mail)})
+    assert "Confirm my subscription" in page.text
+    assert confirm(stranger, mail).status_code == 303
+    after = get_member(client, list_id, member)
+    assert (after["status"], after["email_enabled"], after["name"]) == ("active", True, "Ada")
+    assert after["email_off"] is None
+    path = f"/lists/{list_id}/members/{member.user_id}/history"
+    entry = data(client.get(path))["items"][0]
+    assert (entry["action"], entry["via"]) == ("email_enabled", "confirmation")
+    # The used link doesn't lift the next bounce, but a new sign-up sends another mail.
+    assert bounce_hard(stack, build_mailing(list_id, member.user_id, mailing_id=2)) == "applied"
+    assert confirm(stranger, mail).status_code == 303
+    assert member.read_status(list_id) == ("active", False)
+    data(subscribe(stranger, list_id, member.email))
+    assert confirm(stranger, await_mails(stack, member.email, 2)[0]).status_code == 303
+    assert member.read_status(list_id) == ("active", True)
+
+
+def test_member_whose_mail_bounced_gets_one_confirmation_mail_a_day(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    stack.query(
+        "UPDATE subscriptions SET confirmation_asked_at = now() - interval '1 minute'"
+        " WHERE list_id = %s",
+        list_id,
+    )
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    data(subscribe(stranger, list_id, member.email))
+    await_mails(stack, member.email)
+    make_older = "UPDATE bounces SET stopped_at = stopped_at - interval '3 days'"
+    stack.query(f"{make_older} WHERE list_id = %s", list_id)
+    for hours, count in ((23, 1), (2, 2)):
+        stack.query(
+            "UPDATE subscriptions SET confirmation_asked_at = confirmation_asked_at - %s"
+            " WHERE list_id = %s",
+            timedelta(hours=hours),
+            list_id,
+        )
+        data(subscribe(stranger, list_id, member.email))
+        await_mails(stack, member.email, count)
+
+
+def test_sign_up_by_a_stranger_does_not_keep_a_bounced_member_from_the_undo_of_an_import(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    result = import_members_file(client, list_id, build_address_file(email))
+    user_id = require_member(client, list_id, email)["user_id"]
+    assert bounce_hard(stack, build_mailing(list_id, user_id)) == "applied"
+    data(subscribe(stranger, list_id, email))
+    await_mails(stack, email)
+    assert data(client.delete(f"/imports/{result['import_id']}/members")) == 1
+
+
+@pytest.mark.parametrize("by_owner", [False, True])
+def test_sign_up_sends_no_mail_to_a_member_whose_mail_no_bounce_turned_off(
+    *,
+    stack: Stack,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    list_id: int,
+    member: Reader,
+    by_owner: bool,
+) -> None:
+    if by_owner:
+        data(set_mail_by_owner(client, list_id, member, enabled=False))
+    else:
+        bounce_hard(stack, build_mailing(list_id, member.user_id))
+        member.wants_mail(list_id, False)
+    data(subscribe(stranger, list_id, member.email))
+    query = "SELECT 1 FROM jobs WHERE kind = 'subscription.mail_confirmation' AND subject_id = %s"
+    [(record_id,)] = stack.query("SELECT id FROM subscriptions WHERE list_id = %s", list_id)
+    assert stack.query(query, record_id) == []
+    assert member.read_status(list_id) == ("active", False)
 
 
 def test_sign_up_of_an_address_that_bounced_must_be_confirmed(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import text
 
 from core.keyring import Keyring
-from models import Subscription
+from models import Subscription, SubscriptionStatus
 from services.subscriptions.members.opt_out_checks import create_address_digester
 from storage.database import Statement
 from storage.resources import Resources
@@ -85,6 +85,16 @@ class EmailOff:
 class _Record(NamedTuple):
     id: int
     email: str | None
+
+
+def find_bounce(uow: UnitOfWork, record: Subscription) -> EmailOff | None:
+    """Return how a bounce turned off the mail to an active member.
+
+    Return ``None`` if the mail is turned on, or is turned off for another reason.
+    """
+    is_active = record.status == SubscriptionStatus.ACTIVE
+    email_off = find_email_off(uow, record) if is_active else None
+    return email_off if email_off and email_off.reason in _BOUNCE_REASONS else None
 
 
 def find_email_off(uow: UnitOfWork, record: Subscription) -> EmailOff | None:

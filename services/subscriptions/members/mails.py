@@ -12,7 +12,7 @@ earlier.
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 
 from core.errors import DomainError
 from core.errors.mailing import SUBSCRIPTION_CHANGED
@@ -28,7 +28,13 @@ from services.jobs.maintenance import register_maintenance
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import branding, deny_lists, list_reports
-from services.subscriptions.members import delivery_ids, locks, opt_out_checks, traces
+from services.subscriptions.members import (
+    delivery_ids,
+    email_offs,
+    locks,
+    opt_out_checks,
+    traces,
+)
 from services.subscriptions.members.traces import Trace
 from services.subscriptions.page_urls import confirm_url, report_url, unsubscribe_url
 from storage.resources import Resources
@@ -41,6 +47,10 @@ ENQUEUE_REMINDERS = register_maintenance(
     run=lambda resources, _: enqueue_due_reminders(resources),
 )
 _MAX_REMINDERS_PER_RUN = 1_000
+_FORGET_SUBMITTED = text("""
+UPDATE subscriptions SET submitted = NULL
+WHERE id = :id AND status = 'active' AND submitted IS NOT NULL
+""")
 
 
 def enqueue_due_reminders(resources: Resources) -> int:
@@ -191,7 +201,10 @@ def build_list_headers(
 
 
 def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Send a mail with a confirmation link if the subscription is still pending."""
+    """Send a mail with a confirmation link if the subscription is still pending.
+
+    An active member gets the mail too if a bounce turned off the list's mail to the member.
+    """
     _send_token(resources, lease, mailer, is_reminder=False)
 
 
@@ -207,8 +220,9 @@ MAIL_REMINDER = register_mail_kind("subscription.mail_reminder", send_reminder)
 def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_reminder: bool) -> None:
     mail = None
     with resources.unit_of_work() as uow:
-        member = _find_recipient(uow, lease, SubscriptionStatus.PENDING)
-        if member and not (is_reminder and not may_remind(uow, resources, member[0])):
+        statuses = SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE
+        member = _find_recipient(uow, lease, *statuses)
+        if member and _may_confirm(uow, resources, member[0], is_reminder=is_reminder):
             record, mailing_list, person = member
             secret = mailed_tokens.create_token(
                 uow,
@@ -231,7 +245,16 @@ def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_remind
                 is_reminder=is_reminder,
                 headers=_build_delivery_header(resources, lease, record),
             )
-    _send_and_complete(resources, lease, mailer, mail)
+    _send_and_complete(resources, lease, mailer, mail, has_submitted=True)
+
+
+def _may_confirm(
+    uow: UnitOfWork, resources: Resources, record: Subscription, *, is_reminder: bool
+) -> bool:
+    if is_reminder:
+        return may_remind(uow, resources, record)
+    is_pending = record.status == SubscriptionStatus.PENDING
+    return is_pending or email_offs.find_bounce(uow, record) is not None
 
 
 def render_confirmation_mail(
@@ -315,15 +338,15 @@ def _build_delivery_header(
 
 
 def _find_recipient(
-    uow: UnitOfWork, lease: Lease, status: SubscriptionStatus
+    uow: UnitOfWork, lease: Lease, *statuses: SubscriptionStatus
 ) -> tuple[Subscription, MailingList, User] | None:
     """Return the recipient of a mail job, the recipient's subscription and the list.
 
-    Return ``None`` if the subscription's status isn't ``status``, the list is archived, or the
+    Return ``None`` if the subscription's status isn't in ``statuses``, the list is archived, or the
     person is erased.
     """
     record = uow.session.get(Subscription, lease.subject_id)
-    if record is None or record.status != status:
+    if record is None or record.status not in statuses:
         return None
     mailing_list = uow.session.get_one(MailingList, record.list_id)
     if mailing_list.archived_at is not None:
@@ -333,9 +356,21 @@ def _find_recipient(
 
 
 def _send_and_complete(
-    resources: Resources, lease: Lease, mailer: Mailer, mail: Mail | None
+    resources: Resources,
+    lease: Lease,
+    mailer: Mailer,
+    mail: Mail | None,
+    *,
+    has_submitted: bool = False,
 ) -> None:
+    """Send a mail, if there is one, and complete the job.
+
+    ``has_submitted``: whether the mail contains a link with the values from the sign-up form. An
+    active member's record doesn't need these values any longer.
+    """
     if mail is not None:
         mailer.send(mail)
     with resources.unit_of_work() as uow:
         complete_job(uow, lease, {"sent": mail is not None})
+        if has_submitted:
+            uow.session.execute(_FORGET_SUBMITTED, {"id": lease.subject_id})
