@@ -62,3 +62,5 @@ class MailingMark(Model):
     # The kind of the event, which is the name of a column of `mailings`, such as `hard_bounced`.
     kind: Mapped[str] = mapped_column(primary_key=True)
     created_at: Mapped[CreatedAt]
+    # When the event happened according to the sender. NULL in rows of release 1.1.0.
+    occurred_at: Mapped[datetime | None]

@@ -149,7 +149,8 @@ def _collect_mails(reports: Iterable[ReceivedReport]) -> tuple[_Bounces, list[Me
         if event.bounce_class in (BounceClass.HARD, BounceClass.SOFT):
             is_hard = event.bounce_class is BounceClass.HARD
             bounces.places.append((report, index))
-            bounces.reported.append(ReportedBounce(member, is_hard, event.status))
+            address = None if report.delivery else report.address
+            bounces.reported.append(ReportedBounce(member, is_hard, event.status, address))
         elif event.kind is ReportKind.DELIVERED or (
             event.kind in ENGAGEMENT_KINDS and not event.is_machine
         ):

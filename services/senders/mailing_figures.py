@@ -2,10 +2,14 @@
 
 A mark is a row in ``mailing_marks``, which records that an event of a member and a mailing was
 counted. If a provider reports an event twice, the mark prevents a second count.
+
+A soft bounce counts only while the mail isn't delivered by a later attempt. The times in the marks
+decide about this, so that the order of the reports doesn't matter.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from sqlalchemy import TextClause, text
 
@@ -16,7 +20,7 @@ from services.senders import notices
 from services.senders.received_reports import ReceivedReport, iterate_outcomes
 from services.subscriptions.mailings import has_many_bounces, has_many_complaints
 from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE
-from storage.array_texts import format_numbers, format_texts
+from storage.array_texts import format_numbers, format_texts, format_times
 from storage.unit_of_work import UnitOfWork
 
 _BOUNCE_FIGURES = {
@@ -25,16 +29,18 @@ _BOUNCE_FIGURES = {
     BounceClass.BLOCKED: "blocked",
     BounceClass.CONTENT: "blocked",
 }
-# Inserts the marks in the four parameter arrays into ``mailing_marks``. For each mark that the
+_SOFT_BOUNCED = "soft_bounced"
+_DELIVERED = "delivered"
+# Inserts the marks in the parameter arrays into ``mailing_marks``. For each mark that the
 # table already contains, the statement returns the mark's index in the arrays, counted from 0.
 _ADD_MARKS = text("""
 WITH marks AS (
     SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
-        CAST(:mailing_ids AS bigint[]), CAST(:kinds AS text[]))
-        WITH ORDINALITY AS m (user_id, list_id, mailing_id, kind, number)
+        CAST(:mailing_ids AS bigint[]), CAST(:kinds AS text[]), CAST(:times AS timestamptz[]))
+        WITH ORDINALITY AS m (user_id, list_id, mailing_id, kind, occurred_at, number)
 ), added AS (
-    INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind)
-    SELECT user_id, list_id, mailing_id, kind FROM marks ORDER BY number
+    INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind, occurred_at)
+    SELECT user_id, list_id, mailing_id, kind, occurred_at FROM marks ORDER BY number
     ON CONFLICT DO NOTHING
     RETURNING user_id, list_id, mailing_id, kind
 )
@@ -47,6 +53,27 @@ SELECT number - 1 FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS big
     CAST(:mailing_ids AS bigint[]), CAST(:kinds AS text[]))
     WITH ORDINALITY AS r (user_id, list_id, mailing_id, kind, number)
 JOIN mailing_marks USING (user_id, list_id, mailing_id, kind)
+""")
+# Returns the times of the deliveries and soft bounces that were counted for mails. ``OFFSET 0``
+# makes Postgres look up each mail in an index.
+_FIND_TIMES = text(f"""
+SELECT r.number - 1, m.kind, coalesce(m.occurred_at, m.created_at)
+FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
+    CAST(:mailing_ids AS bigint[])) WITH ORDINALITY AS r (user_id, list_id, mailing_id, number)
+CROSS JOIN LATERAL (
+    SELECT kind, occurred_at, created_at FROM mailing_marks
+    WHERE user_id = r.user_id AND list_id = r.list_id AND mailing_id = r.mailing_id
+        AND kind IN ('{_DELIVERED}', '{_SOFT_BOUNCED}')
+    OFFSET 0
+) AS m
+""")  # noqa: S608 - no input
+_UPDATE_TIMES = text("""
+UPDATE mailing_marks AS m SET occurred_at = r.occurred_at
+FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
+    CAST(:mailing_ids AS bigint[]), CAST(:kinds AS text[]), CAST(:times AS timestamptz[]))
+    AS r (user_id, list_id, mailing_id, kind, occurred_at)
+WHERE m.user_id = r.user_id AND m.list_id = r.list_id AND m.mailing_id = r.mailing_id
+    AND m.kind = r.kind
 """)
 _FIGURES = (
     *("delivered", "hard_bounced", "soft_bounced", "blocked", "complained", "unsubscribed"),
@@ -62,47 +89,124 @@ RETURNING m.id, m.rows, m.hard_bounced, m.complained,
     m.hard_bounced - r.hard_bounced AS former_hard_bounced,
     m.complained - r.complained AS former_complained
 """)  # noqa: S608 - no input
+# A mail to a member: a user id, a list id and a mailing id.
+_Mail = tuple[int, int, int]
 # The primary key of a mark: a user id, a list id, a mailing id, and the name of a counter of the
 # mailing, such as ``hard_bounced``.
 _Mark = tuple[int, int, int, str]
 
 
-def count_reports(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]) -> None:
+def count_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
     """Count each new report for its mailing, and record that the report was counted.
 
     If a report is already marked as counted, it isn't counted again, and its outcome becomes
     ``DUPLICATE``.
     """
-    _add_figures(uow, sender, _mark_duplicates(uow, reports, _ADD_MARKS))
+    all_times = _collect_times(reports)
+    times = {mark: moment for mark, moment in all_times.items() if _decides_soft_bounce(mark)}
+    former_times = _read_times(uow, times)
+    new_marks = _mark_duplicates(uow, reports, all_times, _ADD_MARKS)
+    later_times = {
+        mark: moment
+        for mark, moment in times.items()
+        if mark in new_marks or (mark in former_times and former_times[mark] < moment)
+    }
+    _update_times(uow, {mark: later_times[mark] for mark in later_times.keys() & former_times})
+    current_times = former_times | later_times
+    figures: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+    for _, list_id, mailing_id, figure in new_marks:
+        if mailing_id > 0 and figure != _SOFT_BOUNCED:
+            figures[mailing_id, list_id][figure] += 1
+    for mail in {mark[:3] for mark in later_times}:
+        change = _has_soft_bounce(mail, current_times) - _has_soft_bounce(mail, former_times)
+        if change:
+            _, list_id, mailing_id = mail
+            figures[mailing_id, list_id][_SOFT_BOUNCED] += change
+    _add_figures(uow, sender, figures)
 
 
-def predict_duplicates(uow: UnitOfWork, reports: Iterable[ReceivedReport]) -> None:
+def predict_duplicates(uow: UnitOfWork, reports: Sequence[ReceivedReport]) -> None:
     """Predict the outcomes of ``count_reports`` without writing to the database."""
-    _mark_duplicates(uow, reports, _FIND_MARKS)
+    _mark_duplicates(uow, reports, _collect_times(reports), _FIND_MARKS)
+
+
+def _collect_times(reports: Iterable[ReceivedReport]) -> dict[_Mark, datetime]:
+    """Return for each mark when the latest event happened. Include repeated reports."""
+    times: dict[_Mark, datetime] = {}
+    for mark, outcome, report, _ in _iterate_marks(reports):
+        if outcome in (ReportOutcome.APPLIED, ReportOutcome.DUPLICATE):
+            times[mark] = max(times.get(mark, report.occurred_at), report.occurred_at)
+    return times
+
+
+def _decides_soft_bounce(mark: _Mark) -> bool:
+    """Return whether a mark is of a soft bounce or a delivery of a known mailing."""
+    return mark[3] in (_DELIVERED, _SOFT_BOUNCED) and mark[2] > 0
+
+
+def _read_times(uow: UnitOfWork, marks: Iterable[_Mark]) -> dict[_Mark, datetime]:
+    """Return the times of the counted deliveries and soft bounces of the marks' mails."""
+    mails = sorted({mark[:3] for mark in marks})
+    if not mails:
+        return {}
+    rows = uow.session.execute(_FIND_TIMES, _format_keys(mails))
+    return {(*mails[number], kind): occurred_at for number, kind, occurred_at in rows}
+
+
+def _update_times(uow: UnitOfWork, times: Mapping[_Mark, datetime]) -> None:
+    """Replace the times of counted events, because the events happened again later."""
+    if times:
+        marks = sorted(times)
+        values = _format_keys(marks) | {
+            "kinds": format_texts(mark[3] for mark in marks),
+            "times": format_times(times[mark] for mark in marks),
+        }
+        uow.session.execute(_UPDATE_TIMES, values)
+
+
+def _has_soft_bounce(mail: _Mail, times: Mapping[_Mark, datetime]) -> bool:
+    """Return whether a mail bounced softly and wasn't delivered later."""
+    bounced_at = times.get((*mail, _SOFT_BOUNCED))
+    delivered_at = times.get((*mail, _DELIVERED))
+    return bounced_at is not None and (delivered_at is None or delivered_at < bounced_at)
+
+
+def _iterate_marks(
+    reports: Iterable[ReceivedReport],
+) -> Iterator[tuple[_Mark, ReportOutcome, ReceivedReport, int]]:
+    """Yield the mark of each member that a report concerns, except of members of old mailings.
+
+    The last item of each tuple is the member's index in ``report.members``.
+    """
+    oldest = clock.now() - MAX_MAILING_AGE
+    for report, event, index, member, outcome in iterate_outcomes(reports):
+        if member.mailing_at >= oldest:
+            mark = (member.user_id, member.list_id, member.mailing_id, _choose_figure(event))
+            yield mark, outcome, report, index
 
 
 def _mark_duplicates(
-    uow: UnitOfWork, reports: Iterable[ReceivedReport], find_old_marks: TextClause
+    uow: UnitOfWork,
+    reports: Iterable[ReceivedReport],
+    times: Mapping[_Mark, datetime],
+    find_old_marks: TextClause,
 ) -> Collection[_Mark]:
     """Set the outcome of reports that were counted before, and return the other reports' marks.
 
-    ``find_old_marks``: the SQL statement that returns the indexes of marks that already exist.
+    Args:
+        times: the times of the marks' events.
+        find_old_marks: the SQL statement that returns the indexes of marks that already exist.
     """
     places: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
-    oldest = clock.now() - MAX_MAILING_AGE
-    for report, event, index, member, outcome in iterate_outcomes(reports):
-        if outcome is ReportOutcome.APPLIED and member.mailing_at >= oldest:
-            mark = (member.user_id, member.list_id, member.mailing_id, _choose_figure(event))
+    for mark, outcome, report, index in _iterate_marks(reports):
+        if outcome is ReportOutcome.APPLIED:
             places.setdefault(mark, []).append((report, index))
     if not places:
         return ()
     marks = sorted(places)
-    user_ids, list_ids, mailing_ids, kinds = zip(*marks, strict=True)
-    values = {
-        "user_ids": format_numbers(user_ids),
-        "list_ids": format_numbers(list_ids),
-        "mailing_ids": format_numbers(mailing_ids),
-        "kinds": format_texts(kinds),
+    values = _format_keys(marks) | {
+        "kinds": format_texts(mark[3] for mark in marks),
+        "times": format_times(times[mark] for mark in marks),
     }
     old_marks = {marks[number] for number in uow.session.scalars(find_old_marks, values)}
     for mark, marked_places in places.items():
@@ -111,31 +215,41 @@ def _mark_duplicates(
     return places.keys() - old_marks
 
 
+def _format_keys(marks: Iterable[_Mail | _Mark]) -> dict[str, str]:
+    marks = [*marks]
+    return {
+        "user_ids": format_numbers(mark[0] for mark in marks),
+        "list_ids": format_numbers(mark[1] for mark in marks),
+        "mailing_ids": format_numbers(mark[2] for mark in marks),
+    }
+
+
 def _choose_figure(event: Report) -> str:
     if event.bounce_class is not None:
         return _BOUNCE_FIGURES[event.bounce_class]
     return event.kind.value
 
 
-def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> None:
-    """Increase the counters of mailings, and notify the lists' owners of alarming mailings.
+def _add_figures(
+    uow: UnitOfWork, sender: Sender, figures: Mapping[tuple[int, int], Counter[str]]
+) -> None:
+    """Change the counters of mailings, and notify the lists' owners of alarming mailings.
 
     A mailing is alarming if too many of its mails bounced or caused complaints.
+
+    ``figures``: maps the mailing id and the list id of each mailing to the changes of its counters.
     """
-    figures: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-    for _, list_id, mailing_id, figure in marks:
-        if mailing_id > 0:
-            figures[mailing_id, list_id][figure] += 1
-    if figures:
-        keys = sorted(figures)
-        columns = {name: [figures[key][name] for key in keys] for name in _FIGURES}
-        ids = {"ids": [key[0] for key in keys], "list_ids": [key[1] for key in keys]}
-        for row in uow.session.execute(_ADD_FIGURES, ids | columns).all():
-            # Notify the owner only when a mailing becomes alarming. A mailing becomes alarming only
-            # once, because its counts of bounces and complaints never decrease.
-            was_alarming = _is_alarming(row.rows, row.former_hard_bounced, row.former_complained)
-            if _is_alarming(row.rows, row.hard_bounced, row.complained) and not was_alarming:
-                notices.report_alarm(uow, sender, row.id)
+    if not figures:
+        return
+    keys = sorted(figures)
+    columns = {name: [figures[key][name] for key in keys] for name in _FIGURES}
+    ids = {"ids": [key[0] for key in keys], "list_ids": [key[1] for key in keys]}
+    for row in uow.session.execute(_ADD_FIGURES, ids | columns).all():
+        # Notify the owner only when a mailing becomes alarming. A mailing becomes alarming only
+        # once, because its counts of hard bounces and complaints never decrease.
+        was_alarming = _is_alarming(row.rows, row.former_hard_bounced, row.former_complained)
+        if _is_alarming(row.rows, row.hard_bounced, row.complained) and not was_alarming:
+            notices.report_alarm(uow, sender, row.id)
 
 
 def _is_alarming(rows: int, hard_bounced: int, complained: int) -> bool:

@@ -9,7 +9,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, select, text
 
@@ -85,10 +85,12 @@ WITH addresses AS (
 # Finds the members with an address, at most one on each list. If several members of a list have or
 # had the address, the query returns the member whose subscription has the address. If no
 # subscription has the address, the query returns a member whose account has the address or, as a
-# last resort, had the address in the past.
+# last resort, had the address in the past. The last column says whether the subscription has the
+# address.
 _FIND_BY_ADDRESS = text(f"""
 {_PEOPLE}
-SELECT DISTINCT ON (p.number, m.list_id) p.number, m.list_id, m.user_id, m.status
+SELECT DISTINCT ON (p.number, m.list_id) p.number, m.list_id, m.user_id, m.status,
+    m.email IS NOT DISTINCT FROM p.email
 FROM people AS p JOIN subscriptions AS m ON m.user_id = p.id
 JOIN lists AS l ON l.id = m.list_id AND {_COVERED}
 ORDER BY p.number, m.list_id, (m.email = p.email) DESC NULLS LAST, p.is_former, m.user_id
@@ -103,6 +105,19 @@ GROUP BY p.number
 _LISTS_PER_WRITTEN_ROW = 100
 # The assumed number of an owner's lists, for a sender that covers the lists of all owners.
 _LISTS_OF_ANY_OWNER = 100
+
+
+class _Candidate(NamedTuple):
+    """A member who may be the recipient in a report without a delivery id.
+
+    Attributes:
+        has_address: whether the subscription has the reported address.
+    """
+
+    list_id: int
+    user_id: int
+    status: str
+    has_address: bool
 
 
 def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
@@ -256,9 +271,9 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, reports: Sequence[Received
     if not addresses:
         return
     values = {**_describe_coverage(sender), "addresses": addresses}
-    members: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for number, list_id, user_id, status in uow.session.execute(_FIND_BY_ADDRESS, values):
-        members[addresses[number]].append((list_id, user_id, status))
+    members: dict[str, list[_Candidate]] = defaultdict(list)
+    for number, *row in uow.session.execute(_FIND_BY_ADDRESS, values):
+        members[addresses[number]].append(_Candidate(*row))
     for report in reports:
         assert isinstance(report.event, Report)
         assert report.address is not None
@@ -266,13 +281,19 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, reports: Sequence[Received
         if report.event.kind in ENGAGEMENT_KINDS:
             # A report of an open or a click without a delivery id doesn't say which list the mail
             # belongs to. Ignore the report if the person is an active member of several lists.
-            candidates = [member for member in candidates if member[2] == "active"]
+            candidates = [member for member in candidates if member.status == "active"]
             candidates = candidates if len(candidates) == 1 else []
+        elif report.event.kind is ReportKind.BOUNCED:
+            # A closed mailbox is a usual reason for a new address, so a bounce of the former
+            # address says nothing about the new address.
+            candidates = [member for member in candidates if member.has_address]
         mailing_id = _derive_mailing_id(report)
         mailing_at = _begin_day(report.occurred_at.astimezone(UTC).date())
         report.members = [
-            MemberMailing(list_id, user_id, mailing_id, mailing_at, report.occurred_at)
-            for list_id, user_id, _ in candidates
+            MemberMailing(
+                member.list_id, member.user_id, mailing_id, mailing_at, report.occurred_at
+            )
+            for member in candidates
         ]
 
 

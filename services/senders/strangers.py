@@ -2,16 +2,16 @@
 
 The stored opt-outs contain an HMAC of the address instead of a person's id. If the report contains
 a valid delivery id, the opt-out applies only to the list of the reported mail. If the report
-contains no valid delivery id, the opt-out applies to all lists that the sender covers. There is no
-opt-out if the sender covers all lists of its owner, or the lists of all owners.
+contains no valid delivery id, the opt-out applies to all lists that the sender covers at that time.
+There is no opt-out if the sender covers the lists of all owners.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 
-from models import ReportOutcome, Sender
+from models import MailingList, ReportOutcome, Sender
 from services.senders.received_reports import ReceivedReport, get_opt_out_source
 from services.subscriptions.members import address_opt_outs, opt_out_checks, unsubscribe
 from services.subscriptions.members.address_opt_outs import ReportedAddress
@@ -59,14 +59,19 @@ def predict_opt_outs(uow: UnitOfWork, sender: Sender, reports: Iterable[Received
 def _judge_strangers(
     uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport], find_new: _FindNew
 ) -> None:
-    if sender.any_list or sender.list_ids is None:
+    if sender.any_list:
+        return
+    # Most batches contain no opt-outs, and need no query for the lists.
+    strangers = [report for report in reports if _is_opt_out_of_stranger(report)]
+    covered_ids = _read_covered_ids(uow, sender) if strangers else ()
+    if not covered_ids:
         return
     # Maps each digest to the lists of its opt-out, or to ``None`` for all lists.
     list_ids: dict[bytes, set[int] | None] = {}
     sources: dict[bytes, str] = {}
     # The reports that add a list. All other reports repeat an earlier report of the batch.
     adding_places: list[_Place] = []
-    for place in _find_places(uow, frozenset(sender.list_ids), reports):
+    for place in _find_places(uow, frozenset(covered_ids), strangers):
         place.report.outcome = ReportOutcome.DUPLICATE
         # If an address both complained and unsubscribed, store the complaint.
         if place.source == unsubscribe.SENDER_COMPLAINT or place.digest not in sources:
@@ -76,10 +81,23 @@ def _judge_strangers(
             adding_places.append(place)
             list_ids[place.digest] = None if place.list_id is None else known_ids | {place.list_id}
     reported = [ReportedAddress(each, sources[each], list_ids[each]) for each in list_ids]
-    new_digests = find_new(uow, sender.user_id, sender.list_ids, reported) if reported else ()
+    new_digests = find_new(uow, sender.user_id, covered_ids, reported) if reported else ()
     for place in adding_places:
         if place.digest in new_digests:
             place.report.outcome = ReportOutcome.APPLIED
+
+
+def _is_opt_out_of_stranger(report: ReceivedReport) -> bool:
+    is_opt_out = get_opt_out_source(report) is not None
+    return is_opt_out and not report.members and report.address is not None
+
+
+def _read_covered_ids(uow: UnitOfWork, sender: Sender) -> Collection[int]:
+    """Return the ids of the lists that the sender covers now."""
+    if sender.list_ids is not None:
+        return sender.list_ids
+    query = select(MailingList.id).where(MailingList.user_id == sender.user_id)
+    return uow.session.scalars(query).all()
 
 
 def _find_places(
@@ -88,8 +106,8 @@ def _find_places(
     places: list[_Place] = []
     for report in reports:
         source = get_opt_out_source(report)
-        if source is None or report.members or report.address is None:
-            continue
+        assert source is not None
+        assert report.address is not None
         list_id = report.delivery.list_id if report.delivery else None
         if list_id is None or list_id in covered_ids:
             digest = opt_out_checks.compute_address_digest(uow.settings.keyring, report.address)

@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 
 from devstack.harness.polling import eventually
-from devstack.harness.stack import Stack
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions.members import locks
 from tests.support.http.replies import data
 from tests.support.imports.bulk import add
@@ -170,17 +170,31 @@ def test_complaint_by_address_opts_out_of_all_covered_lists(
         eventually(partial(has_left, client, covered_list_id, email), what="the opt-out")
 
 
-def test_complaint_of_an_unknown_address_is_kept_on_lists_that_the_sender_names(
-    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+@pytest.mark.parametrize("names_lists", [False, True])
+def test_complaint_of_an_unknown_address_is_kept_on_all_lists_that_the_sender_covers(
+    *, stack: Stack, client: httpx2.Client, list_id: int, names_lists: bool
 ) -> None:
+    other_list_id = int(new_list(client)["id"])
+    sender = new_sender(client, list_ids=[list_id] if names_lists else None)
     email = new_address()
-    deliver(stack, client, sender, report("complained", email=email))
+    deliver(stack, client, sender, *[report("complained", email=email)] * 2)
+    assert outcomes(client, sender) == ["applied", "duplicate"]
+    # A sender that names no lists covers the lists that exist at that time.
+    later_list_id = int(new_list(client)["id"])
+    member_counts = {list_id: 0, other_list_id: int(names_lists), later_list_id: 1}
+    for each_list_id, member_count in member_counts.items():
+        data(add(client, each_list_id, email))
+        assert data(client.get(f"/lists/{each_list_id}"))["subscriber_count"] == member_count
+
+
+def test_complaint_of_an_unknown_address_has_no_effect_on_an_account_without_lists(
+    stack: Stack, client: httpx2.Client, owner: Owner
+) -> None:
+    sender = new_sender(client)
+    deliver(stack, client, sender, report("complained", email=new_address()))
     assert outcomes(client, sender) == ["unmatched"]
-    sender_with_lists = new_sender(client, list_ids=[list_id])
-    deliver(stack, client, sender_with_lists, *[report("complained", email=email)] * 2)
-    assert outcomes(client, sender_with_lists) == ["applied", "duplicate"]
-    data(add(client, list_id, email))
-    assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
+    query = "SELECT 1 FROM address_opt_outs WHERE user_id = %s"
+    assert not stack.query(query, owner.user_id)
 
 
 def test_opt_out_of_an_unknown_address_is_stored_once_with_all_lists(

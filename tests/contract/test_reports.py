@@ -4,6 +4,7 @@ Each report takes effect only once, and the order of the reports doesn't matter.
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -11,6 +12,7 @@ import sqlalchemy
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
+from services.subscriptions.members.opt_out_checks import compute_address_digest
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
 from tests.support.lists.subscribers import Reader, new_address, new_list, require_member, trace_for
@@ -137,6 +139,116 @@ def test_report_on_a_former_address_concerns_the_person_who_had_the_address(
     assert [each["user_id"] for each in reports_of(client, sender)] == [user_id]
 
 
+def test_bounce_concerns_only_members_whose_list_still_has_the_address(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    other_list_id = int(new_list(client)["id"])
+    former_email, current_email = new_address(), new_address()
+    user_id = add_person(client, list_id, former_email)
+    add_person(client, other_list_id, former_email)
+    change_address(stack.resources, former_email, current_email)
+    stack.query(
+        "UPDATE former_addresses SET left_at = left_at - interval '5 days' WHERE user_id = %s",
+        user_id,
+    )
+    set_address = "UPDATE subscriptions SET email = %s WHERE list_id = %s"
+    stack.query(set_address, current_email, list_id)
+    query = "SELECT list_id, email_enabled FROM subscriptions WHERE user_id = %s"
+    for kind, status in (("hard", "5.1.1"), ("soft", "4.2.2"), ("blocked", "5.7.1")):
+        body = body_of(bounce(kind, status, email=former_email)).decode()
+        [effect] = data(client.post(f"/senders/{sender['id']}/try", json={"body": body}))
+        assert (effect["outcome"], effect["list_id"]) == ("applied", other_list_id)
+    deliver(stack, client, sender, bounce(email=former_email))
+    assert set(stack.query(query, user_id)) == {(list_id, True), (other_list_id, False)}
+    # The bounce is stored under the reported address.
+    compute_digest = partial(compute_address_digest, stack.resources.keyring)
+    digests = stack.query("SELECT list_id, address_hmac FROM bounces WHERE user_id = %s", user_id)
+    stored = [(each_id, bytes(digest)) for each_id, digest in digests]  # type: ignore[call-overload]
+    assert stored == [(other_list_id, compute_digest(former_email))]
+    # No list has the former address any longer.
+    stack.query(set_address, current_email, other_list_id)
+    deliver(stack, client, sender, bounce(email=former_email, message_id="2"))
+    assert outcomes(client, sender) == ["applied", "unmatched"]
+    deliver(stack, client, sender, bounce(email=current_email, message_id="3"))
+    assert set(stack.query(query, user_id)) == {(list_id, False), (other_list_id, False)}
+
+
+# Each case contains reports about one mail, in the order in which they arrive, and whether the mail
+# counts as softly bounced afterwards. A report consists of its kind and the minute of the event.
+TAKEN_BACK_CASES = [
+    ([("soft", 1)], True),
+    ([("soft", 1), ("delivered", 2)], False),
+    ([("delivered", 2), ("soft", 1)], False),
+    ([("delivered", 1), ("soft", 2)], True),
+    ([("soft", 2), ("delivered", 1)], True),
+    ([("soft", 1), ("delivered", 2), ("soft", 1), ("delivered", 2)], False),
+    ([("soft", 1), ("delivered", 2), ("soft", 3)], True),
+    ([("soft", 3), ("delivered", 2), ("soft", 1)], True),
+    ([("soft", 1), ("soft", 3), ("delivered", 2)], True),
+    ([("soft", 1), ("delivered", 2), ("soft", 3), ("delivered", 4)], False),
+    ([("delivered", 4), ("soft", 3), ("delivered", 2), ("soft", 1)], False),
+]
+
+
+def test_soft_bounce_that_a_delivery_takes_back_does_not_count(
+    stack: Stack,
+    client: httpx2.Client,
+    delivery_client: httpx2.Client,
+    sender: dict[str, Any],
+    list_id: int,
+) -> None:
+    began_at = datetime.now(UTC) - timedelta(hours=1)
+    emails = [new_address() for _ in TAKEN_BACK_CASES]
+    data(add(client, list_id, *emails))
+    user_ids = [require_member(client, list_id, email)["user_id"] for email in emails]
+
+    def build(user_id: int, mailing_id: int, kind: str, minute: int) -> dict[str, Any]:
+        occurred_at = (began_at + timedelta(minutes=minute)).isoformat()
+        delivery_id = delivery_for(stack, list_id, user_id, mailing_id)
+        if kind == "soft":
+            return bounce("soft", "4.2.2", delivery_id=delivery_id) | {"occurred_at": occurred_at}
+        return report(kind, delivery_id=delivery_id) | {"occurred_at": occurred_at}
+
+    figures = "SELECT soft_bounced, delivered FROM mailings WHERE id = %s"
+    expected = (
+        sum(is_bounced for _, is_bounced in TAKEN_BACK_CASES),
+        sum(("delivered" in dict(events)) for events, _ in TAKEN_BACK_CASES),
+    )
+    # In the first mailing, each report arrives in a request of its own. In the second mailing, all
+    # reports arrive in the same request.
+    mailing_ids = [export_roster(stack, delivery_client, list_id) for _ in range(2)]
+    for place in range(max(len(events) for events, _ in TAKEN_BACK_CASES)):
+        reports = [
+            build(user_id, mailing_ids[0], *events[place])
+            for user_id, (events, _) in zip(user_ids, TAKEN_BACK_CASES, strict=True)
+            if place < len(events)
+        ]
+        deliver(stack, client, sender, *reports)
+    assert stack.query(figures, mailing_ids[0]) == [expected]
+    reports = [
+        build(user_id, mailing_ids[1], *event)
+        for user_id, (events, _) in zip(user_ids, TAKEN_BACK_CASES, strict=True)
+        for event in events
+    ]
+    deliver(stack, client, sender, *reports)
+    assert stack.query(figures, mailing_ids[1]) == [expected]
+    deliver(stack, client, new_sender(client), *reports)
+    assert stack.query(figures, mailing_ids[1]) == [expected]
+
+
+def test_delivery_ends_an_earlier_soft_bounce_that_is_reported_later(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    email = new_address()
+    data(add(client, list_id, email))
+    delivery_id = delivery_for(stack, list_id, require_member(client, list_id, email)["user_id"])
+    soft_bounce = bounce("soft", "4.2.2", delivery_id=delivery_id)
+    deliver(stack, client, sender, report("delivered", delivery_id=delivery_id))
+    deliver(stack, client, sender, soft_bounce)
+    query = "SELECT ended_at IS NOT NULL FROM bounces WHERE list_id = %s"
+    assert stack.query(query, list_id) == [(True,)]
+
+
 def test_late_reports_change_no_figures_but_still_opt_out(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
 ) -> None:
@@ -184,8 +296,9 @@ def test_report_about_a_list_that_the_sender_does_not_cover_is_unmatched(
 
 
 def test_malformed_address_is_unmatched_and_not_shown(
-    stack: Stack, client: httpx2.Client, sender: dict[str, Any]
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
+    sender = new_sender(client, list_ids=[list_id])
     emails = (
         "\u0000a@b.\u0000c",
         "alice smith",
@@ -197,7 +310,7 @@ def test_malformed_address_is_unmatched_and_not_shown(
     outcomes_and_recipients = [
         (each["outcome"], each["recipient"]) for each in reports_of(client, sender)
     ]
-    assert outcomes_and_recipients == [("unmatched", None)] * 4 + [("unmatched", "a…@n….org")]
+    assert outcomes_and_recipients == [("unmatched", None)] * 4 + [("applied", "a…@n….org")]
 
 
 def test_sender_for_any_list_matches_only_by_delivery_id(
@@ -250,11 +363,10 @@ def test_report_about_an_erased_person_is_unmatched(
         None,
         None,
     )
-    # If a sender is limited to certain lists, a complaint from an unknown address becomes an
-    # opt-out from these lists.
-    sender_with_lists = new_sender(client, list_ids=[list_id])
-    deliver(stack, client, sender_with_lists, report("complained", email=email))
-    assert outcomes(client, sender_with_lists) == ["applied"]
+    # A complaint from an unknown address becomes an opt-out from the lists that the sender covers.
+    other_sender = new_sender(client)
+    deliver(stack, client, other_sender, report("complained", email=email))
+    assert outcomes(client, other_sender) == ["applied"]
     query = "SELECT source FROM address_opt_outs WHERE list_ids = ARRAY[%s::bigint]"
     assert stack.query(query, list_id) == [("sender-complaint",)]
     data(add(client, list_id, email))
@@ -324,12 +436,13 @@ def test_trial_shows_the_effects_and_changes_nothing(
     assert [(each["outcome"], each["user_id"], each["code"]) for each in effects] == [
         ("applied", reader.user_id, None),
         ("applied", reader.user_id, "hard"),
-        ("unmatched", None, None),
+        ("applied", None, None),
     ]
     assert reader.read_status(list_id) == ("active", True)
     assert reports_of(client, sender) == []
     for table in ("opt_outs", "bounces"):
         assert not stack.query(f"SELECT 1 FROM {table} WHERE list_id = %s", list_id)
+    assert not stack.query("SELECT 1 FROM address_opt_outs WHERE %s = ANY (list_ids)", list_id)
     problem(client.post(path, json={"body": "{"}), 422, "report.invalid")
     problem(other_owner.post(path, json=body), 404, "sender.not_found")
 

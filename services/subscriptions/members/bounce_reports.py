@@ -41,14 +41,16 @@ SENDER = Actor(ActorKind.SENDER, Via.SENDER)
 # Finds the subscriptions that are affected by reported bounces. A soft bounce affects only the
 # active subscription to the list that the report names. A hard bounce affects the person's active
 # subscriptions to all of the owner's lists that the sender covers. A hard bounce of a confirmation
-# mail also affects the pending subscription to the list that the report names.
+# mail also affects the pending subscription to the list that the report names. If the report
+# contains an address instead of a delivery id, subscriptions with other addresses are omitted.
 _FIND_TARGETS = text("""
-SELECT r.number - 1 AS number, m.id, m.list_id, m.user_id, m.status, u.email, l.user_id AS owner_id
-FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]))
-    WITH ORDINALITY AS r (list_id, user_id, is_hard, number)
+SELECT r.number - 1 AS number, m.id, m.list_id, m.user_id, m.status,
+    coalesce(r.address, u.email), l.user_id AS owner_id
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]),
+    CAST(:addresses AS text[])) WITH ORDINALITY AS r (list_id, user_id, is_hard, address, number)
 JOIN lists AS reported ON reported.id = r.list_id
 JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
-JOIN subscriptions AS m ON m.user_id = r.user_id
+JOIN subscriptions AS m ON m.user_id = r.user_id AND (r.address IS NULL OR m.email = r.address)
 JOIN lists AS l ON l.id = m.list_id AND l.user_id = reported.user_id
 WHERE m.status = 'active' AND (m.list_id = r.list_id OR r.is_hard AND l.archived_at IS NULL
         AND (CAST(:covered_ids AS bigint[]) IS NULL
@@ -57,18 +59,22 @@ WHERE m.status = 'active' AND (m.list_id = r.list_id OR r.is_hard AND l.archived
 ORDER BY r.number
 """)
 # Stores bounces. A soft bounce is stored as ended if a later mailing has already reached the
-# member. If a mail bounced softly before and now bounces hard, the stored soft bounce becomes a
-# hard bounce.
+# member, or if a later attempt has already delivered the bounced mail. If a mail bounced softly
+# before and now bounces hard, the stored soft bounce becomes a hard bounce.
 _ADD_BOUNCES = text("""
 INSERT INTO bounces (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at,
     bounced_at, stopped_at, ended_at)
 SELECT r.list_id, r.address_hmac, r.mailing_id, r.user_id, r.is_hard, r.status, r.mailing_at,
     r.bounced_at, CASE WHEN r.is_hard THEN now() END,
-    CASE WHEN NOT r.is_hard THEN (
+    CASE WHEN NOT r.is_hard THEN greatest((
         SELECT max(b.ended_at) FROM bounces AS b
         WHERE b.list_id = r.list_id AND b.address_hmac = r.address_hmac
             AND b.ended_at > r.mailing_at
-    ) END
+    ), (
+        SELECT r.mailing_at FROM mailing_marks AS k
+        WHERE k.user_id = r.user_id AND k.list_id = r.list_id AND k.mailing_id = r.mailing_id
+            AND k.kind = 'delivered' AND coalesce(k.occurred_at, k.created_at) >= r.bounced_at
+    )) END
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:digests AS bytea[]), CAST(:mailing_ids AS bigint[]),
     CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]), CAST(:statuses AS text[]),
     CAST(:mailing_times AS timestamptz[]), CAST(:bounce_times AS timestamptz[]))
@@ -151,11 +157,14 @@ class ReportedBounce:
 
     Attributes:
         status: the enhanced status code (RFC 3463), such as ``5.1.1``, or ``None``.
+        address: the address that bounced, or ``None`` if the report has a delivery id. The bounce
+            then concerns the address of the person's account.
     """
 
     mailing: MemberMailing
     is_hard: bool
     status: str | None = None
+    address: str | None = None
 
 
 class BounceOutcome(StrEnum):
@@ -179,6 +188,7 @@ class _Target(NamedTuple):
     Attributes:
         number: the index of the reported bounce in its batch.
         id: the id of the subscription.
+        email: the address that bounced.
     """
 
     number: int
@@ -371,6 +381,7 @@ def _find_targets(
     values = {
         **split_pairs([each.mailing.pair for each in bounces]),
         "are_hard": [each.is_hard for each in bounces],
+        "addresses": [each.address for each in bounces],
         "covered_ids": None if covered_list_ids is None else list(covered_list_ids),
     }
     return [_Target(*row) for row in uow.session.execute(_FIND_TARGETS, values)]
