@@ -18,7 +18,9 @@ class MailingRecord(Schema):
     rows: int = Field(description="Number of people in the roster")
     delivered: int
     hard_bounced: int
-    soft_bounced: int
+    soft_bounced: int = Field(
+        description="Members whose mail bounced softly and wasn't delivered later"
+    )
     blocked: int = Field(
         description="Bounces caused by the mail's sender or content, not by the recipient's address"
     )
@@ -26,7 +28,10 @@ class MailingRecord(Schema):
     unsubscribed: int = Field(description="Unsubscriptions that senders reported")
     opened: int | None = Field(description=_ENGAGEMENT_TEXT.format("Members who opened the mail."))
     machine_opened: int | None = Field(
-        description=_ENGAGEMENT_TEXT.format("Members whose mail was opened only by a program.")
+        description=_ENGAGEMENT_TEXT.format(
+            "Members whose mail was opened by a program. If the member opened the mail too, both "
+            "figures count the member."
+        )
     )
     clicked: int | None = Field(description=_ENGAGEMENT_TEXT.format("Members who clicked a link."))
     reports_until: Timestamp = Field(

@@ -123,7 +123,9 @@ class ProviderSettings(GivenSettings):
 
     sns_base_url: BaseUrl | None = None
     """URL of a server on this machine that replaces Amazon SNS in the development stack. If set,
-    Pressroom downloads SNS certificates and confirms SNS subscriptions only at this URL"""
+    Pressroom downloads SNS certificates and confirms SNS subscriptions only at this URL. The server
+    also serves the trusted root certificates at /roots.pem, and each issuer's certificate at the
+    path of its URL in the issued certificate"""
 
     @field_validator("challenge_hostnames")
     @classmethod
