@@ -56,6 +56,7 @@ OPT_OUT_CELLS_BY_STATUS = {
         "['HARD_BOUNCE']",
         '["hard_bounce"]',
         "hard bounce (550)",
+        "bounced (5.1.1)",
     ],
     "complained": ["SPAM complaint", "marked as spam", "Reported as spam", "['SPAM_COMPLAINT']"],
     "cleaned": ["Cleaned", "invalid email"],
@@ -65,6 +66,8 @@ SOFT_BOUNCE_CELLS = [
     "SoftBounce",
     "bounced (soft)",
     "Bounced: 4.2.2",
+    "Bounced (5.7.1)",
+    "hard bounce: 552 5.2.2 mailbox full",
     "['SOFT_BOUNCE']",
 ]
 CONTRADICTORY_CELLS = [
