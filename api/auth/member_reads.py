@@ -3,6 +3,9 @@
 Exporting all members requires a recent login. For a request with a session, pages of members are
 small. If a user's sessions read more than ``MAX_PAGES_PER_HOUR`` pages in an hour, a security event
 is recorded, because a session may have been stolen.
+
+Every route and page that shows members' addresses counts as a page of members, even if it shows
+only one member.
 """
 
 from dataclasses import replace

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from api.auth.member_reads import count_members_page
 from api.auth.page_sessions import (
     FormMember,
     Member,
@@ -87,6 +88,10 @@ class ConsoleRequest:
             if error.code != LIST_NOT_OWNER.code:
                 raise
             raise LIST_NOT_FOUND() from None
+
+    def count_members_page(self) -> None:
+        """Count a page that shows members' addresses, because the session may be stolen."""
+        count_members_page(self.state, self.caller)
 
     def get_media_sources(self) -> dict[str, str]:
         """Return the Content-Security-Policy directive that allows images from object storage."""

@@ -1,8 +1,14 @@
 """Tests of the limits and the mails that protect an account from a stolen session."""
 
+import html
+from collections.abc import Iterator
+from typing import Any
+
 import httpx2
+import pytest
 
 from api.auth.member_reads import MAX_MEMBERS_PER_SESSION_PAGE, MAX_PAGES_PER_HOUR
+from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import build_address_file, import_members_file
@@ -12,6 +18,11 @@ from tests.support.lists.subscribers import new_address as new_reader
 from tests.support.people.consoles import at_console
 from tests.support.people.oauth import Person, register
 from tests.support.people.visiting import Visitor, age_logins, new_account, new_visitor, user_id_of
+from tests.support.security import world as worlds
+from tests.support.security.calls import CALLS, Call
+from tests.support.security.console_calls import CONSOLE_CALLS
+from tests.support.security.world import World
+from tests.support.senders.posting import body_of, report
 
 
 def test_session_reads_smaller_member_pages_and_many_pages_raise_a_security_event(
@@ -61,6 +72,79 @@ def test_session_reads_smaller_member_pages_and_many_pages_raise_a_security_even
         for _ in range(2):
             assert logged_in_visitor.get(f"/console/lists/{list_id}/members").status_code == 200
         assert list_read_events() == [{"pages": MAX_PAGES_PER_HOUR}]
+
+
+# The pages and routes that show the address of a member of ``member_world``.
+MEMBER_READS = {
+    *("GET /console", "GET /console/find", "GET /console/developers/feed"),
+    *("GET /console/lists/{list_id}/members", "GET /console/lists/{list_id}/members/{user_id}"),
+    "GET /console/lists/{list_id}/members/{user_id}/remove",
+    "GET /console/developers/senders/{sender_id}",
+    "POST /console/developers/senders/{sender_id}/try",
+    "GET /console/developers/webhooks/{endpoint_id}",
+    "GET /console/developers/webhooks/{endpoint_id}/deliveries/{delivery_id}",
+    *("GET /events", "GET /lists/{list_id}/subscriptions", "POST /lists/{list_id}/members/search"),
+    *("GET /lists/{list_id}/members/{user_id}", "PATCH /lists/{list_id}/members/{user_id}"),
+    "PUT /lists/{list_id}/members/{user_id}",
+    "GET /subscriptions/{list_id}/members/{user_id}/subs",
+}
+
+
+@pytest.fixture(scope="module")
+def member_world(stack: Stack) -> Iterator[World]:
+    """An owner whose list, sender and webhook have facts about members."""
+    world = worlds.build(stack)
+    client, values = world.client, world.values
+    body = {"url": "http://127.0.0.1:9/", "types": ["subscription.email_off"]}
+    endpoint_id = data(client.post("/webhook-endpoints", json=body))["id"]
+    values["endpoint_id"] = endpoint_id
+    path = f"/subscriptions/{values['list_id']}/members/{values['user_id']}/email"
+    data(client.put(path, json={"enabled": False}))
+    deliveries = eventually(
+        lambda: data(client.get(f"/webhook-endpoints/{endpoint_id}/deliveries"))["items"],
+        what="the delivery",
+    )
+    values |= {"delivery_id": deliveries[0]["id"], "as_whom": "session", "provider": "x"}
+    yield world
+    client.close()
+
+
+def count_member_pages(stack: Stack, world: World) -> int:
+    """Return the number of pages of members that the sessions of the owner read in this hour."""
+    redis = stack.resources.redis
+    [key] = redis.scan_iter("pressroom:rates:*member-pages*")
+    count: Any = redis.hget(key, str(world.owner.user_id))
+    return int(count)
+
+
+def test_every_page_that_shows_addresses_of_members_counts_as_a_page_of_members(
+    stack: Stack, member_world: World
+) -> None:
+    email = f"member0.{member_world.mark}@example.com"
+    complaint = body_of(report("complained", email=email)).decode()
+    reads = {
+        **CONSOLE_CALLS,
+        **CALLS,
+        "GET /events": Call(200),
+        "POST /console/developers/senders/{sender_id}/try": Call(
+            200, form={"body": complaint.replace("{", "{{").replace("}", "}}")}
+        ),
+    }
+    shown = set()
+    with at_console(stack, member_world.owner) as console:
+        data(console.visitor.get(f"/lists/{member_world.values['list_id']}/subscriptions"))
+        age_logins(stack, member_world.owner.email, 300)
+        browser = console.visitor.client
+        browser.headers["Origin"] = stack.api_url
+        for operation, call in reads.items():
+            if operation.startswith("DELETE") or call.program:
+                continue
+            before = count_member_pages(stack, member_world)
+            text = html.unescape(call.send(browser, operation, member_world.values).text)
+            if email in text.replace("<wbr>", ""):
+                shown.add(operation)
+                assert count_member_pages(stack, member_world) > before, operation
+    assert shown >= MEMBER_READS
 
 
 def test_session_with_old_login_gets_no_export_file_url_and_cannot_retry_exports(

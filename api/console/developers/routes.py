@@ -271,6 +271,7 @@ def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Re
     selected_type = console.request.query_params.get(_TYPE_FIELD, "")
     types = [kind for kind in FeedEventType if kind == selected_type]
     page = list_newest_events(uow, console.caller, only=types, limit=EVENTS_ON_PAGE, cursor=cursor)
+    console.count_members_page()
     return console.render_form(
         "events.html",
         TypedForm({_TYPE_FIELD: types[0].value} if types else {}),

@@ -349,6 +349,7 @@ def _build_report_views(
     facts = list(rows)
     members = {(row.list_id, row.user_id) for row in facts if row.list_id and row.user_id}
     emails = reports.read_addresses(uow, console.caller, members)
+    console.count_members_page()
     return [ReportView(row, emails.get((row.list_id, row.user_id))) for row in facts]
 
 

@@ -170,6 +170,14 @@ def find_subject_names(
     return record_names.find_names(uow, user_id, record_ids)
 
 
+def names_members(events: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether events contain members' addresses.
+
+    ``events``: events in the JSON format of the API.
+    """
+    return any(event.get("data", {}).get("email") for event in events)
+
+
 def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
     """Merge consecutive events that have the same type, subject and day in UTC."""
     merged_events: list[EventView] = []

@@ -15,6 +15,7 @@ from api.console.developers.views import (
     describe_type,
     find_subject,
     find_subject_names,
+    names_members,
 )
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
@@ -253,6 +254,8 @@ def show_endpoint(
     page_request = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
     page = deliveries.list_deliveries(uow, console.caller, endpoint_id, page_request)
     events = messages.load_events(uow, page.rows)
+    if names_members(events.values()):
+        console.count_members_page()
     names = find_subject_names(uow, console.user_id, events.values())
     delivery_views = [
         DeliveryView(each, find_subject(events[each.id], names)[0] if each.id in events else "")
@@ -301,6 +304,8 @@ def show_delivery(
     [view] = _build_views(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
     request = messages.rebuild_request(uow, console.caller, endpoint_id, delivery_id)
     event = None if request.body is None else json.loads(request.body)
+    if event and names_members([event["data"]]):
+        console.count_members_page()
     return console.render_page(
         "delivery.html",
         view=view,

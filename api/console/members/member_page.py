@@ -92,6 +92,7 @@ def show_member(
         counts_by_network = networks.count_people_by_network(uow, member.subscription, consent.rows)
         own_lists = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
         has_lifted_bounce = bounces.has_owner_lifted(uow, list_id, user_id)
+    console.count_members_page()
     record = member.record
     inputs = {
         "name": record.name or "",
@@ -276,6 +277,7 @@ def _run_member_action(
 @router.get("/{user_id}/remove")
 def show_removal(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     member = _get_member(uow, console, list_id, user_id)
+    console.count_members_page()
     return console.render_page("remove_member.html", list=member.mailing_list, member=member.record)
 
 

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 import orjson
 from fastapi.responses import Response
 
-from api.auth.member_reads import count_members_page
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import TIERS
 from api.console.members import filter_choices, filter_form
@@ -103,7 +102,7 @@ def _render_members(
                 member_filter.read_filter(uow, mailing_list, draft_json)
             filter_json = selection.build_filter(uow, mailing_list)
         page, total = _search_members(console, mailing_list, selection, filter_json, page_request)
-        count_members_page(console.state, console.caller)
+        console.count_members_page()
     except DomainError as error:
         form = form.add_error(error, SELECTION_PLACES)
         if draft.add_error(error):

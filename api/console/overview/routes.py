@@ -100,6 +100,8 @@ def show_overview(console: Console) -> Response:
         growth = daily_figures.read_list_growth(uow, list_ids, _MONTH_DAYS)
         types = [FeedEventType(each) for each in _ACTIVITIES]
         events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE).events
+        if events:
+            console.count_members_page()
         steps = _list_first_steps(uow, console.user_id, page.rows, usage, plan)
     account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
     return console.render_page(
@@ -217,6 +219,8 @@ def _render_search(console: ConsoleRequest, q: str) -> Response:
     search_text = q.replace("\0", "")[: owner_search.MAX_SEARCH_CHARACTERS]
     with console.unit_of_work() as uow:
         results = owner_search.search_lists_and_members(uow, console.caller, search_text)
+        if results.members:
+            console.count_members_page()
         is_operator = accounts.get_user(uow, console.user_id).is_operator
         return console.render_page(
             "find.html",

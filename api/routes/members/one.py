@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
+from api.auth.member_reads import count_members_page
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.keyed_bulkheads import threaded_by_list
 from api.openapi import LIST_ERRORS, array_page_responses, error_responses
@@ -16,9 +17,10 @@ from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.subscriptions import MemberConsent
-from api.state import StateOf, Transaction
+from api.state import State, StateOf, Transaction
 from core.errors import access, mailing, requests
 from models import MailingList, Subscription
+from services.access.caller import Caller
 from services.accounts import accounts
 from services.subscriptions import lists, member_attributes
 from services.subscriptions.consent import evidence, networks
@@ -141,24 +143,25 @@ def list_member_subscriptions(
         for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
     link_next_page(request, response, page)
+    count_members_page(state, caller)
     return build_envelope(records)
 
 
 @router.get(_MEMBER_PATH, summary="Retrieve a member", responses=error_responses(*_READ_ERRORS))
 def read_member(
-    uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
+    state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
     """Retrieve a member of a list, in any status, by user id or e-mail address."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    return build_envelope(
-        _build_record(uow, mailing_list, members.get_member(uow, mailing_list, user_id))
-    )
+    member = members.get_member(uow, mailing_list, user_id)
+    return build_envelope(_build_record(state, uow, caller, mailing_list, member))
 
 
 @router.patch(_MEMBER_PATH, summary="Update a member", responses=error_responses(*_EDIT_ERRORS))
 @threaded_by_list
 def change_member(
     request: Request,
+    state: StateOf,
     uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
@@ -173,7 +176,7 @@ def change_member(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
     member = members.update_member(uow, mailing_list, user_id, body.edit(), actor)
-    return build_envelope(_build_record(uow, mailing_list, member))
+    return build_envelope(_build_record(state, uow, caller, mailing_list, member))
 
 
 @router.put(
@@ -190,6 +193,7 @@ def change_member(
 @threaded_by_list
 def put_member(
     request: Request,
+    state: StateOf,
     uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
@@ -206,12 +210,13 @@ def put_member(
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
     member = members.upsert_member(uow, mailing_list, user_id, body.edit(), actor)
-    return build_envelope(_build_record(uow, mailing_list, member))
+    return build_envelope(_build_record(state, uow, caller, mailing_list, member))
 
 
 def _build_record(
-    uow: UnitOfWork, mailing_list: MailingList, member: Subscription
+    state: State, uow: UnitOfWork, caller: Caller, mailing_list: MailingList, member: Subscription
 ) -> schemas.SubscriptionRecord:
+    count_members_page(state, caller)
     person = accounts.get_user(uow, member.user_id)
     attributes = member_attributes.create_formatter(uow, mailing_list.user_id, [member.tag_ids])
     return schemas.build_member_record(member, person, attributes, find_email_off(uow, member))
