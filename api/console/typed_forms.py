@@ -1,5 +1,6 @@
 """Keeps the typed values of a form after an error, and adds error messages."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -28,6 +29,8 @@ _EMPTY_FIELD_TEXTS: Mapping[str, str] = {
     "email": "Enter an e-mail address.",
     "tag_name": "Enter a tag.",
 }
+# More digits than any number in a form needs. Python refuses to convert thousands of digits.
+_NUMBER_PATTERN = re.compile(r"-?[0-9]{1,18}")
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
 # The kinds of errors that are shown in the form. Errors of kinds that a user can't correct are
 # shown on a separate page.
@@ -137,6 +140,15 @@ def build_field_error(name: str, rule: str) -> DomainError:
 
 def read_text(typed: Mapping[str, str], name: str) -> str | None:
     return typed.get(name, "").strip() or None
+
+
+def read_number(typed: Mapping[str, str], name: str) -> int | str | None:
+    """Return the whole number in a form field, or the text if it isn't a number.
+
+    The validation of the form rejects a text, and a number with thousands of digits is a text.
+    """
+    text = read_text(typed, name)
+    return int(text) if text and _NUMBER_PATTERN.fullmatch(text) else text
 
 
 def read_lines(typed: Mapping[str, str], name: str) -> list[str]:

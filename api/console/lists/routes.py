@@ -17,7 +17,7 @@ from api.console.growth import GrowthSpan, build_growth_plot, draw_growth_line
 from api.console.navigation import get_list_path
 from api.console.plan_notices import can_import, find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
-from api.console.typed_forms import TypedForm, parse_body, read_lines, read_text
+from api.console.typed_forms import TypedForm, parse_body, read_lines, read_number, read_text
 from api.html.frame import get_list_style_hashes
 from api.limits.keyed_bulkheads import threaded_by_list
 from api.paging import Cursor
@@ -372,10 +372,9 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
         "required_fields": [key for key, value in field_choices.items() if value == _REQUIRED],
         _ORIGINS_FIELD: read_lines(form, _ORIGINS_FIELD),
     }
-    if limit := form.get(_BOUNCE_LIMIT_FIELD, "").strip():
-        # Pass on text that isn't a number, so that the validation rejects the text and the form
-        # shows the error next to the field.
-        values[_BOUNCE_LIMIT_FIELD] = int(limit) if limit.isdecimal() else limit
+    limit = read_number(form, _BOUNCE_LIMIT_FIELD)
+    if limit is not None:
+        values[_BOUNCE_LIMIT_FIELD] = limit
     notice = "The settings were saved."
     return _change_list(console, list_id, values, show_settings, tab="settings", notice=notice)
 
