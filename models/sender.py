@@ -8,9 +8,10 @@ sender covers certain lists, and its reports can change only the members of thes
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, func, text
+from sqlalchemy import CheckConstraint, ForeignKey, Identity, Index, Integer, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import random_id
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 from models.waiting_work import WaitingWork
 
@@ -61,7 +62,9 @@ class Sender(Model):
         Index(None, "deleted_at", postgresql_where="deleted_at IS NOT NULL"),
     )
 
-    id: Mapped[SerialId]
+    # The ids are random, because strangers can post to the URL of any sender whose id they guess.
+    # Release 1.1.0 numbers the senders that it creates.
+    id: Mapped[int] = mapped_column(Identity(), primary_key=True, default=random_id)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     # The API key that created the sender, or that last changed the sender's secret, key or topic.
     # If the owner revokes the API key, the sender is deleted, unless the owner keeps the sender.

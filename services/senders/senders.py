@@ -159,7 +159,7 @@ def list_senders(uow: UnitOfWork, user_id: int) -> list[Sender]:
 def find_senders(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[Sender]:
     """Return the senders that meet a condition and aren't deleted, newest first."""
     query = select(Sender).where(condition, is_not_deleted())
-    return list(uow.session.scalars(query.order_by(Sender.id.desc())))
+    return list(uow.session.scalars(query.order_by(Sender.created_at.desc(), Sender.id.desc())))
 
 
 def get_sender(uow: UnitOfWork, caller: Caller, sender_id: int, *, lock: bool = False) -> Sender:

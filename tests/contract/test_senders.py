@@ -2,6 +2,7 @@
 
 import base64
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import httpx2
@@ -19,6 +20,7 @@ from tests.support.lists.subscribers import new_list
 from tests.support.people.changed_addresses import change_address
 from tests.support.people.erasure import erase
 from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import deliver, report
 from tests.support.stack.maintenance import run_maintenance
 
 SENDERS_PATH = "/senders"
@@ -92,6 +94,27 @@ def test_sender_with_invalid_settings_is_rejected(
     body = {"name": "x", "provider": provider, **fields}
     problem(client.post(SENDERS_PATH, json=body), 422, code)
     assert data(client.get(SENDERS_PATH)) == []
+
+
+def test_id_of_a_sender_reveals_no_other_id_and_the_ids_of_earlier_releases_stay_valid(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    sender_ids = [new_sender(client)["id"] for _ in range(8)]
+    options = ("--provider", "generic", "--name", "x")
+    command_sender_id = run_json_command(stack, "senders", "create", owner.email, *options)["id"]
+    sender_ids.append(command_sender_id)
+    assert all(0 < each < 2**53 for each in sender_ids)
+    assert min(abs(a - b) for a, b in pairwise(sorted(sender_ids))) > 1_000
+    assert max(sender_ids) > 2**40
+    assert [each["id"] for each in data(client.get(SENDERS_PATH))] == sender_ids[::-1]
+    # Release 1.1.0 stores no id, so that the database numbers the senders.
+    [(old_id,)] = stack.query(
+        "INSERT INTO senders (user_id, name, provider) VALUES (%s, 'old', 'generic') RETURNING id",
+        owner.user_id,
+    )
+    old_sender = {"id": old_id, "secret": data(client.post(f"/senders/{old_id}/rotate"))["secret"]}
+    deliver(stack, client, old_sender, report("delivered", email="a@b.example"))
+    assert [each["id"] for each in data(client.get(SENDERS_PATH))] == [old_id, *sender_ids[::-1]]
 
 
 def test_sender_covers_only_lists_of_its_owner(
