@@ -162,7 +162,7 @@ class Passkey(Model):
 
 
 class SpentProof(Model):
-    """The hash of a short-lived signed value that was used once and can't be used again."""
+    """The hash of a signed value that was used once and can't be used again."""
 
     __tablename__ = "spent_proofs"
     __table_args__ = (
@@ -171,6 +171,9 @@ class SpentProof(Model):
     )
 
     proof_hash: Mapped[bytes] = mapped_column(primary_key=True)
+    # The hash of the only event that may still be sent with the value. NULL if the value can't be
+    # used again at all.
+    event_hash: Mapped[bytes | None]
     expires_at: Mapped[datetime]
 
 

@@ -21,12 +21,13 @@ from integrations.senders import standard_webhooks
 from integrations.senders.port import KeyMissing, SenderProvider
 from services.senders import intake
 from services.senders.intake import StoredSender
+from services.senders.posted_bodies import PostedBody
 
 _SIGNATURE_HEADER = standard_webhooks.STANDARD_HEADERS.signatures
 
 
 async def verify_sender(
-    request: Request, state: State, sender_id: int, body: bytes
+    request: Request, state: State, sender_id: int, body: PostedBody
 ) -> StoredSender:
     """Return the sender if the request's signature, secret or API key is valid.
 
@@ -49,7 +50,7 @@ async def verify_sender(
 
 
 def _find_and_verify(
-    request: Request, state: State, sender_id: int, body: bytes, count: RejectionCount
+    request: Request, state: State, sender_id: int, body: PostedBody, count: RejectionCount
 ) -> tuple[StoredSender, bool, KeyMissing | None]:
     """Find the sender, count the request, and verify it if the rate limit permits it.
 
@@ -67,7 +68,9 @@ def _find_and_verify(
     return sender, True, missing_key
 
 
-def _verify(request: Request, state: State, sender: StoredSender, body: bytes) -> KeyMissing | None:
+def _verify(
+    request: Request, state: State, sender: StoredSender, body: PostedBody
+) -> KeyMissing | None:
     """Verify the request, or return the public key that must be fetched first.
 
     Raises ``sender.signature_invalid``.
@@ -81,7 +84,7 @@ def _verify(request: Request, state: State, sender: StoredSender, body: bytes) -
     return None
 
 
-def _verify_proof(request: Request, state: State, sender: StoredSender, body: bytes) -> None:
+def _verify_proof(request: Request, state: State, sender: StoredSender, body: PostedBody) -> None:
     has_key = "authorization" in request.headers and _SIGNATURE_HEADER not in request.headers
     if sender.provider is SenderProvider.GENERIC and has_key:
         caller = identify_caller(request)
@@ -90,7 +93,7 @@ def _verify_proof(request: Request, state: State, sender: StoredSender, body: by
         intake.require_key(sender, caller)
     else:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        intake.verify_call(state.resources, sender, intake.build_request(headers, body))
+        intake.verify_call(state.resources, sender, headers, body)
 
 
 @contextmanager

@@ -5,8 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
+from api.auth.member_reads import count_members_page
 from api.auth.requirements import UNLIMITED, SenderKeeper
 from api.auth.sender_proofs import verify_sender
+from api.bodies.content_encodings import is_gzip
 from api.limits.bulkheads import REPORTS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.openapi import error_responses
@@ -19,11 +21,13 @@ from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from core.errors import senders as errors
+from core.scopes import Scope
 from core.settings import Settings
 from integrations.senders.port import ReportKind, SenderProvider
 from models import ReportOutcome, Sender
 from services.paging import PageRequest
 from services.senders import intake, reports, sender_secrets, senders, trials
+from services.senders.posted_bodies import PostedBody
 from services.senders.provider_keys import CREATED_SECRETS
 from services.senders.received_reports import ReceivedReport
 from services.senders.senders import NewSender, SenderChange
@@ -247,16 +251,27 @@ async def try_sender_body(
     """Show the effects that the reports in a request body would have, without changing any data.
 
     Pressroom doesn't verify the provider's signature of the tested request. The body can have at
-    most 256 KB and 100 reports.
+    most 256 KB and 100 reports. Without the scope `subscription.read`, a key gets only the facts in
+    the body: `outcome`, `recipient` and the ids are null. A trial in a session counts as a page of
+    members.
     """
+    can_read_members = Scope.SUBSCRIPTION_READ in caller.scopes
 
     def run_trial() -> list[ReceivedReport]:
         with state.resources.unit_of_work() as uow:
             sender = senders.get_sender(uow, caller, sender_id)
-        return trials.run_trial(state.resources, sender, body.body.encode())
+        content = body.body.encode()
+        if not can_read_members:
+            return trials.read_reports(state.resources, sender, content)
+        received = trials.run_trial(state.resources, sender, content)
+        count_members_page(state, caller)
+        return received
 
     received = await SEARCHES_BY_CALLER.run(caller.user_id, run_trial)
-    return build_envelope([schemas.TriedReport.of_report(each) for each in received])
+    describe = (
+        schemas.TriedReport.of_report if can_read_members else schemas.TriedReport.of_unread_report
+    )
+    return build_envelope([describe(each) for each in received])
 
 
 @router.post(
@@ -266,6 +281,7 @@ async def try_sender_body(
     responses=error_responses(
         errors.SENDER_SIGNATURE_INVALID,
         requests.BODY_TOO_LARGE,
+        requests.BODY_ENCODING_UNSUPPORTED,
         errors.REPORT_INVALID,
         errors.REPORT_TOO_MANY,
         errors.REPORT_TRACE_ID_REFUSED,
@@ -286,9 +302,11 @@ async def receive_reports(
     The sender's provider posts the reports, and authenticates each request with a signature or a
     secret. If the provider is `generic`, sign the request according to Standard Webhooks 1.0, or
     send an API key with the scope `sender`. Reports take effect within seconds. In the response,
-    `data` is always 1, even if the reports change nothing.
+    `data` is always 1, even if the reports change nothing. A body can be compressed with gzip. The
+    signature is then the signature of the compressed bytes.
     """
-    body = await request.body()
+    is_compressed = is_gzip(request.headers)
+    body = PostedBody(await request.body(), is_compressed)
     try:
         async with asyncio.timeout(_MAX_INTAKE_SECONDS):
             async with pad_failure():

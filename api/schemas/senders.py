@@ -230,7 +230,9 @@ class SenderReportsPage(Schema):
 
 class TriedReport(Schema):
     kind: str | None = Field(examples=["bounced"])
-    outcome: ReportOutcome = Field(description="Effect that the report would have")
+    outcome: ReportOutcome | None = Field(
+        description="Effect that the report would have, or null without the scope subscription.read"
+    )
     code: str | None = Field(examples=["hard"])
     status: str | None = Field(examples=["5.1.1"])
     mailing_id: int | None
@@ -241,3 +243,9 @@ class TriedReport(Schema):
     @classmethod
     def of_report(cls, received: ReceivedReport) -> Self:
         return cls.model_validate(describe_report(received)._asdict())
+
+    @classmethod
+    def of_unread_report(cls, received: ReceivedReport) -> Self:
+        """Return only the facts in the body, and nothing that tells who is a member."""
+        unknown = dict.fromkeys(("outcome", "mailing_id", "list_id", "user_id", "recipient"))
+        return cls.model_validate(describe_report(received)._asdict() | unknown)

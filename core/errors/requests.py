@@ -50,6 +50,9 @@ BODY_TOO_COMPLEX = too_large(
     max_containers=20_000,
     max_commas=100_000,
 )
+BODY_ENCODING_UNSUPPORTED = unsupported_type(
+    "body.encoding_unsupported", "The Content-Encoding of the body must be gzip or identity."
+)
 BODY_NO_JSON_TYPE = unsupported_type(
     "body.unsupported_type",
     "Send the body as JSON, with the header 'Content-Type: application/json'.",

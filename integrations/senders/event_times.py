@@ -1,4 +1,4 @@
-"""Parses the times in the events of mail providers."""
+"""Parses the times in the requests of mail providers."""
 
 from datetime import UTC, datetime
 
@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 _MAX_CHARACTERS = 40
+_MAX_UNIX_DIGITS = 11
 
 
 def parse_iso_time(value: object) -> datetime | None:
@@ -35,6 +36,13 @@ def parse_unix_time(value: object, units_per_second: int = 1) -> datetime | None
         return _check_range(datetime.fromtimestamp(value / units_per_second, UTC))
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def parse_unix_text(text: str) -> datetime | None:
+    """Parse a text with a Unix time in seconds. Return ``None`` if the text is invalid."""
+    if not text.isascii() or not text.isdigit() or len(text) > _MAX_UNIX_DIGITS:
+        return None
+    return parse_unix_time(int(text))
 
 
 def _check_range(moment: datetime) -> datetime | None:

@@ -11,7 +11,7 @@ from core.json_parsing import DEFAULT_JSON_LIMITS, JsonLimits
 
 _MAX_TEXT_CHARACTERS = 255
 # A message of Amazon SNS has at most 256 KB, and an event of Mailgun is smaller.
-_MAX_SIGNED_BODY_BYTES = 300 * 1024
+MAX_SIGNED_BODY_BYTES = 300 * 1024
 _SIGNED_BODY_LIMITS = JsonLimits(5_000, 20_000)
 
 
@@ -33,7 +33,7 @@ def parse_signed_body(body: bytes) -> object:
     Anybody can make Pressroom parse such a body, because the signature can be verified only after
     the body is parsed. The limits are therefore low.
     """
-    is_too_large = len(body) > _MAX_SIGNED_BODY_BYTES
+    is_too_large = len(body) > MAX_SIGNED_BODY_BYTES
     return None if is_too_large else parse_json(body, _SIGNED_BODY_LIMITS)
 
 

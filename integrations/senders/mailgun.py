@@ -13,7 +13,7 @@ from core.errors.senders import SENDER_SIGNATURE_INVALID
 from core.machine_agents import is_machine_agent
 from integrations.senders.bounce_statuses import find_status
 from integrations.senders.delivery_ids import find_delivery_id, get_named_value
-from integrations.senders.event_times import parse_unix_time
+from integrations.senders.event_times import parse_unix_text, parse_unix_time
 from integrations.senders.events import (
     Fields,
     ParsedEvent,
@@ -28,16 +28,15 @@ from integrations.senders.port import (
     BounceClass,
     ParsedBody,
     ReportKind,
+    ReusableProof,
     SenderProof,
     SenderProvider,
     SenderRequest,
 )
 
-# The maximum age of a signature. Mailgun's signature doesn't cover the event, so an attacker could
-# use a stolen signature for any event until the signature expires. The maximum age of a signature
-# doesn't affect Mailgun's own requests, because Mailgun retries a request for at most eight hours.
+# The maximum age of a signature. The maximum age doesn't affect Mailgun's own requests, because
+# Mailgun retries a request for at most eight hours.
 _MAX_SIGNATURE_AGE = timedelta(hours=24)
-_MAX_TIMESTAMP_DIGITS = 11
 
 _KINDS = {
     "delivered": ReportKind.DELIVERED,
@@ -59,13 +58,12 @@ _HARD_REASONS = {"bounce", "suppress-bounce"}
 class MailgunAdapter:
     provider = SenderProvider.MAILGUN
 
-    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
-        signature = get_object(parse_signed_body(request.body), "signature")
+    def verify(self, request: SenderRequest, proof: SenderProof) -> ReusableProof:
+        fields = get_object(parse_signed_body(request.body))
+        signature = get_object(fields, "signature")
         timestamp = get_text(signature, "timestamp") or ""
         token = get_text(signature, "token") or ""
-        if not timestamp.isascii() or not timestamp.isdigit():
-            raise SENDER_SIGNATURE_INVALID()
-        signed_at = parse_unix_time(int(timestamp[:_MAX_TIMESTAMP_DIGITS]))
+        signed_at = parse_unix_text(timestamp)
         if signed_at is None or abs(request.received_at - signed_at) > _MAX_SIGNATURE_AGE:
             raise SENDER_SIGNATURE_INVALID()
         sent_digest = (get_text(signature, "signature") or "").lower().encode()
@@ -77,6 +75,11 @@ class MailgunAdapter:
             for key in proof.secrets
         ):
             raise SENDER_SIGNATURE_INVALID()
+        # The signature doesn't cover the event's id either, so an attacker could send another event
+        # with the same id.
+        event = (get_text(fields, "event-data", "id"), _parse_event(fields))
+        expires_at = max(signed_at, request.received_at) + _MAX_SIGNATURE_AGE
+        return ReusableProof(content, repr(event).encode(), expires_at)
 
     def parse(self, body: bytes) -> ParsedBody:
         return parse_events(body, _parse_event)

@@ -145,7 +145,7 @@ class SenderRequest:
     Attributes:
         headers: maps the name of each header, in lower case, to its value.
         body: the request body exactly as received, because a signature is valid only for the
-            unchanged bytes.
+            unchanged bytes. If the signature is in the body, the body is decompressed.
     """
 
     headers: Mapping[str, str]
@@ -167,6 +167,24 @@ class SenderProof:
     topic_arn: str | None = None
 
 
+@dataclass(frozen=True)
+class ReusableProof:
+    """A valid proof that doesn't cover the event in the request.
+
+    An attacker could send a stolen proof together with another event, so the proof must be accepted
+    only with the event with which it first arrived.
+
+    Attributes:
+        token: the signed text, which differs for each genuine event.
+        event: identifies the event.
+        expires_at: when the proof is no longer valid.
+    """
+
+    token: bytes
+    event: bytes
+    expires_at: datetime
+
+
 class KeyMissing(Exception):
     """Raised if a request can't be verified before a public key is fetched.
 
@@ -186,11 +204,13 @@ class SenderAdapter(Protocol):
 
     provider: SenderProvider
 
-    def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+    def verify(self, request: SenderRequest, proof: SenderProof) -> ReusableProof | None:
         """Verify that the request comes from the provider of the sender.
 
-        Raises ``sender.signature_invalid`` if the signature or secret in the request is missing,
-        invalid or too old. Only the adapter of the provider ``ses`` raises ``KeyMissing``.
+        Return ``None`` if the signature covers the events in the request, or if the provider sends
+        a secret instead of a signature. Raises ``sender.signature_invalid`` if the signature or
+        secret in the request is missing, invalid or too old. Only the adapter of the provider
+        ``ses`` raises ``KeyMissing``.
         """
 
     def parse(self, body: bytes) -> ParsedBody:

@@ -8,6 +8,7 @@ twilio.com/docs/sendgrid/for-developers/tracking-events/event, and the signature
 
 import base64
 import binascii
+from datetime import timedelta
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,7 +22,7 @@ from core.errors.senders import SENDER_SIGNATURE_INVALID
 from core.machine_agents import is_machine_agent
 from integrations.senders.bounce_statuses import find_status
 from integrations.senders.delivery_ids import find_delivery_id
-from integrations.senders.event_times import parse_unix_time
+from integrations.senders.event_times import parse_unix_text, parse_unix_time
 from integrations.senders.events import (
     Fields,
     ParsedEvent,
@@ -43,6 +44,9 @@ from integrations.senders.port import (
 SIGNATURE_HEADER = "x-twilio-email-event-webhook-signature"
 TIMESTAMP_HEADER = "x-twilio-email-event-webhook-timestamp"
 
+# The maximum age of a signature. Otherwise, an attacker could repeat a stolen request for ever.
+# SendGrid retries a request for at most 24 hours.
+_MAX_SIGNATURE_AGE = timedelta(hours=25)
 _KINDS = {
     "delivered": ReportKind.DELIVERED,
     "open": ReportKind.OPENED,
@@ -74,7 +78,8 @@ class SendGridAdapter:
 
     def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         timestamp = request.headers.get(TIMESTAMP_HEADER, "")
-        if not timestamp:
+        signed_at = parse_unix_text(timestamp)
+        if signed_at is None or abs(request.received_at - signed_at) > _MAX_SIGNATURE_AGE:
             # The signature covers the timestamp followed by the body. If an empty timestamp were
             # accepted, an attacker could move the timestamp of a signed request from the header to
             # the start of the body, and the signature would still match.

@@ -8,7 +8,7 @@ docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html 
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -57,6 +57,9 @@ _BOUNCE_CLASSES = {
     "Undetermined": BounceClass.SOFT,
 }
 _MAX_TOKEN_CHARACTERS = 2_000
+# The maximum age of a message. Otherwise, an attacker could repeat a stolen message for ever.
+# Amazon SNS retries a message for at most an hour.
+_MAX_MESSAGE_AGE = timedelta(hours=2)
 
 
 class SesAdapter:
@@ -79,6 +82,8 @@ class SesAdapter:
         if message is None or topic is None or message.topic_arn != topic.arn:
             raise SENDER_SIGNATURE_INVALID()
         now = request.received_at
+        if message.sent_at is None or abs(now - message.sent_at) > _MAX_MESSAGE_AGE:
+            raise SENDER_SIGNATURE_INVALID()
         key = self._certificates.find_cached_key(topic, message.certificate_url, now)
         if key is None:
             raise KeyMissing(partial(self._fetch_key, topic, message, now))

@@ -9,6 +9,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 
+from integrations.senders.event_times import parse_iso_time
 from integrations.senders.json_body import get_text, parse_signed_body
 
 # The HTTP header in which Amazon SNS states the type of a message.
@@ -67,6 +69,11 @@ class SnsMessage:
     @property
     def signature_version(self) -> str:
         return self.fields["SignatureVersion"]
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """Return the signed time of the message, or ``None`` if the time is invalid."""
+        return parse_iso_time(self.fields["Timestamp"])
 
     @property
     def signed_text(self) -> str:

@@ -24,11 +24,13 @@ from core import clock
 from core.errors.requests import BODY_TOO_LARGE
 from core.errors.senders import SENDER_BUSY, SENDER_SIGNATURE_INVALID
 from core.scopes import Scope
-from integrations.senders.port import SenderProof, SenderProvider, SenderRequest
+from integrations.senders.json_body import MAX_SIGNED_BODY_BYTES
+from integrations.senders.port import ReusableProof, SenderProof, SenderProvider, SenderRequest
 from models import SenderState
 from services.access.caller import Caller
 from services.senders.adapters import get_adapter
 from services.senders.notices import FailureReason
+from services.senders.posted_bodies import PostedBody
 from services.senders.states import mark_failing
 from services.webhooks.signing import SECRET_PREFIX
 from storage.database import Statement
@@ -37,9 +39,13 @@ from storage.resources import Resources
 
 MAX_WAITING_BODIES = 10_000
 MAX_WAITING_BYTES = 256 * 1024 * 1024
-MAX_PROVIDER_BODY_BYTES = 1024 * 1024
-# After MAX_REFUSED_CALLS_PER_HOUR rejected requests in one hour, a sender gets the state
-# ``failing``.
+_MEGABYTE = 1024 * 1024
+# The providers whose signature is in the body. Their bodies are decompressed before the signature
+# is verified.
+_SIGNED_IN_BODY = frozenset({SenderProvider.MAILGUN, SenderProvider.SES})
+_PROOF_PURPOSE = "sender-proof"
+# A sender gets the state ``failing`` after MAX_REFUSED_CALLS_PER_HOUR rejected requests in one
+# hour, if more requests were rejected than reports accepted in this hour.
 MAX_REFUSED_CALLS_PER_HOUR = 20
 SNS_HEADER = "x-amz-sns-message-type"
 _MAX_COUNTED_SENDERS = 10_000
@@ -65,8 +71,18 @@ WHERE id = :sender_id AND deleted_at IS NULL AND (
 )
 RETURNING id
 """)
+# Stores a proof with the hash of its event, unless the proof is already stored. Returns whether the
+# proof is stored with this event.
+_SPEND_PROOF = Statement("""
+INSERT INTO spent_proofs AS p (proof_hash, event_hash, expires_at)
+VALUES (:proof_hash, :event_hash, :expires_at)
+ON CONFLICT (proof_hash) DO UPDATE SET event_hash = p.event_hash
+RETURNING event_hash = :event_hash
+""")
 # Increases the number of rejected requests of each sender in the current hour. Returns the id of
-# each sender, and whether the sender has just reached the limit of rejected requests per hour.
+# each sender, and whether the sender has just had too many rejected requests in this hour: at least
+# the maximum, and more than accepted reports. Otherwise, strangers could make a working sender
+# fail.
 _COUNT_REFUSED = text("""
 WITH refused AS (
     SELECT s.id, r.count
@@ -77,12 +93,17 @@ WITH refused AS (
     SELECT id, date_trunc('hour', now()), 'refused', count FROM refused ORDER BY id
     ON CONFLICT (sender_id, hour, outcome) DO UPDATE SET count = c.count + excluded.count
     RETURNING sender_id, count
+), limits AS (
+    SELECT counted.*, counted.count - refused.count AS count_before, greatest(:max_refused, 1 + (
+        SELECT coalesce(sum(c.count), 0) FROM sender_counts AS c
+        WHERE c.sender_id = refused.id AND c.hour = date_trunc('hour', now())
+            AND c.outcome <> 'refused'
+    )) AS max_count
+    FROM counted JOIN refused ON refused.id = counted.sender_id
 )
 UPDATE senders AS s SET last_refused_at = now()
-FROM counted JOIN refused ON refused.id = counted.sender_id
-WHERE s.id = counted.sender_id
-RETURNING s.id,
-    counted.count >= :max_refused AND counted.count - refused.count < :max_refused AS is_too_many
+FROM limits AS l WHERE s.id = l.sender_id
+RETURNING s.id, l.count >= l.max_count AND l.count_before < l.max_count AS is_too_many
 """)
 
 
@@ -179,13 +200,44 @@ def _create_dummy_sender(resources: Resources) -> tuple[StoredSender, WrappedKey
     return StoredSender(None, SenderProvider.GENERIC, SenderProof((secret,))), wrapped, context
 
 
-def verify_call(resources: Resources, sender: StoredSender, request: SenderRequest) -> None:
+def verify_call(
+    resources: Resources, sender: StoredSender, headers: Mapping[str, str], body: PostedBody
+) -> None:
     """Verify the signature or password of a request, which proves that the sender made the request.
 
-    Raises ``sender.signature_invalid`` if the signature or password is wrong. Raises ``KeyMissing``
-    if a public key must be fetched first.
+    Raises ``sender.signature_invalid`` if the signature or password is wrong, or if the signature
+    has already arrived with another event. Raises ``KeyMissing`` if a public key must be fetched
+    first. Raises ``psycopg2.Error``.
+
+    Args:
+        headers: the headers of a request that has just arrived, with names in lower case.
     """
-    get_adapter(resources, sender.provider).verify(request, sender.proof)
+    content: bytes | None = body.content
+    if sender.provider in _SIGNED_IN_BODY:
+        content = body.read(MAX_SIGNED_BODY_BYTES)
+    if content is None:
+        raise SENDER_SIGNATURE_INVALID()
+    request = SenderRequest(headers=headers, body=content, received_at=clock.now())
+    proof = get_adapter(resources, sender.provider).verify(request, sender.proof)
+    if proof is not None:
+        _spend_proof(resources, sender, proof)
+
+
+def _spend_proof(resources: Resources, sender: StoredSender, proof: ReusableProof) -> None:
+    """Store the proof, or raise ``sender.signature_invalid`` if it is stored with another event.
+
+    All senders of an account share the stored proofs, because they may share a signing key.
+    """
+    signer = resources.keyring.signer(_PROOF_PURPOSE)
+    subject = f"{sender.user_id}.".encode()
+    [(is_same_event,)] = resources.database.rows(
+        _SPEND_PROOF,
+        proof_hash=signer.digest(subject + proof.token),
+        event_hash=signer.digest(proof.event),
+        expires_at=proof.expires_at,
+    )
+    if not is_same_event:
+        raise SENDER_SIGNATURE_INVALID()
 
 
 def require_active(sender: StoredSender) -> None:
@@ -207,19 +259,22 @@ def require_key(sender: StoredSender, caller: Caller) -> None:
         raise SENDER_SIGNATURE_INVALID()
 
 
-def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
+def store_body(resources: Resources, sender: StoredSender, body: PostedBody) -> None:
     """Encrypt and store the body of a verified request. A worker processes the reports in the body.
 
     Raises ``body.too_large``, ``psycopg2.Error`` and ``sender.busy``. For the provider ``generic``,
     also raises the errors of ``GenericAdapter.parse``.
     """
-    if sender.provider is SenderProvider.GENERIC:
-        get_adapter(resources, sender.provider).parse(body)
-    elif len(body) > MAX_PROVIDER_BODY_BYTES:
-        raise BODY_TOO_LARGE(most="1 MB")
+    is_generic = sender.provider is SenderProvider.GENERIC
+    max_megabytes = 2 if is_generic else 1
+    content = body.read(max_megabytes * _MEGABYTE)
+    if content is None:
+        raise BODY_TOO_LARGE(most=f"{max_megabytes} MB")
+    if is_generic:
+        get_adapter(resources, sender.provider).parse(content)
     context = f"body-{secrets.token_hex(16)}"
     data_key, wrapped = resources.key_wrapper.create_key(context)
-    sealed = encrypt(body, data_key, context)
+    sealed = encrypt(content, data_key, context)
     stored = resources.database.rows(
         _STORE_BODY,
         sender_id=sender.id,
@@ -233,11 +288,3 @@ def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
     )
     if not stored:
         raise SENDER_BUSY()
-
-
-def build_request(headers: Mapping[str, str], body: bytes) -> SenderRequest:
-    """Return a ``SenderRequest`` with the headers and the body of a request that has just arrived.
-
-    The header names in ``headers`` must be in lower case.
-    """
-    return SenderRequest(headers=headers, body=body, received_at=clock.now())

@@ -30,11 +30,25 @@ MAX_TRIAL_SECONDS = 2.0
 def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[ReceivedReport]:
     """Return the reports in ``body``, each with the outcome that it would have in a real request.
 
-    The function only reads. Raises ``body.too_large``, ``report.too_many`` and
-    ``request.too_slow``, because the caller waits for the result. For the provider ``generic``,
-    also raises the errors of ``GenericAdapter.parse``.
+    The function only reads. Raises ``request.too_slow``, because the caller waits for the result,
+    and the errors of ``read_reports``.
     """
     ends_at = time.monotonic() + MAX_TRIAL_SECONDS
+    reports = read_reports(resources, sender, body)
+    with resources.unit_of_work() as uow, _limit_time(uow, ends_at):
+        uow.session.execute(text("SET TRANSACTION READ ONLY"))
+        find_members(uow, sender, reports)
+        # The outcomes don't depend on ``effects.apply_opt_outs``.
+        effects.predict_outcomes(uow, sender, reports)
+    return reports
+
+
+def read_reports(resources: Resources, sender: Sender, body: bytes) -> list[ReceivedReport]:
+    """Return the reports in ``body`` without their members and outcomes.
+
+    Raises ``body.too_large`` and ``report.too_many``. For the provider ``generic``, also raises the
+    errors of ``GenericAdapter.parse``.
+    """
     if len(body) > MAX_TRIED_BODY_BYTES:
         raise BODY_TOO_LARGE(most="256 KB")
     # Count the events before they are converted, because a hostile address takes a millisecond.
@@ -44,11 +58,6 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
     reports = [ReceivedReport(each, clock.now()) for each in adapter.parse(body).events]
     if len(reports) > MAX_TRIED_REPORTS:
         raise REPORT_TOO_MANY(most=MAX_TRIED_REPORTS)
-    with resources.unit_of_work() as uow, _limit_time(uow, ends_at):
-        uow.session.execute(text("SET TRANSACTION READ ONLY"))
-        find_members(uow, sender, reports)
-        # The outcomes don't depend on ``effects.apply_opt_outs``.
-        effects.predict_outcomes(uow, sender, reports)
     return reports
 
 

@@ -210,7 +210,12 @@ def _find_required_changes(place: str, old: Json, new: Json, *, is_sent: bool) -
 # Maps each accepted breaking change since the newest released version to its reason. The keys are
 # lines that `breaking_changes` returns. A breaking change that isn't declared here requires a new
 # version of the API: see docs/conventions.md.
-DECLARED_BREAKING_CHANGES: dict[str, str] = {}
+DECLARED_BREAKING_CHANGES: dict[str, str] = {
+    "POST /senders/{sender_id}/try: 200.data[].outcome may be null": (
+        "A security fix: the outcome tells who is a member. A key without the scope "
+        "subscription.read must not get it."
+    ),
+}
 
 
 def load_released_document() -> Document:

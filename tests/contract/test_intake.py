@@ -1,5 +1,6 @@
 """Tests of the route for senders' reports: signatures, status codes, limits and encryption."""
 
+import gzip
 import json
 from typing import Any
 
@@ -285,3 +286,103 @@ def test_unreadable_body_of_a_provider_is_accepted_and_shown_as_invalid(
     items = data(client.get(f"/senders/{sender['id']}/reports"))["items"]
     outcomes_and_codes = [(each["outcome"], each["code"], each["kind"]) for each in reversed(items)]
     assert outcomes_and_codes == [("invalid", None, None), ("ignored", "Moonrise", None)]
+
+
+GZIP_HEADERS = {"Content-Encoding": "gzip"}
+MEGABYTE = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("encoding", "is_compressed"),
+    [
+        ("gzip", True),
+        ("x-gzip", True),
+        ("GZip", True),
+        ("identity, gzip,", True),
+        ("identity", False),
+        ("Identity", False),
+        ("", False),
+    ],
+)
+def test_body_is_decompressed_if_its_content_encoding_is_gzip(
+    stack: Stack, client: httpx2.Client, *, encoding: str, is_compressed: bool
+) -> None:
+    sender = new_sender(client)
+    body = body_of(report("delivered", email=new_address()))
+    sent_body = gzip.compress(body) if is_compressed else body
+    headers = signed(sender["secret"], sent_body) | {"Content-Encoding": encoding}
+    assert data(post_body(client, sender["id"], sent_body, headers)) == 1
+    # The signature must be the signature of the bytes that are sent.
+    headers = signed(sender["secret"], body) | {"Content-Encoding": encoding}
+    if is_compressed:
+        reply = post_body(client, sender["id"], sent_body, headers)
+        problem(reply, 401, "sender.signature_invalid")
+    settle(stack, sender)
+    assert outcomes(client, sender) == ["unmatched"]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["br", "deflate", "zstd", "compress", "gzip, gzip", "br, gzip", "gzipped", "*"]
+)
+def test_body_with_another_content_encoding_is_unsupported(
+    client: httpx2.Client, encoding: str
+) -> None:
+    for provider in ("generic", "postmark", "mailgun"):
+        fields = {"signing_key": "k"} if provider == "mailgun" else {}
+        sender = new_sender(client, provider=provider, **fields)
+        headers = {"Authorization": f"Bearer {sender['secret']}"}
+        headers |= signed(sender["secret"], b"{}") if provider == "generic" else {}
+        for sender_id in (sender["id"], 2**53 - 2):
+            reply = post_body(client, sender_id, b"{}", {**headers, "Content-Encoding": encoding})
+            error = problem(reply, 415, "body.encoding_unsupported")
+            assert "gzip" in error["message"]
+
+
+def test_compressed_body_is_limited_by_its_decompressed_size(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    delivery = body_of(report("delivered", email=new_address()))
+    generic_sender = new_sender(client)
+    for size, status in ((2 * MEGABYTE, 200), (2 * MEGABYTE + 1, 413), (50 * MEGABYTE, 413)):
+        body = gzip.compress(delivery.ljust(size))
+        headers = signed(generic_sender["secret"], body) | GZIP_HEADERS
+        reply = post_body(client, generic_sender["id"], body, headers)
+        assert reply.status_code == status
+    problem(reply, 413, "body.too_large")
+    provider_sender = new_sender(client, provider="brevo")
+    headers = {"Authorization": f"Bearer {provider_sender['secret']}", **GZIP_HEADERS}
+    for size, status in ((MEGABYTE, 200), (MEGABYTE + 1, 413), (50 * MEGABYTE, 413)):
+        body = gzip.compress(b"[]".ljust(size))
+        assert post_body(client, provider_sender["id"], body, headers).status_code == status
+    settle(stack, generic_sender)
+    assert outcomes(client, generic_sender) == ["unmatched"]
+
+
+def test_damaged_compressed_body_counts_as_an_unreadable_body(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    intact = gzip.compress(body_of(report("delivered", email=new_address())))
+    empty_part = gzip.compress(b"")
+    damaged_bodies = (
+        intact[:-1],
+        intact[:20],
+        intact + b"x",
+        intact[:15] + b"\xff" + intact[16:],
+        b"{}",
+        b"",
+        empty_part * 1_000,
+    )
+    generic_sender = new_sender(client)
+    provider_sender = new_sender(client, provider="postmark")
+    headers = {"Authorization": f"Bearer {provider_sender['secret']}", **GZIP_HEADERS}
+    for body in damaged_bodies:
+        signed_headers = signed(generic_sender["secret"], body) | GZIP_HEADERS
+        reply = post_body(client, generic_sender["id"], body, signed_headers)
+        problem(reply, 422, "report.invalid")
+        assert data(post_body(client, provider_sender["id"], body, headers)) == 1
+    settle(stack, provider_sender)
+    assert outcomes(client, provider_sender) == ["invalid"] * len(damaged_bodies)
+    in_two_parts = gzip.compress(b"[") + gzip.compress(b"]")
+    assert data(post_body(client, provider_sender["id"], in_two_parts, headers)) == 1
+    settle(stack, provider_sender)
+    assert len(outcomes(client, provider_sender)) == len(damaged_bodies)

@@ -80,6 +80,26 @@ def test_owner_is_notified_when_a_sender_fails_and_when_it_recovers(
     assert read_state(client, sender) == ("working", [])
 
 
+def test_rejected_calls_of_strangers_make_no_working_sender_fail(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    sender = new_sender(client)
+    accepted = MAX_REFUSED_CALLS_PER_HOUR + 3
+    deliver(
+        *(stack, client, sender),
+        *(report("delivered", email=new_address()) for _ in range(accepted)),
+    )
+    reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
+    reject_calls(client, sender, count=3)
+    assert read_state(client, sender) == ("working", [])
+    assert list_events(client, FAILING_EVENT) == []
+    assert mails_about(stack, owner, FAILING_SUBJECT) == []
+    # The sender fails as soon as more calls were rejected in this hour than reports accepted.
+    reject_calls(client, sender, count=1)
+    assert read_state(client, sender) == ("failing", ["calls_rejected"])
+    assert len(eventually(lambda: list_events(client, FAILING_EVENT), what="the event")) == 1
+
+
 def test_same_mail_about_a_sender_is_sent_once_a_day(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:

@@ -5,8 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
+import pytest
 
-from devstack.harness.stack import Stack
+from core.scopes import Scope
+from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
 from tests.support.lists.subscribers import new_address, new_list, require_member
@@ -79,6 +81,50 @@ def test_trial_shows_the_outcomes_of_a_real_request(
         deliver(stack, client, sender, *reports)
         page = data(client.get(f"/senders/{sender['id']}/reports", params={"limit": len(reports)}))
         assert [each["outcome"] for each in reversed(page["items"])] == each_outcomes
+
+
+@pytest.mark.parametrize(
+    ("scopes", "can_read"),
+    [
+        ([Scope.SENDER], False),
+        ([Scope.SENDER, Scope.DELIVERY, Scope.WEBHOOK], False),
+        ([Scope.SENDER, Scope.SUBSCRIPTION_READ], True),
+        ([Scope.SENDER, Scope.SUBSCRIPTION_FULL], True),
+        ([], True),
+    ],
+)
+def test_trial_tells_who_is_a_member_only_to_keys_that_can_read_members(
+    stack: Stack,
+    owner: Owner,
+    client: httpx2.Client,
+    list_id: int,
+    *,
+    scopes: list[Scope],
+    can_read: bool,
+) -> None:
+    sender = new_sender(client, list_ids=[list_id])
+    email = new_address()
+    data(add(client, list_id, email))
+    user_id = require_member(client, list_id, email)["user_id"]
+    with stack.client(stack.create_key(owner.user_id, *scopes)) as program:
+        reply = try_reports(
+            program,
+            sender,
+            bounce(email=email),
+            bounce(email=new_address()),
+            bounce(delivery_id=delivery_for(stack, list_id, user_id)),
+            report("complained", email=new_address()),
+        )
+    effects = data(reply)
+    facts = [(each["kind"], each["code"], each["status"]) for each in effects]
+    assert facts == [("bounced", "hard", "5.1.1")] * 3 + [("complained", None, None)]
+    hidden_names = ("outcome", "mailing_id", "list_id", "user_id", "recipient")
+    hidden_values = [tuple(each[name] for name in hidden_names) for each in effects]
+    if can_read:
+        assert [each[0] for each in hidden_values] == ["applied", "unmatched", "applied", "applied"]
+        assert [each[3] for each in hidden_values] == [user_id, None, user_id, None]
+    else:
+        assert set(hidden_values) == {(None,) * len(hidden_names)}
 
 
 def test_trial_refuses_too_many_reports_and_bytes(client: httpx2.Client) -> None:

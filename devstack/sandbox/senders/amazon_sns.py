@@ -100,12 +100,16 @@ class SnsServer:
         return create_certificates()
 
     def build_notification(
-        self, message: str, *, topic_arn: str = TOPIC_ARN, version: str = "2"
+        self,
+        message: str,
+        *,
+        topic_arn: str = TOPIC_ARN,
+        version: str = "2",
+        age: timedelta = timedelta(),
     ) -> dict[str, str]:
         """Return the fields of a signed notification with the text ``message``."""
-        return self.sign(
-            {**_build_fields("Notification", topic_arn), "Message": message}, version=version
-        )
+        fields = _build_fields("Notification", topic_arn, age)
+        return self.sign({**fields, "Message": message}, version=version)
 
     def build_confirmation(
         self,
@@ -114,6 +118,7 @@ class SnsServer:
         topic_arn: str = TOPIC_ARN,
         version: str = "2",
         outages: int = 0,
+        age: timedelta = timedelta(),
     ) -> dict[str, str]:
         """Return the fields of a signed message about a new or ended subscription to a topic.
 
@@ -124,7 +129,7 @@ class SnsServer:
         token = secrets.token_hex(32)
         self._tokens[token] = topic_arn
         self._outages[token] = outages
-        fields = _build_fields(message_type, topic_arn) | {
+        fields = _build_fields(message_type, topic_arn, age) | {
             "Message": "Visit the SubscribeURL.",
             # Pressroom must never request the ``SubscribeURL``, because a fake message could
             # contain any URL.
@@ -202,8 +207,9 @@ def build_router(server: SnsServer) -> APIRouter:
     return router
 
 
-def _build_fields(message_type: str, topic_arn: str) -> dict[str, str]:
-    sent_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _build_fields(message_type: str, topic_arn: str, age: timedelta) -> dict[str, str]:
+    moment = datetime.now(UTC) - age
+    sent_at = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
         "Type": message_type,
         "MessageId": secrets.token_hex(16),

@@ -40,6 +40,7 @@ class Posting(BaseModel):
     Attributes:
         url: the URL in Pressroom that receives the sender's reports.
         secret: the sender's secret, or ``None`` for the sandbox's secret for the provider.
+        is_compressed: whether the bodies are compressed with gzip.
         times: how often each request is posted.
         is_reversed: whether the events are posted in reverse order.
     """
@@ -49,6 +50,7 @@ class Posting(BaseModel):
     topic_arn: str = TOPIC_ARN
     signature_version: Literal["1", "2"] = "2"
     proof: ProofVariant = ProofVariant.VALID
+    is_compressed: bool = False
     times: int = Field(default=1, ge=1, le=10)
     is_reversed: bool = False
 
@@ -62,7 +64,12 @@ class Posting(BaseModel):
 
     def plan(self, provider: ProviderName) -> RequestPlan:
         return RequestPlan(
-            provider, self.secret, self.topic_arn, self.signature_version, self.proof
+            provider,
+            self.secret,
+            self.topic_arn,
+            self.signature_version,
+            self.proof,
+            self.is_compressed,
         )
 
 
@@ -154,7 +161,10 @@ async def _post(posting: Posting, requests: Sequence[ProviderRequest]) -> list[P
 
     async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False) as client:
         return [
-            PostedRequest(request.body.decode(), await _send(client, str(posting.url), request))
+            PostedRequest(
+                request.body.decode(errors="replace"),
+                await _send(client, str(posting.url), request),
+            )
             for request in requests
             for _ in range(posting.times)
         ]

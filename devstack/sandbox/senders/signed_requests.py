@@ -6,6 +6,7 @@ and SendGrid keys. For Postmark, Brevo and Pressroom's own format, Pressroom cre
 """
 
 import base64
+import gzip
 import hashlib
 import hmac
 import secrets
@@ -20,7 +21,6 @@ import orjson
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from standardwebhooks import Webhook
 
 from devstack.sandbox.senders.amazon_sns import TOPIC_ARN, SnsServer
 from devstack.sandbox.senders.mail_events import EVENT_BUILDERS, MailEvent, ProviderName
@@ -30,7 +30,7 @@ RESEND_SIGNING_SECRET = "whsec_c2FuZGJveC1yZXNlbmQtc2lnbmluZy1zZWNyZXQ="  # noqa
 USERNAME = "pressroom"
 
 # The age of the signature in a request with ``ProofVariant.OLD``. Pressroom rejects signatures of
-# this age, except signatures of SendGrid and Amazon SNS.
+# this age.
 _OLD_SIGNATURE_AGE = timedelta(days=2)
 _FOREIGN_SECRET = "whsec_" + base64.b64encode(b"other" * 6).decode()
 # The prefixes of the headers that contain the message id, the time and the signature.
@@ -40,10 +40,9 @@ _HEADER_PREFIXES = {ProviderName.GENERIC: "webhook", ProviderName.RESEND: "svix"
 class ProofVariant(StrEnum):
     """The kind of signature or secret in a request: a valid one, an invalid one, or none.
 
-    ``old`` means a valid signature from two days ago. Pressroom accepts signatures of SendGrid and
-    Amazon SNS regardless of their age. ``altered`` means that the content of the request differs
-    from the signed content. For Amazon SNS, ``altered`` means a valid signature of a message from a
-    topic that isn't the sender's topic.
+    ``old`` means a valid signature from two days ago. ``altered`` means that the content of the
+    request differs from the signed content. For Amazon SNS, ``altered`` means a valid signature of
+    a message from a topic that isn't the sender's topic.
 
     Postmark and Brevo send credentials instead of a signature, so ``old`` and ``altered`` mean
     wrong credentials.
@@ -70,6 +69,7 @@ class RequestPlan:
         secret: the sender's secret, or ``None`` for the sandbox's secret for the provider.
         topic_arn: the topic in messages of Amazon SNS.
         signature_version: 1 for SHA-1 or 2 for SHA-256 in signatures of Amazon SNS.
+        is_compressed: whether the bodies are compressed with gzip.
     """
 
     provider: ProviderName
@@ -77,6 +77,11 @@ class RequestPlan:
     topic_arn: str = TOPIC_ARN
     signature_version: str = "2"
     proof: ProofVariant = ProofVariant.VALID
+    is_compressed: bool = False
+
+    @property
+    def signature_age(self) -> timedelta:
+        return _OLD_SIGNATURE_AGE if self.proof is ProofVariant.OLD else timedelta()
 
 
 class ProviderKeys:
@@ -109,12 +114,15 @@ class ProviderKeys:
             case ProviderName.BREVO if len(contents) > 1:
                 bodies = [_serialise(contents)]
             case ProviderName.SES:
-                return [self._build_notification(plan, content) for content in contents]
+                return [
+                    _compress(plan, self._build_notification(plan, content)) for content in contents
+                ]
             case ProviderName.MAILGUN:
-                return [_sign_mailgun(plan, content) for content in contents]
+                return [_compress(plan, _sign_mailgun(plan, content)) for content in contents]
             case _:
                 bodies = [_serialise(content) for content in contents]
-        return [self._sign(plan, body) for body in bodies]
+        unsigned = [_compress(plan, ProviderRequest(body)) for body in bodies]
+        return [self._sign(plan, each) for each in unsigned]
 
     def build_topic_change(
         self, plan: RequestPlan, message_type: str, *, outages: int = 0
@@ -129,6 +137,7 @@ class ProviderKeys:
             topic_arn=_choose_topic(plan),
             version=plan.signature_version,
             outages=outages,
+            age=plan.signature_age,
         )
         return _build_sns_request(plan, fields)
 
@@ -137,24 +146,26 @@ class ProviderKeys:
             orjson.dumps(content).decode(),
             topic_arn=_choose_topic(plan),
             version=plan.signature_version,
+            age=plan.signature_age,
         )
         return _build_sns_request(plan, fields)
 
-    def _sign(self, plan: RequestPlan, body: bytes) -> ProviderRequest:
+    def _sign(self, plan: RequestPlan, unsigned: ProviderRequest) -> ProviderRequest:
+        """Return the request with a signature of the bytes that are sent."""
         if plan.proof is ProofVariant.MISSING:
-            return ProviderRequest(body)
-        signed_at = datetime.now(UTC) - (
-            _OLD_SIGNATURE_AGE if plan.proof is ProofVariant.OLD else timedelta()
-        )
+            return unsigned
+        body = unsigned.body
+        signed_at = datetime.now(UTC) - plan.signature_age
         match plan.provider:
             case ProviderName.POSTMARK | ProviderName.BREVO:
-                return ProviderRequest(body, _build_credentials(plan))
+                headers = _build_credentials(plan)
+                return ProviderRequest(body, unsigned.headers | headers)
             case ProviderName.SENDGRID:
                 headers = self._sign_sendgrid(plan, body, signed_at)
             case _:
                 headers = _sign_webhook(plan, body, signed_at)
         is_altered = plan.proof is ProofVariant.ALTERED
-        return ProviderRequest(body + b" " if is_altered else body, headers)
+        return ProviderRequest(body + b" " if is_altered else body, unsigned.headers | headers)
 
     def _sign_sendgrid(self, plan: RequestPlan, body: bytes, signed_at: datetime) -> dict[str, str]:
         is_invalid = plan.proof is ProofVariant.INVALID
@@ -170,6 +181,13 @@ class ProviderKeys:
 
 def _serialise(content: object) -> bytes:
     return orjson.dumps(content)
+
+
+def _compress(plan: RequestPlan, request: ProviderRequest) -> ProviderRequest:
+    if not plan.is_compressed:
+        return request
+    headers = request.headers | {"content-encoding": "gzip"}
+    return ProviderRequest(gzip.compress(request.body), headers)
 
 
 def _build_generic_body(contents: Sequence[dict[str, Any]]) -> bytes:
@@ -189,11 +207,15 @@ def _sign_webhook(plan: RequestPlan, body: bytes, signed_at: datetime) -> dict[s
     if plan.proof is ProofVariant.INVALID:
         secret = _FOREIGN_SECRET
     message_id = f"msg_{secrets.token_hex(8)}"
+    timestamp = str(int(signed_at.timestamp()))
+    # The library ``standardwebhooks`` signs only text, but a compressed body isn't text.
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    digest = hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256)
     prefix = _HEADER_PREFIXES[plan.provider]
     return {
         f"{prefix}-id": message_id,
-        f"{prefix}-timestamp": str(int(signed_at.timestamp())),
-        f"{prefix}-signature": Webhook(secret).sign(message_id, signed_at, body.decode()),
+        f"{prefix}-timestamp": timestamp,
+        f"{prefix}-signature": f"v1,{base64.b64encode(digest).decode()}",
     }
 
 
@@ -203,8 +225,7 @@ def _sign_mailgun(plan: RequestPlan, content: dict[str, Any]) -> ProviderRequest
     key = plan.secret or MAILGUN_SIGNING_KEY
     if plan.proof is ProofVariant.INVALID:
         key = "other"
-    age = _OLD_SIGNATURE_AGE if plan.proof is ProofVariant.OLD else timedelta()
-    timestamp = str(int((datetime.now(UTC) - age).timestamp()))
+    timestamp = str(int((datetime.now(UTC) - plan.signature_age).timestamp()))
     token = secrets.token_hex(25)
     digest = hmac.new(key.encode(), f"{timestamp}{token}".encode(), hashlib.sha256).hexdigest()
     # Change the signed token to invalidate the signature. A changed event would stay valid, because

@@ -1,5 +1,5 @@
 import base64
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -140,8 +140,7 @@ def public_pem(private_key: ec.EllipticCurvePrivateKey) -> str:
 BODY = orjson.dumps([BOUNCE]) + b"\r\n"
 
 
-def sign_headers(name: str = "current") -> dict[str, str]:
-    timestamp = str(NOW_SECONDS)
+def sign_headers(name: str = "current", timestamp: str = str(NOW_SECONDS)) -> dict[str, str]:
     signature = get_key(name).sign(timestamp.encode() + BODY, ec.ECDSA(SHA256()))
     return {
         TIMESTAMP_HEADER: timestamp,
@@ -175,6 +174,29 @@ def test_sendgrid_request_with_an_altered_header_is_rejected(
     assert (
         verify(ADAPTER, BODY, sign_headers() | changed_headers, keys) == "sender.signature_invalid"
     )
+
+
+@pytest.mark.parametrize(
+    ("age", "is_valid"),
+    [
+        (timedelta(hours=24, minutes=59), True),
+        (timedelta(hours=25, seconds=1), False),
+        (timedelta(days=30), False),
+        (-timedelta(hours=26), False),
+    ],
+)
+def test_sendgrid_signature_is_valid_longer_than_sendgrid_retries(
+    *, age: timedelta, is_valid: bool
+) -> None:
+    headers = sign_headers(timestamp=str(NOW_SECONDS - int(age.total_seconds())))
+    assert (verify(ADAPTER, BODY, headers, (public_text(get_key("current")),)) is None) is is_valid
+
+
+@pytest.mark.parametrize("timestamp", ["x", "-1", "1e9", "٣", "9" * 11, "9" * 5_000])
+def test_unreadable_time_of_sendgrid_is_rejected(timestamp: str) -> None:
+    keys = (public_text(get_key("current")),)
+    headers = sign_headers(timestamp=timestamp)
+    assert verify(ADAPTER, BODY, headers, keys) == "sender.signature_invalid"
 
 
 def test_start_of_a_signed_body_is_not_accepted_as_the_timestamp() -> None:

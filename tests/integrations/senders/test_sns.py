@@ -51,6 +51,11 @@ def verify_fields(
     )
 
 
+def notify_at(sns: FaultySns, moment: datetime) -> dict[str, str]:
+    """Return a notification that SNS sent at ``moment``."""
+    return sns.server.build_notification("{}", age=datetime.now(UTC) - moment)
+
+
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_signed_sns_message_of_each_type_is_accepted(sns: FaultySns, version: str) -> None:
     notification = sns.server.build_notification("{}", version=version)
@@ -147,15 +152,13 @@ def test_only_the_arn_of_a_standard_topic_is_accepted(arn: str, host: str | None
 
 def test_certificate_is_fetched_without_its_issuers_and_cached_for_a_day(sns: FaultySns) -> None:
     adapter = SesAdapter(sns.base_url)
-    fields = sns.server.build_notification("{}")
     now = datetime.now(UTC)
     chain = [CERTIFICATE_PATH, ROOTS_PATH, ISSUER_PATH]
-    for age in (timedelta(), timedelta(hours=23)):
-        assert verify_fields(sns, fields, received_at=now + age, adapter=adapter) is None
-        assert sns.paths == chain
-    later = now + timedelta(hours=25)
-    assert verify_fields(sns, fields, received_at=later, adapter=adapter) is None
-    assert sns.paths == chain * 2
+    for hours, count in ((0, 1), (23, 1), (25, 2)):
+        moment = now + timedelta(hours=hours)
+        fields = notify_at(sns, moment)
+        assert verify_fields(sns, fields, received_at=moment, adapter=adapter) is None
+        assert sns.paths == chain * count
 
 
 def test_concurrent_messages_share_one_request_per_region(sns: FaultySns) -> None:
@@ -254,13 +257,15 @@ def test_cached_certificate_is_used_while_sns_is_unreachable(
     sns.slow_paths.add(CERTIFICATE_PATH)
     for hours, code in ((25, None), (27, BUSY)):
         later = now + timedelta(hours=hours)
+        fields = notify_at(sns, later)
         sns.paths.clear()
         # For five simultaneous messages, Pressroom requests the certificate from SNS only once.
         assert verify_together(adapter, [fields] * 5, later) == [code] * 5
         assert sns.paths == [CERTIFICATE_PATH]
     sns.slow_paths.clear()
     sns.replies[CERTIFICATE_PATH] = Response(status_code=404)
-    assert verify_together(adapter, [fields], now + timedelta(hours=25)) == [INVALID]
+    later = now + timedelta(hours=25)
+    assert verify_together(adapter, [notify_at(sns, later)], later) == [INVALID]
 
 
 def test_cached_certificate_expires(sns: FaultySns) -> None:
@@ -270,7 +275,34 @@ def test_cached_certificate_expires(sns: FaultySns) -> None:
     fields = sns.server.build_notification("{}")
     assert verify_fields(sns, fields, received_at=now, adapter=adapter) is None
     later = now + timedelta(hours=2)
+    fields = notify_at(sns, later)
     assert verify_fields(sns, fields, received_at=later, adapter=adapter) == INVALID
+
+
+@pytest.mark.parametrize(
+    ("age", "code"),
+    [
+        (timedelta(hours=1, minutes=59), None),
+        (timedelta(hours=2, minutes=1), INVALID),
+        (timedelta(days=2), INVALID),
+        (-timedelta(hours=3), INVALID),
+    ],
+)
+def test_sns_message_is_valid_for_two_hours(
+    sns: FaultySns, age: timedelta, code: str | None
+) -> None:
+    for fields in (
+        sns.server.build_notification("{}", age=age),
+        sns.server.build_confirmation("SubscriptionConfirmation", age=age),
+        sns.server.build_confirmation("UnsubscribeConfirmation", age=age),
+    ):
+        assert verify_fields(sns, fields) == code
+
+
+@pytest.mark.parametrize("timestamp", ["", "now", "2026-11-29T10:12:00", "1795947072"])
+def test_sns_message_without_a_readable_time_is_rejected(sns: FaultySns, timestamp: str) -> None:
+    fields = sns.server.sign(sns.server.build_notification("{}") | {"Timestamp": timestamp})
+    assert verify_fields(sns, fields) == INVALID
 
 
 FOREIGN_CERTIFICATES = create_certificates()
@@ -413,7 +445,7 @@ def test_certificate_of_another_name_or_without_issuer_is_rejected(
 @pytest.mark.parametrize("days", [-40, 400])
 def test_certificate_outside_of_its_lifetime_is_rejected(sns: FaultySns, days: int) -> None:
     received_at = datetime.now(UTC) + timedelta(days=days)
-    fields = sns.server.build_notification("{}")
+    fields = notify_at(sns, received_at)
     assert verify_fields(sns, fields, received_at=received_at) == INVALID
 
 

@@ -18,6 +18,7 @@ from services.backup import creating, journal, manifests
 from services.backup.journal import ReplayResult
 from services.senders import applying, intake
 from services.senders.intake import StoredSender
+from services.senders.posted_bodies import PostedBody
 from services.subscriptions import lists
 from services.subscriptions.members import address_opt_outs, unsubscribe
 from services.subscriptions.members.address_opt_outs import ReportedAddress
@@ -167,7 +168,7 @@ def test_opt_outs_that_a_sender_reported_survive_the_restore_of_an_earlier_backu
         report("unsubscribed", email=f"{token_hex(8)}@example.com"),
     )
     sender = StoredSender(int(str(sender_id)), SenderProvider.GENERIC, SenderProof(()))
-    intake.store_body(stack.resources, sender, complaints)
+    intake.store_body(stack.resources, sender, PostedBody(complaints))
     assert applying.apply_waiting_bodies(stack.resources) == 1
     journal.write_journal(backups.resources)
     queries = (
