@@ -85,7 +85,11 @@ def test_table_of_maintenance_tasks_is_complete() -> None:
     _, _, page = page.partition("## Maintenance\n")
     page, _, _ = page.partition("\n```")
     named = re.findall(r"^\| `([a-z_.]+)` \| \d", page, re.MULTILINE)
-    assert sorted(named) == sorted(kind.name for kind in maintenance.list_kinds())
+    # Other tests of the same process register maintenance tasks of their own.
+    kinds = [
+        kind for kind in maintenance.list_kinds() if kind.run.__module__.startswith("services.")
+    ]
+    assert sorted(named) == sorted(kind.name for kind in kinds)
 
 
 def _settings() -> set[str]:

@@ -5,8 +5,8 @@ Release 1.1.0 ignores the column.
 
 from alembic import op
 
-revision = "0132"
-down_revision = "0128"
+revision = "0130"
+down_revision = "0129"
 branch_labels = None
 depends_on = None
 
