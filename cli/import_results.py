@@ -32,6 +32,8 @@ def _format_column(column: Entry) -> str:
         details.append(f"new field, {column['creates']}")
     if column.get("written"):
         details.append(f"written as {column['written']}")
+    if column.get("ignored_reason"):
+        details.append(column["ignored_reason"].removesuffix("."))
     if column.get("ignored_opt_outs"):
         details.append(f"ignores {column['ignored_opt_outs']:,} opt-outs")
     details += [

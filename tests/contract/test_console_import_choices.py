@@ -154,6 +154,15 @@ def test_console_import_counts_left_out_columns_with_data_in_any_row(
     assert "1 column with data is left out: Early." in await_ended_page(console, path)
 
 
+def test_console_import_preview_explains_why_a_consent_column_is_not_used(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    content = build_csv(["Email", "Photo consent"], [build_addresses(1)[0], "no"])
+    path = preview_import(console, list_id, content)
+    assert "The header is about something other than mail." in console.see(path)
+
+
 def test_console_import_pages_through_the_columns_of_a_wide_file(
     console: OwnerAtConsole,
 ) -> None:
@@ -233,6 +242,8 @@ def test_console_import_lets_the_owner_assign_statuses_to_unknown_values(
     assert read_counts(text)["would be added"] == "0"
     assert 'name="value_2"' not in text, "a known opt-out can be changed"
     console.send(path, column_1="ignore", act="look")
+    assert "This column contains 1 opt-out." in await_ended_page(console, path)
+    console.send(path, column_1="confirmed", act="look")
     assert "This column contains 1 opt-out." in await_ended_page(console, path)
     console.send(path, column_1="", act="look")
     await_ended_page(console, path)

@@ -82,12 +82,15 @@ def test_import_opts_out_every_person_whom_any_column_marks_as_opted_out(
         "email,Unsubscribed\nin6@,Subscribed\nout6@,Unsubscribed\n",
         "email,Opted in\nin7@,opted in\nout7@,opted out\n",
         "email,Accepts marketing\nin8@,subscribed\nout8@,unsubscribed\n",
+        "Email Address,Name,State\nin9@,Ann,Active\nout9@,Bob,Unsubscribed\n",
+        "Name,Email,Stop Time,Status\nAnn,in10@,,subscribed\nBob,out10@,2024-03-01 10:00,\n",
+        "email,No emails\nin11@,no\nout11@,yes\n",
     ]
     for file in files:
         imported_list.imported(file)
-    assert imported_list.members() == {f"in{number}" for number in range(1, 9)}
+    assert imported_list.members() == {f"in{number}" for number in range(1, 12)}
     assert imported_list.opt_outs() == {
-        **{f"out{number}": "import" for number in range(1, 9)},
+        **{f"out{number}": "import" for number in range(1, 12)},
         "bounced1": "bounce",
         "complained1": "complaint",
     }
@@ -125,6 +128,56 @@ def test_import_rejects_rows_of_unknown_status_until_the_status_is_mapped(
     assert imported_list.opt_outs() == {"b": "import", "d": "import"}
     record = data(client.get(f"/imports/{result['import_id']}"))
     assert record["unknown_status"] == 1
+
+
+def test_import_adds_nobody_without_permission_and_opts_nobody_out_for_lack_of_it(
+    imported_list: ImportedList,
+) -> None:
+    files = [
+        "E-Mail;Newsletter erwünscht\nin1@;ja\nwaits1@;nein\n",
+        "email,Marketing permission\nin2@,Yes\nwaits2@,No\n",
+        "email,Send newsletter\nin3@,Yes\nwaits3@,No\n",
+        "Email Address,State\nin4@,Active\nwaits4@,Deleted\n",
+    ]
+    for number, file in enumerate(files, 1):
+        codes = imported_list.codes(imported_list.imported(file))
+        assert codes == {f"waits{number}": "row.not_subscribed"}
+    assert imported_list.members() == {"in1", "in2", "in3", "in4"}
+    assert imported_list.opt_outs() == {}
+
+
+def test_import_ignores_consent_to_other_things_and_explains_unused_columns(
+    imported_list: ImportedList,
+) -> None:
+    file = (
+        "email,Consent to Track,Terms accepted,Do Not Postal Mail,Unsub reason,Global status,"
+        "Comment,Colour\n"
+        "a@,Yes,Yes,No,,1,great,red\nb@,No,No,Yes,Other,2,unsubscribed,blue\nc@,Unchanged,,,,3,,\n"
+    )
+    preview = imported_list.imported(file, dry_run="1")
+    reasons = {each["name"]: each.get("ignored_reason") for each in preview["columns"]}
+    other_subject = "The header is about something other than mail."
+    assert {name for name, reason in reasons.items() if reason == other_subject} == {
+        *("Consent to Track", "Terms accepted", "Do Not Postal Mail")
+    }
+    assert "names something else" in reasons["Unsub reason"]
+    assert "cells don't answer" in reasons["Global status"]
+    assert "status words" in reasons["Comment"]
+    assert [name for name, reason in reasons.items() if reason is None] == ["email", "Colour"]
+    result = imported_list.imported(file)
+    assert nonzero_counts(result) == {"received": 3, "added": 3}
+    assert set(reasons) - {"email"} == set(result["ignored_columns"])
+    assert imported_list.opt_outs() == {}
+
+
+def test_import_preview_finds_a_status_word_after_thousands_of_rows_of_an_unused_column(
+    client: httpx2.Client, list_id: int
+) -> None:
+    emails = build_addresses(1_500)
+    rows = [[email, "great", f"Text {number}"] for number, email in enumerate(emails[:-1])]
+    content = build_csv(["Email", "Remark", "Story"], *rows, [emails[-1], "opted out", "opted out"])
+    preview = import_members_file(client, list_id, content, dry_run="1")
+    assert ["ignored_reason" in each for each in preview["columns"]] == [False, True, False]
 
 
 def test_import_recognises_status_codes_and_german_status_words(
@@ -203,6 +256,8 @@ def test_import_asks_about_an_ambiguous_consent_column_and_counts_ignored_opt_ou
     assert preview["columns"][1]["becomes"] == "ignored"
     assert preview["columns"][1]["ignored_opt_outs"] == 2
     assert nonzero_counts(preview) == {"received": 3, "added": 3}
+    preview = imported_list.imported(file, mapping='{"Unsubscribed": "confirmed"}', dry_run="1")
+    assert preview["columns"][1]["ignored_opt_outs"] == 2
 
 
 def test_last_row_of_a_long_import_file_can_identify_the_status_column(

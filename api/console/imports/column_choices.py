@@ -98,8 +98,9 @@ class ColumnChoice:
         chosen: the choice in the column's select box, such as a role or ``ignore``.
         meaning: the label of the recognised role, or the labels of several roles.
         has_data: whether at least one cell of the column contains data.
-        ignored_opt_outs: the number of opt-outs in an ignored column, or ``None`` if the import
-            reads the column.
+        ignored_opt_outs: the number of opt-outs that the chosen role ignores, or ``None`` if the
+            role ignores no consent.
+        ignored_reason: why the import doesn't use a column that may concern consent, or ``None``.
     """
 
     index: int
@@ -112,6 +113,7 @@ class ColumnChoice:
     meaning: str
     has_data: bool
     ignored_opt_outs: int | None = None
+    ignored_reason: str | None = None
 
     @property
     def box(self) -> str:
@@ -180,6 +182,7 @@ def build_column_choices(
                 meaning=", ".join(_describe_role(role, labels) for role in becomes.split(", ")),
                 has_data=column.get("has_data", bool(examples)),
                 ignored_opt_outs=column.get("ignored_opt_outs"),
+                ignored_reason=column.get("ignored_reason"),
             )
         )
     return choices

@@ -9,6 +9,8 @@ from typing import Any
 
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
 from services.subscriptions.export_sheets import unguard_cell
+from services.subscriptions.imports.column_layout import ColumnLayout
+from services.subscriptions.imports.consent_words import is_date
 from services.subscriptions.imports.dates import NUMBERED_DATE, DateOrder, parse_date
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 from services.subscriptions.imports.rows import TypedCell
@@ -16,6 +18,15 @@ from services.subscriptions.imports.rows import TypedCell
 _MONTHS = 12
 # Matches spaces and apostrophes between groups of three digits in a number.
 _GROUP_SEPARATORS = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3}(?!\d))")
+
+
+def confirm_join_dates(layout: ColumnLayout, sample: Sequence[Sequence[str]]) -> None:
+    """Remove the join date from columns with a header such as "Joined" whose cells aren't dates."""
+    for index in layout.find_columns("joined"):
+        cells = [record[index] for record in sample if index < len(record)]
+        texts = [unguard_cell(cell).strip() for cell in cells]
+        if any(texts) and not any(map(is_date, texts)):
+            layout.roles["joined"].remove(index)
 
 
 class DecimalMark(StrEnum):

@@ -49,6 +49,7 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "last_name": ("name",),
     "paid_expiry": (),
     "joined_at": (),
+    "joined": ("joined_at",),
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
     **{ORIGIN_PREFIX + name: () for name in ORIGIN_NAMES},
@@ -58,19 +59,20 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
 # For example, ``tier`` and ``paid`` columns both state the tier. If the owner has mapped a column
 # to ``tier``, no header is recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
-_DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
+JOIN_DATES = ("joined_at", "joined", "created_at")
+_DATES = ("paid_expiry", *JOIN_DATES, "consent.at", "consent.confirmed_at")
 # Maps each role name in the API to all internal roles that the API reports under that name.
 _INTERNAL_ROLES = {
     "tier": ("paid", "active_subscription"),
-    "joined_at": ("created_at",),
+    "joined_at": ("joined", "created_at"),
 }
 
 
 class ConsentSubject(StrEnum):
     """The subject of a consent column, such as opt-outs or a status.
 
-    All values of ``ConsentSubject`` except ``opted_in`` are also roles in an owner's column
-    mapping.
+    All values of ``ConsentSubject`` except ``opted_in`` and ``on_hold`` are also roles in an
+    owner's column mapping.
     """
 
     OPTING_OUT = "unsubscribed"
@@ -78,10 +80,15 @@ class ConsentSubject(StrEnum):
     OPTING_IN = "opted_in"
     CONFIRMATION = "confirmed"
     STATUS = "status"
+    HOLDING = "on_hold"
 
     @property
     def role(self) -> str:
-        return ConsentSubject.CONSENT if self is ConsentSubject.OPTING_IN else self
+        similar_subjects = {
+            ConsentSubject.OPTING_IN: ConsentSubject.CONSENT,
+            ConsentSubject.HOLDING: ConsentSubject.STATUS,
+        }
+        return similar_subjects.get(self, self)
 
 
 class Basis(Enum):
@@ -106,7 +113,10 @@ class ConsentColumn(NamedTuple):
         is_time: whether the header stands for a time, such as "opt-out date". In a column with such
             a header, a date means "yes".
         needs_answer: whether the header isn't enough, so that the column is a consent column only
-            if one of its cells contains a known answer.
+            if one of its cells contains a known answer. If the header isn't recognised at all, one
+            cell must contain a word that always describes a person's mail.
+        may_be_number: whether numbers in the column may stand for statuses, because the header
+            contains the word "status".
         product: the product whose status words the column contains, or ``None``.
     """
 
@@ -116,6 +126,7 @@ class ConsentColumn(NamedTuple):
     may_be_tier: bool = False
     is_time: bool = False
     needs_answer: bool = False
+    may_be_number: bool = False
     product: str | None = None
     product_words: frozenset[str] = frozenset()
 
@@ -129,12 +140,12 @@ class ColumnLayout:
     Attributes:
         roles: maps each role in ``column_vocabulary.toml`` to the columns with the role. In a
             column with the role ``paid``, every cell stands for a paid tier, unless the cell is
-            empty or means "no". If a row's ``joined_at`` cell has no date, the ``created_at`` cell
-            contains the join date.
+            empty or means "no". The first date among the columns in ``JOIN_DATES`` is the join
+            date.
         mapped: maps column indexes to the roles in the owner's column mapping.
         consent: maps the indexes of consent columns to ``ConsentColumn`` objects.
-        ignored_consent: the consent columns to which the owner has assigned a role that isn't about
-            consent.
+        ignored_consent: what consent columns state according to their headers or cells if the owner
+            has assigned them a role that means something else.
         unclear: the columns whose header mentions consent but doesn't reveal what "yes" means.
         fields: maps column indexes to the owner's fields that the columns fill.
         mapped_fields: maps column indexes to the keys and types of fields in the owner's column

@@ -13,6 +13,8 @@ from services.subscriptions.imports.column_layout import ConsentColumn, ConsentS
 from services.subscriptions.imports.consent_words import (
     OPT_OUT_WORDS,
     Meaning,
+    has_holding_word,
+    interpret_hold,
     interpret_item,
     split_items,
 )
@@ -91,6 +93,7 @@ _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
         Meaning.REFUSED: UNSUBSCRIBED,
         Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
     },
+    ConsentSubject.HOLDING: {**_OPT_OUT_ANSWERS, **dict.fromkeys((Meaning.BLANK, Meaning.NO))},
 }
 
 
@@ -208,7 +211,8 @@ def _find_item_status(
         return answer
     # An unrecognised word is possibly a tier's name. An unrecognised word can't be a tier's name if
     # Pressroom knows all status words of the exporting product.
-    if mapped is None and column.may_be_tier and not product_statuses:
+    may_be_tier = column.may_be_tier and not product_statuses and not has_holding_word(item)
+    if mapped is None and may_be_tier:
         return None
     return mapped or UNKNOWN
 
@@ -218,6 +222,8 @@ def _find_meaning(item: str, column: ConsentColumn) -> Meaning:
 
     A date means "yes" in opt-out columns and in columns with a time.
     """
+    if column.subject is ConsentSubject.HOLDING:
+        return interpret_hold(item)
     meaning = interpret_item(item)
     is_opting_out = column.subject is ConsentSubject.OPTING_OUT
     if meaning is Meaning.DATE and (is_opting_out or column.is_time):

@@ -44,7 +44,11 @@ _KINDS = {
     "status": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN),
     "status_or_tier": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN, may_be_tier=True),
     "subscribed": ConsentColumn(ConsentSubject.CONSENT, Basis.KNOWN),
+    "numbered_status": ConsentColumn(ConsentSubject.STATUS, Basis.WORDS, may_be_number=True),
+    "agreed": ConsentColumn(ConsentSubject.CONSENT, Basis.KNOWN),
     "opted_in": ConsentColumn(ConsentSubject.OPTING_IN, Basis.KNOWN),
+    "permission": ConsentColumn(ConsentSubject.OPTING_IN, Basis.WORDS, needs_answer=True),
+    "holding": ConsentColumn(ConsentSubject.HOLDING, Basis.WORDS),
     "newsletter": ConsentColumn(ConsentSubject.OPTING_IN, Basis.WORDS, needs_answer=True),
     "confirmed": ConsentColumn(ConsentSubject.CONFIRMATION, Basis.KNOWN),
     **{
@@ -70,25 +74,25 @@ _PATTERNS = {
     for name, phrases in _WORDS["phrases"].items()
 }
 _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced", "unsubscribed")}
-# The first pattern that matches a header determines the subject of the column. The pattern
-# ``status`` must be the last one, because headers such as "consent status" also match the pattern.
-_OTHER_PATTERNS = {
-    name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
-}
-_CONSENT_KINDS = frozenset({"opted_in", "subscribed"})
-_UNCLEAR = _PATTERNS["unclear"]
-_NEGATIONS = _PATTERNS["negations"]
-_ANSWERS = _PATTERNS["answers"]
-_EXCLUDED = _PATTERNS["excluded"]
-_NOT_ABOUT_MAIL = _PATTERNS["not_about_mail"]
-_OTHER_CHANNELS = _PATTERNS["other_channels"]
-_MAIL = _PATTERNS["mail"]
-_SOFT = _PATTERNS["soft"]
-_TIME = _PATTERNS["time"]
-_ANY_WORD = [*_OPT_OUT_PATTERNS.values(), *_OTHER_PATTERNS.values(), _UNCLEAR]
+# The first kind whose pattern matches a header determines the subject of the column. The kind
+# ``status`` must be the last one, because headers such as "consent status" also match its pattern.
+_OTHER_KINDS = ("opted_in", "confirmed", "subscribed", "agreed", "permission", "holding", "status")
+_CONSENT_KINDS = frozenset({"opted_in", "subscribed", "agreed", "permission"})
+# Kinds that are unrelated to mail if the header names something else, such as an order.
+_STATUS_KINDS = frozenset({"holding", "status"})
+# The kinds of columns about a person's wish, which can concern something other than mail.
+_WISH_KINDS = _CONSENT_KINDS | {"unsubscribed", "unclear"}
+# Matches the place between the parts of a German compound such as "Fotoeinwilligung".
+_COMPOUND = re.compile(
+    r"(?<=\w)(?=einwillig|zustimm|einverstand|widerspr|sperre)|(?<=\bstatus)(?=\w)"
+)
+# Matches the blank in "e mail" and in the words for e-mail in other languages.
+_SPLIT_EMAIL = re.compile(r"\be (?=mails?\b|posta?\b)")
 # The words into which headers without spaces, such as "optout", can be split.
 _PARTS = frozenset(_WORDS["parts"]["words"])
 _MAX_PART_CHARACTERS = max(map(len, _PARTS))
+# The headers of the status columns of single products.
+_STATUS_HEADERS = frozenset(each["header"] for each in _WORDS["own_columns"].values())
 
 
 class Unclear(Enum):
@@ -101,23 +105,24 @@ def add_consent_columns(layout: ColumnLayout) -> None:
     """Find the consent columns of a file, and add them to the layout.
 
     Columns that are consent columns according to the owner's column mapping or to the header are
-    added to ``layout.consent``. Consent columns that the owner has assigned to other roles are
-    added to ``layout.ignored_consent``. Columns whose header doesn't reveal what "yes" means are
-    added to ``layout.unclear``.
+    added to ``layout.consent``. If the owner has assigned another role to a consent column, the
+    meaning of the header is added to ``layout.ignored_consent``. Columns whose header doesn't
+    reveal what "yes" means are added to ``layout.unclear``.
     """
     for index, name in enumerate(layout.header):
         role = layout.mapped.get(index)
         if role in _COLUMNS_BY_ROLE:
             layout.consent[index] = _COLUMNS_BY_ROLE[role]
-            continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
             # In exports from Pressroom, a header that begins with ``fields.`` belongs to one of the
             # owner's fields.
             continue
         column = recognise_header(name)
         if isinstance(column, ConsentColumn):
-            columns = layout.consent if role is None else layout.ignored_consent
-            columns[index] = column
+            if role is None:
+                layout.consent[index] = column
+            elif role != column.subject.role:
+                layout.ignored_consent[index] = column
         elif column is not None and role is None:
             layout.unclear.add(index)
     _add_product_words(layout)
@@ -135,40 +140,121 @@ def recognise_header(name: str) -> ConsentColumn | Unclear | None:
 
 
 @lru_cache(1024)
-def _recognise_beginning(name: str) -> ConsentColumn | Unclear | None:
-    if column := _COLUMNS_BY_HEADER.get(normalise_word(name)):
-        return column
+def has_consent_word(name: str) -> bool:
+    """Return whether a header contains a word about consent, opting out or a status.
+
+    Only the beginning of a header counts, because ``split_words`` returns no other words.
+    """
+    reasons, kinds, rest = _find_kinds(_normalise_header(name))
+    return bool(reasons or kinds) or _PATTERNS["unclear"].search(rest) is not None
+
+
+def is_status_header(name: str) -> bool:
+    """Return whether a product uses a header such as "state" for its status column."""
+    return normalise_word(name) in _STATUS_HEADERS
+
+
+@lru_cache(1024)
+def names_other_subject(name: str) -> bool:
+    """Return whether a header is about a status of, or consent to, something other than mail.
+
+    Status words in the cells of such a column say nothing about the person's wish for mail.
+    """
     text = _normalise_header(name)
-    if normalise_word(name) in _OTHER_HEADERS or not _is_about_consent(text):
+    reasons, kinds, _ = _find_kinds(text)
+    if not (reasons or kinds):
+        rest = _PATTERNS["other_channels"].sub(" ", text)
+        return rest != text and _PATTERNS["mail"].search(rest) is None
+    return _is_about_something_else(text, reasons, kinds)
+
+
+@lru_cache(1024)
+def _recognise_beginning(name: str) -> ConsentColumn | Unclear | None:
+    word = normalise_word(name)
+    text = _normalise_header(name)
+    column = _COLUMNS_BY_HEADER.get(word) or _COLUMNS_BY_HEADER.get(text.replace(" ", ""))
+    if column is not None or word in _OTHER_HEADERS:
+        return column
+    reasons, kinds, rest = _find_kinds(text)
+    if not (reasons or kinds or _PATTERNS["unclear"].search(rest) is not None):
         return None
+    kind = (*reasons, *kinds, "unclear")[0]
+    numbering = _PATTERNS["numbering"]
+    is_numbered = "status" in kinds and numbering.search(text) is not None
+    described = numbering.sub(" ", text) if is_numbered else text
+    # In a permission column, a cell with "yes" or "no" must confirm the header.
+    is_excluded = kind != "permission" and _PATTERNS["excluded"].search(described) is not None
+    if is_excluded or _is_about_something_else(text, reasons, kinds):
+        return None
+    if is_numbered:
+        return _KINDS["numbered_status"]
+    is_contradictory = bool(reasons) and not _CONSENT_KINDS.isdisjoint(kinds)
+    is_negated = _PATTERNS["negations"].search(rest) is not None and kinds[:1] != ["status"]
+    has_two_subjects = kind in _WISH_KINDS and _remove_other_subjects(text, kind) != text
+    has_unknown_subject = kind == "agreed" and _has_unknown_subject(text)
+    is_unclear = kind == "unclear" or is_contradictory or is_negated
+    if is_unclear or has_two_subjects or has_unknown_subject:
+        return Unclear.HEADER
+    if kind == "bounced" and _PATTERNS["soft"].search(rest):
+        kind = "soft_bounced"
+    is_time = _PATTERNS["time"].search(text) is not None
+    has_status = "status" in kinds and kind != "status"
+    return _KINDS[kind]._replace(basis=Basis.WORDS, is_time=is_time, may_be_number=has_status)
+
+
+def _find_kinds(text: str) -> tuple[list[str], list[str], str]:
+    """Return the kinds of opt-outs in a header, its other kinds, and the text without opt-outs."""
     reasons = []
-    rest = _ANSWERS.sub(" ", text)
+    rest = text
     for kind, pattern in _OPT_OUT_PATTERNS.items():
         if pattern.search(rest):
             reasons.append(kind)
             rest = pattern.sub(" ", rest)
-    kinds = [kind for kind, pattern in _OTHER_PATTERNS.items() if pattern.search(rest)]
-    if not reasons and (kinds in ([], ["status"])) and _NOT_ABOUT_MAIL.search(rest):
-        return None
-    is_contradictory = bool(reasons) and not _CONSENT_KINDS.isdisjoint(kinds)
-    is_negated = _NEGATIONS.search(rest) is not None and kinds[:1] != ["status"]
-    if is_contradictory or is_negated or not (reasons or kinds):
-        return Unclear.HEADER
-    kind = (reasons or kinds)[0]
-    column = _KINDS["soft_bounced" if kind == "bounced" and _SOFT.search(rest) else kind]
-    return column._replace(basis=Basis.WORDS, is_time=_TIME.search(text) is not None)
+    kinds = [kind for kind in _OTHER_KINDS if _PATTERNS[kind].search(rest)]
+    if "permission" in kinds and not _is_about_mail(rest):
+        kinds.remove("permission")
+    return reasons, kinds, rest
 
 
-def _is_about_consent(text: str) -> bool:
-    if _EXCLUDED.search(text) or (_OTHER_CHANNELS.search(text) and not _MAIL.search(text)):
+def _is_about_something_else(text: str, reasons: Sequence[str], kinds: Sequence[str]) -> bool:
+    """Return whether a header is about something other than mail, and not also about mail."""
+    rest = _remove_other_subjects(text, (*reasons, *kinds, "unclear")[0])
+    if rest != text and _PATTERNS["mail"].search(rest) is None:
+        return True
+    if reasons or not _STATUS_KINDS.issuperset(kinds):
         return False
-    return any(pattern.search(text) for pattern in _ANY_WORD)
+    is_about_mail = bool(kinds) and _PATTERNS["mail"].search(text) is not None
+    return _PATTERNS["not_about_mail"].search(text) is not None and not is_about_mail
+
+
+def _remove_other_subjects(text: str, kind: str) -> str:
+    """Remove the words for other channels, and in a header about a wish also for other subjects."""
+    text = _PATTERNS["other_channels"].sub(" ", text)
+    has_subject = kind == "confirmed" or kind in _WISH_KINDS
+    return _PATTERNS["other_subjects"].sub(" ", text) if has_subject else text
+
+
+def _is_about_mail(text: str) -> bool:
+    return any(_PATTERNS[name].search(text) is not None for name in ("mail", "marketing"))
+
+
+def _has_unknown_subject(text: str) -> bool:
+    """Return whether a header about consent names a subject that Pressroom doesn't know."""
+    if _is_about_mail(text):
+        return False
+    for name in (*_OTHER_KINDS, "time", "neutral"):
+        text = _PATTERNS[name].sub(" ", text)
+    return bool(text.strip())
 
 
 def _normalise_header(name: str) -> str:
-    """Return the words of a column header in lower case, separated by spaces."""
+    """Return the words of a column header in lower case, separated by spaces.
+
+    The possible answers, as in "Subscribed (yes/no)", are left out.
+    """
     words = [part for word in split_words(name) for part in _split_word(word)]
-    return " ".join(words).replace("e mail", "email")
+    text = _SPLIT_EMAIL.sub("e", _COMPOUND.sub(" ", " ".join(words)))
+    return " ".join(_PATTERNS["answers"].sub(" ", text).split())
 
 
 def _split_word(word: str) -> Sequence[str]:

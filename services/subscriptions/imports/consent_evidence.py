@@ -8,9 +8,10 @@ from services.subscriptions.imports.consent_cells import StatusValues, is_answer
 from services.subscriptions.imports.consent_words import (
     Meaning,
     interpret_item,
+    is_about_mail,
     is_exact_word,
     is_number,
-    is_opt_out_from_mail,
+    is_numeral,
     split_items,
 )
 from services.subscriptions.imports.known_words import normalise_word
@@ -36,7 +37,8 @@ class ColumnEvidence:
         self._values = values
         self._has_status = False
         self._has_answer = False
-        self._has_opt_out = False
+        self._is_about_mail = False
+        self._has_numeral = False
         self._has_number_or_link = False
         self._has_address = False
         self._has_text = False
@@ -64,8 +66,9 @@ class ColumnEvidence:
             if len(self._words) <= MAX_STATUS_WORDS:
                 self._words.add(normalise_word(item))
             self._has_only_status_words &= is_exact_word(item)
+            self._has_numeral |= is_numeral(item)
             self._has_only_product_words &= normalise_word(item) in self._column.product_words
-            self._has_opt_out |= is_opt_out_from_mail(item)
+            self._is_about_mail |= is_about_mail(item)
             self._has_status |= is_status(item) or item in self._values
             self._has_answer |= is_answer(item, self._column.subject)
             if is_number(item) or item.lower().startswith(_LINKS):
@@ -84,9 +87,11 @@ class ColumnEvidence:
                 bool(self._words) or column.basis is Basis.KNOWN
             )
         if column.basis is Basis.VALUES:
-            return self.may_be_status and self._has_opt_out
+            return self.may_be_status and (
+                self._is_about_mail or (bool(self._words) and not column.needs_answer)
+            )
         if column.subject is ConsentSubject.STATUS:
-            return self._has_status
+            return self._has_status or (column.may_be_number and self._has_numeral)
         if column.needs_answer and not self._has_answer:
             return False
         has_other_values = self._has_number_or_link

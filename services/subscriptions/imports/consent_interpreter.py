@@ -4,8 +4,9 @@ A person's status depends on the cells of all consent columns in the row. The di
 consent columns are counted, so that the owner sees how each value was interpreted.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -28,20 +29,60 @@ from services.subscriptions.imports.consent_cells import (
     is_bare_no,
     name_answer,
 )
+from services.subscriptions.imports.consent_columns import (
+    has_consent_word,
+    is_status_header,
+    names_other_subject,
+)
 from services.subscriptions.imports.consent_evidence import ColumnEvidence, has_only_status_words
-from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
+from services.subscriptions.imports.consent_words import is_status_word, split_items
+from services.subscriptions.imports.known_words import MAX_TEXT_CHARACTERS, MAX_WORD_CHARACTERS
 from services.subscriptions.imports.rows import OPT_OUTS, RowProblem, SuppressionStatus
 
 MAX_VALUES_SHOWN = 50
 MAX_VALUES_COUNTED = 1_000
 # The maximum number of columns with unrecognised headers that are searched for status words.
 MAX_COLUMNS_WATCHED = 100
+# A column with more distinct values is free text, and isn't searched for status words.
+MAX_VALUES_SEARCHED = 200
+# The maximum number of columns for which an import explains why the column isn't used.
+MAX_COLUMNS_EXPLAINED = 500
 # Optimization: cached status of equal consent cells (decision 17).
 # The status is cached, because most rows contain one of a few combinations of consent cells.
 MAX_CACHED_ROWS = 1_024
 MAX_CACHED_CHARACTERS = 200
+# The reasons why a column that may concern a person's wish for mail isn't used.
+OTHER_SUBJECT = "The header is about something other than mail."
+NO_KNOWN_CELL = (
+    "The header has a word about consent or opting out, but the cells don't answer whether a "
+    "person wants mail."
+)
+OTHER_HEADER = (
+    "The header has a word about consent or opting out, but names something else, such as a "
+    "reason, a source or a number."
+)
+OTHER_CELLS = (
+    "Some cells are status words, but the others aren't, or the words can mean something else."
+)
 
 Records = Sequence[Sequence[str]]
+# The meaning of a column with any header if all of its cells are status words.
+_STATUS_BY_VALUES = ConsentColumn(ConsentSubject.STATUS, Basis.VALUES, needs_answer=True)
+# The meaning of a column such as "consent status" if its cells are numbers other than 0 and 1.
+_NUMBERED_STATUS = ConsentColumn(ConsentSubject.STATUS, Basis.WORDS, may_be_number=True)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A possible meaning of a column, which the cells of the column must confirm.
+
+    ``is_accepted`` is the provisional decision, which was made before the whole file was read.
+    """
+
+    index: int
+    column: ConsentColumn
+    evidence: ColumnEvidence
+    is_accepted: bool
 
 
 class ConsentAnswer(NamedTuple):
@@ -74,15 +115,16 @@ class ConsentInterpreter:
     ) -> None:
         self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
-        # The possible consent columns, by column index. The cells of a possible consent column
-        # decide whether the column contains consent.
-        self._judged_columns: dict[int, ConsentColumn] = {}
-        self._evidence: dict[int, ColumnEvidence] = {}
-        # Maps the index of each column in ``_judged_columns`` to the provisional decision about the
-        # column.
-        self._decisions: dict[int, bool] = {}
+        # The possible meanings of columns. The first meaning of a column that the cells confirm
+        # counts. The keys are the names of the decisions in ``find_decisions``.
+        self._candidates: dict[str, _Candidate] = {}
+        self._candidates_by_index: dict[int, list[_Candidate]] = defaultdict(list)
         self._counts: Counter[tuple[int, str, Answer]] = Counter()
         self._ignored_opt_outs: Counter[int] = Counter()
+        self._layout = ColumnLayout(())
+        # The values in the unused columns that ``search_status_words`` still examines.
+        self._searched_values: dict[int, set[str]] = {}
+        self._columns_with_status_words: set[int] = set()
         self._reader: ConsentReader | None = None
 
     def find_unclear_columns(self, layout: ColumnLayout, sample: Records) -> Iterator[int]:
@@ -96,28 +138,32 @@ class ConsentInterpreter:
         """Decide from the first rows which columns are consent columns.
 
         Columns whose cells contain no consent values are removed from ``layout.consent``. Columns
-        whose cells contain status words are added to ``layout.consent``. Raises
+        whose cells contain status words are added to ``layout.consent``. The same applies to
+        ``layout.ignored_consent`` for columns that the owner has mapped. Raises
         ``import.status_values`` if the owner has assigned "subscribed" to an opt-out value.
         """
-        self._watch_unknown_columns(layout, sample)
-        for index, column in layout.consent.items():
-            if column.basis is not Basis.KNOWN or column.product is not None:
-                self._judged_columns.setdefault(index, column)
-        for index, column in self._judged_columns.items():
-            if index not in self._evidence:
-                self._decide_column(index, column, sample)
-            if self._decisions[index]:
-                layout.consent[index] = column
-                layout.product = layout.product or column.product
-            elif column.basis is not Basis.KNOWN:
-                layout.consent.pop(index, None)
-            if not self._decisions[index] and column.product == layout.product:
+        self._add_candidates(layout, sample)
+        for index, candidates in self._candidates_by_index.items():
+            accepted = next((each for each in candidates if each.is_accepted), None)
+            first = candidates[0].column
+            columns = layout.ignored_consent if index in layout.mapped else layout.consent
+            if accepted is not None:
+                columns[index] = accepted.column
+                layout.product = layout.product or accepted.column.product
+            elif first.basis is not Basis.KNOWN:
+                columns.pop(index, None)
+            if not candidates[0].is_accepted and first.product == layout.product:
                 layout.product = None
         self.values.check(layout.product)
 
     def create_reader(self, layout: ColumnLayout) -> "ConsentReader":
         """Create a reader of subscription statuses for records with the layout ``layout``."""
         self._count_rows()
+        first_new_column = len(self._layout.header)
+        self._layout = layout
+        for index in self._list_unused_columns():
+            if index >= first_new_column:
+                self._searched_values[index] = set()
         self._reader = ConsentReader(self, layout)
         return self._reader
 
@@ -125,13 +171,17 @@ class ConsentInterpreter:
         """Return the columns whose provisional decision may change as more cells are read."""
         return [
             index
-            for index, column in self._judged_columns.items()
-            if column.basis is not Basis.VALUES or self._evidence[index].may_be_status
+            for index, candidates in self._candidates_by_index.items()
+            if any(
+                each.column.basis is not Basis.VALUES or each.evidence.may_be_status
+                for each in candidates
+            )
         ]
 
     def add_cell(self, index: int, cell: str) -> None:
         """Add a cell to the evidence about whether the cell's column is a consent column."""
-        self._evidence[index].add_cell(cell)
+        for candidate in self._candidates_by_index[index]:
+            candidate.evidence.add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
         """Add ``rows`` to the number of occurrences of a cell in a column."""
@@ -139,27 +189,51 @@ class ConsentInterpreter:
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
 
-    def count_ignored(self, index: int, answer: Answer, rows: int) -> None:
-        """Count an answer in an ignored consent column.
-
-        If ``answer`` is an opt-out, add ``rows`` to the column's number of ignored opt-outs.
-        """
-        self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
+    def count_ignored(self, index: int, rows: int) -> None:
+        """Add ``rows`` to the number of opt-outs that the owner's mapping of a column ignores."""
+        self._ignored_opt_outs[index] += rows
 
     def find_decisions(self) -> dict[str, bool]:
-        """Return whether each examined column is a consent column, by column index.
+        """Return which meanings the cells of each examined column confirm.
 
         Call the method only after the whole file has been read.
         """
         return {
-            str(index): is_consent
-            for index, is_consent in self._final_decisions().items()
-            if is_consent or self._judged_columns[index].basis is not Basis.VALUES
+            name: each.evidence.is_consent
+            for name, each in self._candidates.items()
+            if each.evidence.is_consent or each.column.basis is not Basis.VALUES
         }
 
     def has_misread_rows(self) -> bool:
         """Return whether the file contradicts a provisional decision about a consent column."""
-        return self._final_decisions() != self._decisions
+        return any(
+            each.evidence.is_consent != each.is_accepted for each in self._candidates.values()
+        )
+
+    def search_status_words(self, cells: Sequence[str]) -> None:
+        """Search the unused columns of a record for status words.
+
+        A column with more than ``MAX_VALUES_SEARCHED`` distinct values is free text.
+        """
+        for index, values in [*self._searched_values.items()]:
+            cell = cells[index][:MAX_WORD_CHARACTERS] if index < len(cells) else ""
+            if cell and cell not in values:
+                values.add(cell)
+                has_status_word = any(map(is_status_word, split_items(cell)))
+                if has_status_word:
+                    self._columns_with_status_words.add(index)
+                if has_status_word or len(values) > MAX_VALUES_SEARCHED:
+                    del self._searched_values[index]
+
+    def explain_unused_columns(self) -> dict[int, str]:
+        """Return why columns that may concern a person's wish for mail aren't used.
+
+        Such a column has a word about consent in its header, or ``search_status_words`` has found a
+        status word in a cell. The reasons are mapped by column index. Columns that the owner has
+        mapped aren't explained.
+        """
+        reasons = {index: self._explain_column(index) for index in self._list_unused_columns()}
+        return {index: reason for index, reason in reasons.items() if reason is not None}
 
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:
         """Return the values in each consent column, with their row counts and statuses.
@@ -191,30 +265,51 @@ class ConsentInterpreter:
         self._count_rows()
         return dict(self._ignored_opt_outs)
 
-    def _watch_unknown_columns(self, layout: ColumnLayout, sample: Records) -> None:
-        known_columns = {
-            *layout.describe_roles(),
-            *layout.mapped,
-            *layout.unclear,
-            *self._judged_columns,
-        }
-        column = ConsentColumn(ConsentSubject.STATUS, Basis.VALUES)
+    def _add_candidates(self, layout: ColumnLayout, sample: Records) -> None:
+        for index, column in (*layout.consent.items(), *layout.ignored_consent.items()):
+            if column.basis is not Basis.KNOWN or column.product is not None:
+                self._add_candidate(str(index), index, column, sample)
+            if column.may_be_number and column.subject is not ConsentSubject.STATUS:
+                self._add_candidate(f"{index}:numbers", index, _NUMBERED_STATUS, sample)
         room = MAX_COLUMNS_WATCHED
-        for index in range(len(layout.header)):
-            if room and index not in known_columns and has_only_status_words(sample, index):
-                self._judged_columns[index] = column
+        for index, name in enumerate(layout.header):
+            header_column = layout.ignored_consent.get(index) or layout.consent.get(index)
+            is_known = header_column is not None and header_column.basis is Basis.KNOWN
+            if is_known or not room or layout.mapped.get(index) == "email":
+                continue
+            is_possible = has_only_status_words(sample, index)
+            if is_possible and not names_other_subject(name[:MAX_TEXT_CHARACTERS]):
+                column = _STATUS_BY_VALUES._replace(needs_answer=not is_status_header(name))
+                decision = f"{index}:values" if header_column else str(index)
+                self._add_candidate(decision, index, column, sample)
                 room -= 1
 
-    def _decide_column(self, index: int, column: ConsentColumn, sample: Records) -> None:
+    def _add_candidate(self, name: str, index: int, column: ConsentColumn, sample: Records) -> None:
+        if name in self._candidates:
+            return
         evidence = ColumnEvidence.of_sample(column, self.values, sample, index)
-        self._evidence[index] = evidence
-        if self._earlier_decisions is None:
-            self._decisions[index] = evidence.is_consent
-        else:
-            self._decisions[index] = self._earlier_decisions.get(str(index), False)
+        is_accepted = evidence.is_consent
+        if self._earlier_decisions is not None:
+            is_accepted = self._earlier_decisions.get(name, False)
+        candidate = _Candidate(index, column, evidence, is_accepted)
+        self._candidates[name] = candidate
+        self._candidates_by_index[index].append(candidate)
 
-    def _final_decisions(self) -> dict[int, bool]:
-        return {index: evidence.is_consent for index, evidence in self._evidence.items()}
+    def _list_unused_columns(self) -> list[int]:
+        used = {*self._layout.describe_roles(), *self._layout.mapped}
+        columns = range(min(len(self._layout.header), MAX_COLUMNS_EXPLAINED))
+        return [index for index in columns if index not in used]
+
+    def _explain_column(self, index: int) -> str | None:
+        name = self._layout.header[index][:MAX_TEXT_CHARACTERS]
+        if names_other_subject(name):
+            return OTHER_SUBJECT
+        candidates = self._candidates_by_index.get(index, ())
+        if any(each.column.basis is not Basis.VALUES for each in candidates):
+            return NO_KNOWN_CELL
+        if has_consent_word(name):
+            return OTHER_HEADER
+        return OTHER_CELLS if index in self._columns_with_status_words else None
 
     def _count_rows(self) -> None:
         if self._reader is not None:
@@ -227,7 +322,6 @@ class ConsentReader:
     def __init__(self, interpreter: ConsentInterpreter, layout: ColumnLayout) -> None:
         self._interpreter = interpreter
         self._layout = layout
-        self._columns = {**layout.ignored_consent, **layout.consent}
         # Maps each combination of consent cells to the rows that contain the combination.
         self._groups: dict[tuple[str, ...], _RowGroup] = {}
         self._choose_columns()
@@ -250,15 +344,16 @@ class ConsentReader:
         """Add the cached row counts to the row counts of the file, and empty the cache."""
         for group in self._groups.values():
             for index, cell, answer in group.cell_answers:
-                if index in self._layout.consent:
-                    self._interpreter.count(index, cell, answer, group.count)
-                else:
-                    self._interpreter.count_ignored(index, answer, group.count)
+                self._interpreter.count(index, cell, answer, group.count)
+            for index, is_opt_out in group.ignored.items():
+                self._interpreter.count_ignored(index, group.count if is_opt_out else 0)
         self._groups.clear()
 
     def _choose_columns(self) -> None:
         self._watched = self._interpreter.find_watched_columns()
-        self.indexes = sorted({*self._columns, *self._watched})
+        self.indexes = sorted(
+            {*self._layout.consent, *self._layout.ignored_consent, *self._watched}
+        )
         # Repeat the first index, so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
 
@@ -282,17 +377,22 @@ class ConsentReader:
 
     def _find_answers(
         self, cells: Mapping[int, str]
-    ) -> tuple[ConsentAnswer, list[tuple[int, str, Answer]]]:
-        """Return the status of a row, and the cell and status of each consent column in the row."""
+    ) -> tuple[ConsentAnswer, list[tuple[int, str, Answer]], dict[int, bool]]:
+        """Return the status of a row, and what each of its consent cells states.
+
+        The second value contains the cell and the status of each consent column. The third value
+        maps each ignored consent column to whether its cell contains an opt-out.
+        """
         layout = self._layout
-        answers = {
-            index: find_status(cells[index], column, layout.product, self._interpreter.values)
-            for index, column in self._columns.items()
+        answers = self._find_cell_answers(layout.consent, cells)
+        ignored = {
+            index: answer in OPT_OUTS and answers.get(index) not in OPT_OUTS
+            for index, answer in self._find_cell_answers(layout.ignored_consent, cells).items()
         }
         if self._is_confirmed(answers):
             # Ignore "no" in an opt-in column if another column says that the person confirmed the
             # subscription. A bare "no" in an opt-in column only describes how the person joined.
-            for index, column in self._columns.items():
+            for index, column in layout.consent.items():
                 is_opt_in = column.subject is ConsentSubject.OPTING_IN
                 if is_opt_in and answers[index] is NOT_SUBSCRIBED and is_bare_no(cells[index]):
                     answers[index] = None
@@ -302,12 +402,20 @@ class ConsentReader:
         ]
         status = find_strictest(answers[index] for index in layout.consent) or WANTED
         if status is not UNKNOWN:
-            return ConsentAnswer(status, ROW_PROBLEMS.get(status)), cell_answers
+            return ConsentAnswer(status, ROW_PROBLEMS.get(status)), cell_answers, ignored
         index = next(index for index in layout.consent if answers[index] is UNKNOWN)
         value = cells[index].strip()[:MAX_WORD_CHARACTERS]
         column_name = layout.header[index].strip()[:MAX_WORD_CHARACTERS]
         reason = f"The value {value!r} in the column {column_name!r} is not recognised."
-        return ConsentAnswer(UNKNOWN, RowProblem(STATUS_UNKNOWN, reason)), cell_answers
+        return ConsentAnswer(UNKNOWN, RowProblem(STATUS_UNKNOWN, reason)), cell_answers, ignored
+
+    def _find_cell_answers(
+        self, columns: Mapping[int, ConsentColumn], cells: Mapping[int, str]
+    ) -> dict[int, Answer]:
+        return {
+            index: find_status(cells[index], column, self._layout.product, self._interpreter.values)
+            for index, column in columns.items()
+        }
 
     def _is_confirmed(self, answers: Mapping[int, Answer]) -> bool:
         return any(
@@ -319,12 +427,19 @@ class ConsentReader:
 class _RowGroup:
     """A group of rows with equal cells in all consent columns, and therefore with the same status.
 
-    ``cell_answers`` contains the index, the cell and the status of each consent column.
+    ``cell_answers`` contains the index, the cell and the status of each consent column. ``ignored``
+    maps each ignored consent column to whether its cell contains an opt-out.
     """
 
-    __slots__ = ("answer", "cell_answers", "count")
+    __slots__ = ("answer", "cell_answers", "count", "ignored")
 
-    def __init__(self, answer: ConsentAnswer, cell_answers: list[tuple[int, str, Answer]]) -> None:
+    def __init__(
+        self,
+        answer: ConsentAnswer,
+        cell_answers: list[tuple[int, str, Answer]],
+        ignored: dict[int, bool],
+    ) -> None:
         self.answer = answer
         self.cell_answers = cell_answers
+        self.ignored = ignored
         self.count = 0

@@ -25,6 +25,9 @@ _NEGATIONS = normalise_words(_WORDS["cell_phrases"]["negations"])
 _SOFT_WORDS = normalise_words(_WORDS["cell_phrases"]["soft"])
 _EXACT_WORDS = normalise_words(_WORDS["cell_phrases"]["exact"])
 _GENERIC_WORDS = normalise_words(_WORDS["cell_phrases"]["generic"])
+_MAIL_WORDS = normalise_words(_WORDS["cell_phrases"]["about_mail"])
+_HOLDING = re.compile(rf"\b(?:{'|'.join(map(fold_text, _WORDS['phrases']['holding']))}|hold)\b")
+_BOUNCE = re.compile(rf"\b(?:{'|'.join(map(fold_text, _WORDS['phrases']['bounced']))})\b")
 # A "no" negates an opt-out only if at most this number of words follow the opt-out word.
 _MAX_ANSWER_WORDS = 2
 _ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
@@ -123,18 +126,45 @@ def interpret_item(text: str) -> Meaning:
     return Meaning.DATE if is_date(text.strip(_BLANKS)) else _interpret_phrase(folded, words)
 
 
+def interpret_hold(text: str) -> Meaning:
+    """Return the meaning of an item in a column about holds, such as "held (bounced)"."""
+    meaning = interpret_item(text)
+    words = " ".join(split_words(text))
+    if meaning is not Meaning.UNKNOWN or not _HOLDING.search(words):
+        return meaning
+    rest = " ".join(_HOLDING.sub(" ", words).split())
+    meaning = interpret_item(rest)
+    if meaning is Meaning.UNKNOWN and _BOUNCE.search(rest):
+        is_soft = not _SOFT_WORDS.isdisjoint(rest.split())
+        return Meaning.MAY_PASS if is_soft else Meaning.BOUNCED
+    # A hold without a reason states neither an opt-out nor a member.
+    return meaning if meaning in _PREFIX_MEANINGS else Meaning.UNKNOWN
+
+
+def has_holding_word(text: str) -> bool:
+    """Return whether a text contains a word such as "held" or "on hold"."""
+    return _HOLDING.search(" ".join(split_words(text))) is not None
+
+
+def is_status_word(text: str) -> bool:
+    """Return whether the whole text is a status word that isn't the name of a customer's plan."""
+    meaning = _MEANINGS.get(normalise_word(text))
+    return meaning in _STATUS_WORDS and meaning is not Meaning.CUSTOMER
+
+
 def is_exact_word(text: str) -> bool:
-    """Return whether the whole text is a known status word."""
-    return _MEANINGS.get(normalise_word(text)) in _STATUS_WORDS
+    """Return whether the whole text is a known status word or a word of holding."""
+    is_known = _MEANINGS.get(normalise_word(text)) in _STATUS_WORDS
+    return is_known or _HOLDING.fullmatch(" ".join(split_words(text))) is not None
 
 
-def is_opt_out_from_mail(text: str) -> bool:
-    """Return whether the whole text is a word that always means an opt-out from mail."""
+def is_about_mail(text: str) -> bool:
+    """Return whether the whole text is a status word that always describes a person's mail."""
     word = normalise_word(text)
     meaning = _MEANINGS.get(word)
-    return (
-        meaning in OPT_OUT_WORDS and meaning is not Meaning.REFUSED and word not in _GENERIC_WORDS
-    )
+    if meaning in OPT_OUT_WORDS and meaning is not Meaning.REFUSED:
+        return word not in _GENERIC_WORDS
+    return meaning is Meaning.MAY_PASS or word in _MAIL_WORDS
 
 
 def is_date(text: str) -> bool:
@@ -149,6 +179,11 @@ def is_date(text: str) -> bool:
         if moment is not None and moment.year in _YEARS:
             return True
     return False
+
+
+def is_numeral(text: str) -> bool:
+    """Return whether the text consists of a single number, such as 0, 7 or 1.0."""
+    return _NUMBER.match(text) is not None
 
 
 def is_number(text: str) -> bool:

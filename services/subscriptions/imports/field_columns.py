@@ -118,8 +118,8 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
 
     The result includes a status column if Pressroom recognised the column only by its cells or by
     single words in its header. The result also includes columns whose header is the name of a
-    sign-up origin, such as ``utm_source``. Before Pressroom stored the origins of sign-ups, an
-    owner may have created a field with a name such as ``utm_source``.
+    sign-up origin, such as ``utm_source``, or of a join date, such as ``Joined``. Before Pressroom
+    recognised such a header, an owner may have created a field with the same name.
     """
     meanings = layout.describe_roles()
     uncertain = {
@@ -127,12 +127,12 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
         for index, column in layout.consent.items()
         if column.basis is not Basis.KNOWN and meanings[index] == "status"
     }
-    origins = {
+    once_unknown = {
         index
         for index, role in meanings.items()
-        if role.startswith(ORIGIN_PREFIX) and index not in layout.mapped
+        if role.startswith((ORIGIN_PREFIX, "joined_at")) and index not in layout.mapped
     }
-    nameable = {*_find_unknown_columns(layout, columns)} | uncertain | origins
+    nameable = {*_find_unknown_columns(layout, columns)} | uncertain | once_unknown
     return [index for index in columns if index in nameable]
 
 

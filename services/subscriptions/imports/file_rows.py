@@ -22,6 +22,7 @@ from services.subscriptions.imports import chunks
 from services.subscriptions.imports.chunks import Chunk, PendingChunk, get_rows_per_batch
 from services.subscriptions.imports.column_plan import MAX_COLUMNS_SHOWN
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
+from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.judging import judge_rows
@@ -182,6 +183,9 @@ class FileRows:
         self._problems.add_rows(batch)
         if self.blank_columns is not None:
             self.blank_columns.add_rows(batch, len(self._file.reader.header))
+            if isinstance(self._file.statuses, ConsentInterpreter):
+                for row in batch:
+                    self._file.statuses.search_status_words(row.cells)
         self.unknown_status += sum(row.code == STATUS_UNKNOWN for row in batch)
         if self._file.may_mix_opt_outs:
             opt_outs = [row for row in batch if row.opt_out or row.is_withheld]

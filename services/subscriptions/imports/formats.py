@@ -16,7 +16,7 @@ from typing import Any
 from core.errors import imports as errors
 from core.languages.shown_lines import strip_invisible
 from models import FieldType
-from services.subscriptions.imports.column_forms import ColumnForms
+from services.subscriptions.imports.column_forms import ColumnForms, confirm_join_dates
 from services.subscriptions.imports.column_layout import (
     ColumnLayout,
     describe_columns,
@@ -229,6 +229,7 @@ class _LayoutDetector:
 
     def _detect(self, header: Sequence[str]) -> ColumnLayout:
         layout = detect_layout(header, self._mapping)
+        confirm_join_dates(layout, self._sample)
         assign_name_column(layout, self._mapping, self._sample)
         return layout
 

@@ -174,6 +174,7 @@ def _open_members(
         return {
             "values": readings.list_values_by_column(),
             "ignored_opt_outs": readings.count_ignored_opt_outs(),
+            "ignored_reason": readings.explain_unused_columns(),
             "unknown": readings.list_unknown_values(reader.header),
         }
 

@@ -22,6 +22,7 @@ from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_layout import (
     CONSENT_PARTS,
     CONSENT_PREFIX,
+    JOIN_DATES,
     MAX_COLUMN_NAME_CHARACTERS_SHOWN,
     ORIGIN_PREFIX,
     ColumnLayout,
@@ -49,7 +50,7 @@ class RowExtrasReader:
         self._forms = forms
         self._tag_columns = layout.find_columns("tags")
         # A file that Pressroom exported may have the columns ``joined_at`` and ``created_at``.
-        self._joined_at_columns = layout.find_columns("joined_at", "created_at")
+        self._joined_at_columns = layout.find_columns(*JOIN_DATES)
         parts = ((part, layout.find_first_column(CONSENT_PREFIX + part)) for part in CONSENT_PARTS)
         self._consent_columns = {part: index for part, index in parts if index is not None}
         origins = (ORIGIN_PREFIX + name for name in ORIGIN_NAMES)

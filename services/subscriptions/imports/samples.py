@@ -61,9 +61,9 @@ class ImportSamples(NamedTuple):
         preview: the preview of the first rows if the import is a dry run, otherwise empty.
         problems: the problems with rows, grouped by column and rule. The list is complete only
             after the whole file has been read.
-        consent: how the values in consent columns were interpreted. The entries ``values`` and
-            ``ignored_opt_outs`` are maps by column index, and ``unknown`` lists the unrecognised
-            values.
+        consent: how the values in consent columns were interpreted. The entries ``values``,
+            ``ignored_opt_outs`` and ``ignored_reason`` are maps by column index, and ``unknown``
+            lists the unrecognised values.
         readings: some rows, decoded with each possible encoding, if the owner must choose the
             encoding.
     """
@@ -203,13 +203,13 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
 
 
 def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
-    """Return how the values in a consent column were interpreted.
+    """Return how the values in a consent column were interpreted, or why the column isn't used.
 
-    For a column that isn't a consent column, return an empty dictionary.
+    For a column that doesn't concern consent, return an empty dictionary.
     """
     values = {
         name: samples.consent.get(name, {}).get(str(index))
-        for name in ("values", "ignored_opt_outs")
+        for name in ("values", "ignored_opt_outs", "ignored_reason")
     }
     return {name: value for name, value in values.items() if value is not None}
 

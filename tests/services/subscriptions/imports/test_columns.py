@@ -41,6 +41,10 @@ def test_email_column_is_recognised_by_its_header_in_many_languages(header: str)
         *((each, "joined_at") for each in ("Angemeldet am", "Mitglied seit", "Inscrit le")),
         *((each, "joined_at") for each in ("Ingeschreven op", "Fecha de suscripción", "登録日")),
         *((each, "joined_at") for each in ("Erstellt am", "Date de création", "Дата создания")),
+        *((each, "joined_at") for each in ("Joined", "Signed up", "Since", "Date subscribed")),
+        *((each, "joined_at") for each in ("Add Time", "Registered", "Registration date")),
+        *((each, "joined_at") for each in ("Beigetreten", "Eintrittsdatum", "Inscription", "Alta")),
+        *((each, "joined_at") for each in ("Iscrizione", "Lid sinds", "Gick med", "Вступил")),
         *((each, "tags") for each in ("Gruppen", "Groups", "Mots-clés", "Grupos", "Теги")),
         *((each, "paid_expiry") for each in ("Gültig bis", "Válido hasta")),
     ],
@@ -50,6 +54,13 @@ def test_columns_of_members_are_recognised_by_headers_in_several_languages(
 ) -> None:
     reader = open_reader(f"email,{header}\na@example.com,01.02.24\n")
     assert reader.description.columns[role] == [header]
+
+
+def test_short_header_of_a_join_date_counts_only_above_dates() -> None:
+    file = "email,Registered,Signup date\na@example.com,yes,01.02.24\nb@example.com,no,\n"
+    assert open_reader(file).description.columns["joined_at"] == ["Signup date"]
+    file = "email,Joined\na@example.com,\nb@example.com,2024-02-01\n"
+    assert open_reader(file).description.columns["joined_at"] == ["Joined"]
 
 
 def test_email_column_is_recognised_by_its_cells_when_no_header_matches() -> None:

@@ -19,6 +19,7 @@ CONSENT_HEADER = "Accepts marketing"
 OPT_IN_HEADER = "Opted in"
 CONFIRMATION_HEADER = "Confirmed"
 STATUS_HEADER = "Status"
+HOLDING_HEADER = "On hold"
 
 EMPTY_CELLS = ["", " ", "null", "NULL", "[]", "{}", "[null]", "nan", r"\N"]
 YES_CELLS = ["yes", "TRUE", "1", "1.0", "x", "y", "t", "on", "ja", "Oui", "sí", "да", "✓", "[true]"]
@@ -96,6 +97,7 @@ PENDING_CELLS = [
     "inactive",
     "Not subscribed",
 ]
+HELD_CELLS = ["held", "On hold", "active (on hold)", "held 2024-01-02", "angehalten"]
 REFUSAL_CELLS = ["disabled", "denied", "withdrawn 2024-01-02", "abgelehnt"]
 
 
@@ -184,7 +186,26 @@ def read_statuses(
                     *NO_CELLS,
                     *PLACEHOLDER_CELLS,
                     *DATE_CELLS,
+                    *HELD_CELLS,
                     "customer",
+                ],
+            },
+        ),
+        (
+            HOLDING_HEADER,
+            {
+                OPTED_OUT: ["unsubscribed", "held: unsubscribed"],
+                "bounced": ["held (bounced)", "On hold - hard bounce", "held, too many bounces"],
+                MAY_PASS: ["on hold: soft bounce"],
+                WANTED: [*EMPTY_CELLS, *NO_CELLS, *PLACEHOLDER_CELLS],
+                UNKNOWN: [
+                    *UNKNOWN_CELLS,
+                    *YES_CELLS,
+                    *DATE_CELLS,
+                    *ACTIVE_CELLS,
+                    *PENDING_CELLS,
+                    *HELD_CELLS,
+                    "held, not bounced",
                 ],
             },
         ),
@@ -198,7 +219,10 @@ def test_consent_cell_is_interpreted_by_the_kind_of_its_column(
         assert dict(zip(cells, statuses, strict=True)) == dict.fromkeys(cells, status)
 
 
-@pytest.mark.parametrize("header", [OPT_OUT_HEADER, CONSENT_HEADER, OPT_IN_HEADER, STATUS_HEADER])
+@pytest.mark.parametrize(
+    "header",
+    [OPT_OUT_HEADER, CONSENT_HEADER, OPT_IN_HEADER, STATUS_HEADER, HOLDING_HEADER, "Email allowed"],
+)
 def test_opt_out_word_counts_in_every_consent_column_except_confirmations(header: str) -> None:
     for status, cells in OPT_OUT_CELLS_BY_STATUS.items():
         assert dict(zip(cells, read_statuses(header, *cells), strict=True)) == dict.fromkeys(
@@ -231,6 +255,12 @@ def test_bounce_column_distinguishes_hard_from_soft_bounces() -> None:
         ("Confirmed,optedin", ",0", NOT_SUBSCRIBED, "row.not_subscribed"),
         ("Confirmed,optedin", "1,opted out", "unsubscribed", None),
         ("Confirmed,Accepts email", "1,0", "unsubscribed", None),
+        ("Confirmed,Newsletter wanted", "yes,no", "wanted", None),
+        ("Confirmed,Newsletter wanted", ",no", NOT_SUBSCRIBED, "row.not_subscribed"),
+        ("Stop Time,Status", "2024-03-01 10:00,", "unsubscribed", None),
+        ("Photo consent,Newsletter wanted", "no,yes", "wanted", None),
+        ("On hold,Unsubscribed", "yes,yes", "unsubscribed", None),
+        ("On hold,Unsubscribed", "yes,no", UNKNOWN, "row.status_unknown"),
     ],
 )
 def test_strictest_consent_value_of_a_row_wins(
@@ -274,6 +304,7 @@ def test_unknown_word_in_a_combined_status_and_tier_column_is_not_a_status() -> 
         "unsubscribed",
         "wanted",
     ]
+    assert read_statuses("Type", "gold", "gold, on hold") == ["wanted", UNKNOWN]
 
 
 def test_owner_defined_status_values_override_recognition_but_never_lift_an_opt_out() -> None:
@@ -303,6 +334,12 @@ def test_owner_defined_status_values_override_recognition_but_never_lift_an_opt_
     # The owner assigned a status to a value of the column, so the column is a status.
     interpreter = ConsentInterpreter(None, {"9": "unsubscribed"})
     assert read_statuses("Kontaktstatus", "9", "8", interpreter=interpreter) == [OPTED_OUT, UNKNOWN]
+    interpreter = ConsentInterpreter(None, {"1": "subscribed", "yes": "not_subscribed"})
+    assert read_statuses("Status ID", "1", "2", interpreter=interpreter) == [WANTED, UNKNOWN]
+    assert read_statuses("Held", "yes", "held", interpreter=interpreter) == [
+        NOT_SUBSCRIBED,
+        UNKNOWN,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,11 @@ OPT_OUT_HEADERS = {
         Désabonné le|Désinscription newsletter|Ne pas contacter|Fecha de baja|Dado de baja
         Lista negra|Descadastrado em|Não contatar|Disiscritto il|Lista nera|Uitgeschreven op
         Niet mailen|Avregistrerad|Wypisany|Czarna lista|Дата отписки|Отписан|已退订时间|配信停止日
+        No emails|No newsletter|noEmails|No more marketing emails|Please send no newsletter|DND
+        do_not_disturb|Nicht stören|Stop Time|stop_date|Stopped at|Stop emails|Pas de newsletter
+        Ne pas déranger|Aucun e-mail|Sin boletín|No quiere correos|Geen nieuwsbrief|Inget nyhetsbrev
+        Ingen nyhedsbrev|Ei uutiskirjettä|Sem newsletter|Niente newsletter|Bez newslettera
+        Без рассылки|Do not send newsletter by e-mail
     """,
     "bounced": """
         Portal Bounce|Hard bounced at|emailBounced|last_bounce_date|Bounces|Gebounced|Rimbalzato
@@ -31,30 +36,71 @@ OPT_OUT_HEADERS = {
 }
 OTHER_HEADERS = {
     "subscribed": """
-        acceptsEmail|channels.email.subscribeStatus|GDPR consent|Marketing consent given|Subscribed?
-        Subscribed (yes/no)|is_subscribed_to_news|Consent status|Einwilligung|Abonniert|Angemeldet
-        Inscrit à la newsletter|Suscrito|Consentimiento|Consenso|Toestemming|Samtycke|Zgoda|Подписан
-        Marketingeinwilligung|訂閱
+        acceptsEmail|channels.email.subscribeStatus|GDPR consent|Marketing consent given
+        Subscribed?|Subscribed (yes/no)|is_subscribed_to_news|Consent status|Einwilligung
+        Abonniert|Angemeldet|Inscrit à la newsletter|Suscrito|Consentimiento|Consenso|Toestemming
+        Samtycke|Zgoda|Подписан|Marketingeinwilligung|訂閱|Consent given by customer
+        Einwilligung liegt vor|GDPR consent date|Accepts our newsletter
+        Consent to be contacted by e-mail
     """,
-    "opted_in": "Double Opt-In|optedin|opt_in_newsletter|Opt-In Status|OPTIN|Nieuwsbrief",
+    "opted_in": """
+        Double Opt-In|optedin|opt_in_newsletter|Opt-In Status|OPTIN|Nieuwsbrief|Boletín (sí/no)
+        Newsletter wanted|wantsNewsletter|E-mail allowed|allow_email|emailallowed|Can email
+        OK to email|May we e-mail you?|Email permission|Permission to email|Marketing permission
+        Mailing wanted|Receives emails|Send newsletter|Contact by email
+        Interested in the newsletter|Email permission text|Newsletter subscription
+        Newsletter-Anmeldung|Newsletter erwünscht|Newsletter erhalten|E-Mail-Werbung erlaubt
+        Rundbrief gewünscht|Newsletterempfang|Darf E-Mails bekommen|Reçoit la newsletter
+        Souhaite recevoir nos e-mails|Recibe boletín|Quiere correos|Recebe newsletter
+        Riceve la newsletter|Vuole email|Wil nieuwsbrief|Nieuwsbrief ontvangen|Vill ha nyhetsbrev
+        Ønsker nyhedsbrev|Haluaa uutiskirjeen|Otrzymuje newsletter|Chce newsletter|Kér hírlevelet
+        Bülten istiyor|Получает рассылку|Хоче розсилку|メルマガ希望|接收邮件|뉴스레터 수신
+    """,
     "confirmed": """
         confirmed|Email verified|isVerified|Bestätigt|Confirmado|Bevestigd|Potwierdzony|Подтвержден
     """,
-    "status": "Status|Global status|newsletterStatus|Newsletterstatus|Статус рассылки",
+    "status": """
+        Status|Global status|newsletterStatus|Newsletterstatus|Статус рассылки|status_id|Status code
+        StatusNumber|Statusnummer|Status-Nr.|Subscriber status ID|Consent status code|Codice stato
+    """,
+    "on_hold": """
+        On hold|onHold|Held|held_at|Mail on hold|Angehalten|In de wacht|In sospeso|Приостановлен
+    """,
 }
 HEADERS_WITHOUT_CONSENT = """
     email|Name|Marketing Information|Confirmation code|Bounce rate|bouncecount|Spam score
     unsubscribe_url|consent_text|optin_ip|Email campaign score|Unsub reason|UNSUB_CAMPAIGN_TITLE
     Unsubscribe link|Consent source|Opt-in ID|Bounced address|Abmeldegrund|Bounceanzahl|Optional
     Mailing City|MailingStreet|Mailing Postal Code|Mailing address|Subscriber|Subscription plan
-    Notes|Newsletter topic|created_at|optin_time|Marital status|Order status|Corporate|Subscribed at
-    email_verified_at|motif de désabonnement|Motivo de baja|Причина отписки|Acceptance rate
-    consent_claimed_by|Accepts SMS Marketing|Phone consent|WhatsApp opt-in|Number of bounces
+    Notes|Newsletter topic|created_at|optin_time|Marital status|Order status|Corporate
+    Subscribed at|email_verified_at|motif de désabonnement|Motivo de baja|Причина отписки
+    Acceptance rate|consent_claimed_by|Accepts SMS Marketing|Phone consent|WhatsApp opt-in
+    Number of bounces|Consent to Track|trackingConsent|Cookie consent|Cookies akzeptiert
+    Consent for profiling|Profiling opt-out|Opt-out of tracking|Photo consent|Einwilligung Fotos
+    Fotoeinwilligung|Consenso foto|Toestemming foto's|Zgoda na zdjęcia|Согласие на фото|写真同意
+    Consent to be filmed|Terms accepted|T&Cs accepted|AGB akzeptiert|CGU acceptées
+    Acepta condiciones|Accetta termini|Voorwaarden geaccepteerd|Godkänner villkor
+    Privacy policy accepted|Consent to data processing|Data sharing consent
+    Consent to share my details with partners|Einwilligung Datenverarbeitung
+    Datenschutz zugestimmt|Fotosperre|Liefersperre
+    Widerspruch Datenweitergabe|Consentement au traitement des données
+    Consentimiento protección de datos|Consenso trattamento dati|Zgoda na przetwarzanie danych
+    Согласие на обработку персональных данных|개인정보 동의|Do Not Postal Mail
+    Do not contact by post|Postal opt-out|Einwilligung Post|Werbung per Post erlaubt
+    Consentement courrier|SMS marketing consent|Marketing by phone allowed|Telefonwerbung erlaubt
+    Unsubscribed from SMS|Terms confirmed|Order status ID|Payment status code
+    Shipment status number|Family status|Familienstand|Bestellstatus|Order on hold|Payment on hold
+    Number of status changes|Status URL|Accepts returns|Last newsletter|Newsletter source
+    Emails sent|No. of emails|Member No|Send date|Data
 """
 UNCLEAR_HEADERS = """
-    Opt-in/Opt-out|Subscribed or unsubscribed|Consent to unsubscribe|opt|Email permission|Mailing
+    Opt-in/Opt-out|Subscribed or unsubscribed|Consent to unsubscribe|opt|Mailing
     Mailings|Consent withdrawn|Not confirmed|Pending opt-in|Not unsubscribed|Unverified
-    Einwilligung widerrufen|Non confirmé|Email opt
+    Einwilligung widerrufen|Non confirmé|Email opt|Email and SMS consent|Consent to email tracking
+    Newsletter and photo consent|Einwilligung Newsletter und Fotos|Email/phone opt-out
+    Do not contact by email or post|Newsletter terms accepted|Newsletter nicht erwünscht
+    Newsletter unerwünscht|Does not want newsletter|Email not allowed|Cannot email|Accepts pets
+    Consent to karaoke|Einwilligung Mitfahrt
 """
 
 
@@ -119,7 +165,12 @@ def test_ambiguous_consent_column_is_rejected_by_name_until_it_is_mapped(header:
             ["2024-01-02 10:00", "", "later"],
             ["wanted"] * 2 + ["unknown"],
         ),
-        ("Email and SMS consent", ["no", "yes"], ["unsubscribed", "wanted"]),
+        ("Photo consent", ["no", "unchanged"], ["wanted"] * 2),
+        ("Do Not Postal Mail", ["yes", "2024-01-02"], ["wanted"] * 2),
+        # Status words below a header about something else state nothing about mail.
+        ("SMS status", ["unsubscribed", "subscribed"], ["wanted"] * 2),
+        ("Cookie consent", ["opted out", "opted in"], ["wanted"] * 2),
+        ("Payment status", ["bounced", "active"], ["wanted"] * 2),
         # A column of zeros and ones, or of dates in any format, states consent.
         ("Bounces", ["0", "1", "0.00"], ["wanted", "bounced", "wanted"]),
         ("Unsubscribe epoch", ["1704189600", "", "0"], ["unsubscribed", "wanted", "wanted"]),
@@ -135,9 +186,33 @@ def test_ambiguous_consent_column_is_rejected_by_name_until_it_is_mapped(header:
         ("Newsletter", ["abgemeldet", "nein, danke"], ["unsubscribed", "unknown"]),
         ("Newsletter", ["Weekly", "Daily"], ["wanted"] * 2),
         ("Newsletter", ["3", "1", "0"], ["wanted"] * 3),
+        ("Email marketing", ["yes", "no"], ["wanted", "not_subscribed"]),
         ("Newsletter topic", ["ja", "nein"], ["wanted"] * 2),
+        # A permission column states who gets mail if one of its cells is yes or no.
+        ("Email allowed", ["yes", "no", ""], ["wanted", "not_subscribed", "wanted"]),
+        ("Newsletter erwünscht", ["nein", "vielleicht"], ["not_subscribed", "unknown"]),
+        ("Send newsletter", ["opted out", "1", "0"], ["unsubscribed", "wanted", "not_subscribed"]),
+        ("Newsletter wanted", ["Weekly", "Daily"], ["wanted"] * 2),
+        ("Sends emails", ["12", "0", "1"], ["wanted"] * 3),
+        # Numbers that stand for statuses are unknown.
+        ("Status ID", ["1", "2", "0", ""], ["unknown"] * 3 + ["wanted"]),
+        ("status_code", ["unsubscribed", "1"], ["unsubscribed", "unknown"]),
+        ("Consent status", ["1", "2"], ["unknown"] * 2),
+        ("Consent status", ["1", "0"], ["wanted", "unsubscribed"]),
+        ("Global status", ["1", "2"], ["wanted"] * 2),
+        ("Order status ID", ["1", "2"], ["wanted"] * 2),
         # If the header isn't recognised, all values must be recognised.
         ("Zustand", ["unsubscribed", "active", ""], ["unsubscribed", "wanted", "wanted"]),
+        *(
+            (header, ["Active", "Unsubscribed", "Bounced"], ["wanted", "unsubscribed", "bounced"])
+            for header in ("State", "Tags", "Plan", "Last name", "Notes", "Joined", "Status reason")
+        ),
+        ("State", ["Active", "Deleted"], ["wanted", "not_subscribed"]),
+        ("Stage", ["Active", "Unconfirmed"], ["wanted", "not_subscribed"]),
+        ("Stage", ["on hold", "active", "unsubscribed"], ["unknown", "wanted", "unsubscribed"]),
+        ("Email delivery status", ["delivered", "Bounced"], ["unknown", "bounced"]),
+        ("State", ["NY", "CA", "Unsubscribed"], ["wanted"] * 3),
+        ("State", ["Bavaria", ""], ["wanted"] * 2),
         ("Comment", ["unsubscribed", "great"], ["wanted"] * 2),
         ("Two-factor login", ["enabled", "disabled"], ["wanted"] * 2),
         ("Account", ["blocked", "active", "left"], ["wanted"] * 3),
@@ -168,6 +243,10 @@ def read_statuses(
         ("Bounces", "1", "3", ("wanted", "wanted")),
         ("state", "", "cancelled", ("wanted", "unsubscribed")),
         ("state", "cancelled", "CA", ("wanted", "wanted")),
+        ("state", "active", "unsubscribed", ("wanted", "unsubscribed")),
+        ("state", "unsubscribed", "CA", ("wanted", "wanted")),
+        ("Newsletter wanted", "Weekly", "no", ("unknown", "not_subscribed")),
+        ("Status ID", "", "2", ("wanted", "unknown")),
     ],
 )
 def test_last_row_of_a_long_file_can_change_the_meaning_of_its_consent_column(
@@ -204,7 +283,36 @@ def test_import_mapping_overrides_recognised_consent_columns() -> None:
         *("unsubscribed", "not_subscribed")
     ]
     # The opt-outs in an ignored column are reported to the owner.
-    assert interpreter.count_ignored_opt_outs() == {1: 1}
+    assert interpreter.count_ignored_opt_outs() == {1: 1, 3: 0}
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "role", "ignored"),
+    [
+        ("Unsubscribed", ["yes", "2024-01-02", "no", ""], "confirmed", 2),
+        ("Unsubscribed", ["yes", "unsubscribed", "no", ""], "subscribed", 1),
+        ("Subscribed", ["no", "unsubscribed", "yes", ""], "unsubscribed", 1),
+        ("Accepts marketing", ["no", "yes"], "tags", 1),
+        ("Newsletter wanted", ["no", "opted out"], "name", 1),
+        ("Status", ["unsubscribed", "active"], "ignore", 1),
+        ("Zustand", ["unsubscribed", "active"], "fields.state", 1),
+        ("State", ["unsubscribed", "active"], "ignore", 1),
+        # These roles lose no opt-out.
+        ("Unsubscribed", ["yes", "no"], "unsubscribed", None),
+        ("Subscribed", ["unsubscribed", "yes"], "status", 0),
+        ("Bounces", ["0", "1", "7"], "ignore", None),
+        ("State", ["NY", "CA"], "ignore", None),
+        ("Photo consent", ["no", "yes"], "ignore", None),
+    ],
+)
+def test_opt_outs_that_an_import_mapping_loses_are_counted(
+    header: str, cells: list[str], role: str, ignored: int | None
+) -> None:
+    lines = (f"p{number}@example.com,{cell}\n" for number, cell in enumerate(cells))
+    file = f"email,{header}\n" + "".join(lines)
+    interpreter = ConsentInterpreter()
+    list(open_reader(file, mapping={header: role}, consent=interpreter))
+    assert interpreter.count_ignored_opt_outs().get(1) == ignored
 
 
 def test_late_nested_json_key_is_recognised_as_a_consent_column() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import TransientError
 from devstack.harness.stack import Owner
-from models import MemberImport
+from models import FieldType, MemberImport
 from services.subscriptions import fields, tags
 from services.subscriptions.bulk_files import open_stored_file
 from services.subscriptions.imports import applying, chunks
@@ -72,6 +72,19 @@ def test_import_ignores_tags_beyond_100_per_member(
         tags.delete_tag(uow, list_id, ids[tag_names[0]])
     assert import_tag("one more") == (1, 1, 0)
     assert read_members(importing, importer, list_id)[ada]["tags"] == {*tag_names[1:], "one more"}
+
+
+def test_join_date_column_also_fills_a_field_with_the_same_name(
+    importing: ImportRunner, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    with importing.resources.unit_of_work() as uow:
+        fields.create_field(
+            uow, importer.user_id, type=FieldType.TEXT, key="joined", label="Joined"
+        )
+    file = csv_of([[people[0], "2024-02-01"]], ("email", "Joined"))
+    importing.import_members(importer, list_id, file)
+    member = read_members(importing, importer, list_id)[people[0]]
+    assert (member["joined_at"], member["fields"]) == ("2024-02-01", {"joined": "2024-02-01"})
 
 
 def test_import_undo_keeps_field_values_changed_since_the_import(
