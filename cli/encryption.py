@@ -26,8 +26,8 @@ app.callback()(lambda: None)
 def rotate_keys(as_json: Json = False) -> None:
     """Re-encrypt file keys and app secrets with the current key.
 
-    The current key is the first key in PRESSROOM_ENCRYPTION_KEYS. The command counts what the other
-    keys still encrypt in the database.
+    The current key is the first key in PRESSROOM_ENCRYPTION_KEYS. The command shows the
+    number of secrets in the database that each other key still encrypts.
     """
     with open_command_resources() as resources:
         rewrapped = sum(key_rotation.rewrap_data_keys(resources))
