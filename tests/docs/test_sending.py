@@ -311,6 +311,9 @@ def test_corrected_issue_is_sent_to_the_members_who_have_not_got_it(
         "LISTMONK_URL": f"{sender.stack.sandbox_url}{LISTMONK_PREFIX}",
         "LISTMONK_USER": LISTMONK_USER,
         "LISTMONK_TOKEN": LISTMONK_TOKEN,
+        # The corrected file has the same size and is written within the same second, so Python
+        # would use the compiled file of the first issue.
+        "PYTHONDONTWRITEBYTECODE": "1",
     }
     issue = sender.folder / "issue.py"
     for email, month in ((first_email, "November"), (second_email, "December")):
