@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Path
 from pydantic import BeforeValidator
 
+from api.middleware.request_rewriting import ENCODED_SLASH
 from api.state import StateOf
 from core import ids
 from core.errors import DomainError, mailing
@@ -13,10 +14,6 @@ from models import MailingList
 from services.accounts import email_addresses
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
-
-# Stands for an encoded slash in a path. An encoded slash is a part of an address, and
-# doesn't separate segments of the path. No address can contain this private-use character.
-ENCODED_SLASH = "\ue02f"
 
 _LIST_NAME_RULE = "must be an unsigned 64-bit integer or the slug of a list"
 _MEMBER_NAME_RULE = "must be an unsigned 64-bit integer or an e-mail address"

@@ -8,12 +8,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.caller_description import PEER
-from api.record_ids import ENCODED_SLASH
 from core.logging import get_logger
 from core.settings import Settings
 
 log = get_logger(__name__)
 
+# Stands for an encoded slash in a path. An encoded slash is a part of an address, and
+# doesn't separate segments of the path. No address can contain this private-use character.
+ENCODED_SLASH = "\ue02f"
 # The key that marks a HEAD request in the ASGI scope.
 _HEAD_KEY = "pressroom.head"
 _ENCODED_SLASH_IN_PATH = re.compile("%2f", re.IGNORECASE)
