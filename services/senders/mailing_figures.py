@@ -94,6 +94,9 @@ _Mail = tuple[int, int, int]
 # The primary key of a mark: a user id, a list id, a mailing id, and the name of a counter of the
 # mailing, such as ``hard_bounced``.
 _Mark = tuple[int, int, int, str]
+# A mark, the outcome for the marked member, the report, and the member's index in
+# ``report.members``.
+_Place = tuple[_Mark, ReportOutcome, ReceivedReport, int]
 
 
 def count_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
@@ -102,10 +105,11 @@ def count_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRep
     If a report is already marked as counted, it isn't counted again, and its outcome becomes
     ``DUPLICATE``.
     """
-    all_times = _collect_times(reports)
+    places = [*_iterate_places(reports)]
+    all_times = _collect_times(places)
     times = {mark: moment for mark, moment in all_times.items() if _decides_soft_bounce(mark)}
     former_times = _read_times(uow, times)
-    new_marks = _mark_duplicates(uow, reports, all_times, _ADD_MARKS)
+    new_marks = _mark_duplicates(uow, places, all_times, _ADD_MARKS)
     later_times = {
         mark: moment
         for mark, moment in times.items()
@@ -117,7 +121,8 @@ def count_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRep
     for _, list_id, mailing_id, figure in new_marks:
         if mailing_id > 0 and figure != _SOFT_BOUNCED:
             figures[mailing_id, list_id][figure] += 1
-    for mail in {mark[:3] for mark in later_times}:
+    # Other mails have no soft bounce, so their figure can't change.
+    for mail in {mark[:3] for mark in current_times if mark[3] == _SOFT_BOUNCED}:
         change = _has_soft_bounce(mail, current_times) - _has_soft_bounce(mail, former_times)
         if change:
             _, list_id, mailing_id = mail
@@ -127,13 +132,14 @@ def count_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRep
 
 def predict_duplicates(uow: UnitOfWork, reports: Sequence[ReceivedReport]) -> None:
     """Predict the outcomes of ``count_reports`` without writing to the database."""
-    _mark_duplicates(uow, reports, _collect_times(reports), _FIND_MARKS)
+    places = [*_iterate_places(reports)]
+    _mark_duplicates(uow, places, _collect_times(places), _FIND_MARKS)
 
 
-def _collect_times(reports: Iterable[ReceivedReport]) -> dict[_Mark, datetime]:
+def _collect_times(places: Iterable[_Place]) -> dict[_Mark, datetime]:
     """Return for each mark when the latest event happened. Include repeated reports."""
     times: dict[_Mark, datetime] = {}
-    for mark, outcome, report, _ in _iterate_marks(reports):
+    for mark, outcome, report, _ in places:
         if outcome in (ReportOutcome.APPLIED, ReportOutcome.DUPLICATE):
             times[mark] = max(times.get(mark, report.occurred_at), report.occurred_at)
     return times
@@ -146,7 +152,7 @@ def _decides_soft_bounce(mark: _Mark) -> bool:
 
 def _read_times(uow: UnitOfWork, marks: Iterable[_Mark]) -> dict[_Mark, datetime]:
     """Return the times of the counted deliveries and soft bounces of the marks' mails."""
-    mails = sorted({mark[:3] for mark in marks})
+    mails = [mark[:3] for mark in marks]
     if not mails:
         return {}
     rows = uow.session.execute(_FIND_TIMES, _format_keys(mails))
@@ -171,13 +177,8 @@ def _has_soft_bounce(mail: _Mail, times: Mapping[_Mark, datetime]) -> bool:
     return bounced_at is not None and (delivered_at is None or delivered_at < bounced_at)
 
 
-def _iterate_marks(
-    reports: Iterable[ReceivedReport],
-) -> Iterator[tuple[_Mark, ReportOutcome, ReceivedReport, int]]:
-    """Yield the mark of each member that a report concerns, except of members of old mailings.
-
-    The last item of each tuple is the member's index in ``report.members``.
-    """
+def _iterate_places(reports: Iterable[ReceivedReport]) -> Iterator[_Place]:
+    """Yield the mark of each member that a report concerns, except of members of old mailings."""
     oldest = clock.now() - MAX_MAILING_AGE
     for report, event, index, member, outcome in iterate_outcomes(reports):
         if member.mailing_at >= oldest:
@@ -187,7 +188,7 @@ def _iterate_marks(
 
 def _mark_duplicates(
     uow: UnitOfWork,
-    reports: Iterable[ReceivedReport],
+    places: Iterable[_Place],
     times: Mapping[_Mark, datetime],
     find_old_marks: TextClause,
 ) -> Collection[_Mark]:
@@ -197,22 +198,22 @@ def _mark_duplicates(
         times: the times of the marks' events.
         find_old_marks: the SQL statement that returns the indexes of marks that already exist.
     """
-    places: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
-    for mark, outcome, report, index in _iterate_marks(reports):
+    places_by_mark: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
+    for mark, outcome, report, index in places:
         if outcome is ReportOutcome.APPLIED:
-            places.setdefault(mark, []).append((report, index))
-    if not places:
+            places_by_mark.setdefault(mark, []).append((report, index))
+    if not places_by_mark:
         return ()
-    marks = sorted(places)
+    marks = sorted(places_by_mark)
     values = _format_keys(marks) | {
         "kinds": format_texts(mark[3] for mark in marks),
         "times": format_times(times[mark] for mark in marks),
     }
     old_marks = {marks[number] for number in uow.session.scalars(find_old_marks, values)}
-    for mark, marked_places in places.items():
+    for mark, marked_places in places_by_mark.items():
         for report, index in marked_places[0 if mark in old_marks else 1 :]:
             report.outcomes[index] = ReportOutcome.DUPLICATE
-    return places.keys() - old_marks
+    return places_by_mark.keys() - old_marks
 
 
 def _format_keys(marks: Iterable[_Mail | _Mark]) -> dict[str, str]:
