@@ -10,7 +10,7 @@ from functools import partial
 from celery import Celery
 
 from core.process.garbage_collection import end_start
-from core.process.linux import hide_memory, lower_priority
+from core.process.linux import hide_memory, lower_priority, return_freed_blocks
 from core.queues import Queue
 from core.settings import Settings
 from core.settings.process_settings import load_worker_settings
@@ -47,6 +47,7 @@ def run_worker(serves: Serving) -> None:
     if serves.pool is Pool.PREFORK:
         # Imports and image conversions need much processor time, so let short API calls run first.
         lower_priority()
+        return_freed_blocks()
     # Hide the worker's memory from the image converter, which runs as the same user and decodes
     # untrusted images.
     hide_memory()

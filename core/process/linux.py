@@ -11,12 +11,13 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 # The kind of clock in the id of a process's CPU clock (``man 3 clock_getcpuclockid``).
 _CPUCLOCK_SCHED = 2
-# The options that ``keep_freed_memory`` sets, and their values. The manual page ``man 3 mallopt``
-# describes the options, and allows at most 32 MiB for the second option.
+# The options that ``keep_freed_memory`` and ``return_freed_blocks`` set, and their values. The
+# manual page ``man 3 mallopt`` describes the options, and allows at most 32 MiB for the second one.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _MAX_KEPT_BYTES = 256 * 1024 * 1024
 _MAX_KEPT_BLOCK_BYTES = 32 * 1024 * 1024
+_MIN_RETURNED_BYTES = 256 * 1024
 # A process with nice value 5 gets a third of the processor time of a process with nice value 0.
 _LOW_PRIORITY = 5
 
@@ -78,6 +79,16 @@ def keep_freed_memory() -> None:
     if _IS_LINUX:
         _libc.mallopt(_M_TRIM_THRESHOLD, _MAX_KEPT_BYTES)
         _libc.mallopt(_M_MMAP_THRESHOLD, _MAX_KEPT_BLOCK_BYTES)
+
+
+def return_freed_blocks() -> None:
+    """Let the C library return freed blocks of at least 256 KiB to the operating system at once.
+
+    By default, the C library soon keeps larger blocks. Small objects then divide the kept memory,
+    and the next large block takes new memory. The setting also applies to forked child processes.
+    """
+    if _IS_LINUX:
+        _libc.mallopt(_M_MMAP_THRESHOLD, _MIN_RETURNED_BYTES)
 
 
 def lower_priority() -> None:

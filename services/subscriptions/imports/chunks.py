@@ -10,8 +10,10 @@ from services.subscriptions.imports.judging import MAX_BATCH_ROWS
 from services.subscriptions.imports.verdicts import ALREADY, DUPLICATE, INVALID
 
 ROWS_PER_CHUNK = 10_000
-# A chunk is full when it has at least this number of characters.
-MAX_CHUNK_CHARACTERS = 5_000_000
+# A chunk of a file or request is full when it has at least this number of characters. The number
+# for requests must not change, because an import that continues skips the chunks that were applied.
+MAX_FILE_CHUNK_CHARACTERS = 2_500_000
+MAX_REQUEST_CHUNK_CHARACTERS = 5_000_000
 
 
 class Chunk(NamedTuple):
@@ -31,6 +33,7 @@ class Chunk(NamedTuple):
 class PendingChunk:
     """A chunk that is still being filled with rows."""
 
+    max_characters: int
     rows: list[JudgedRow] = field(default_factory=list)
     characters: int = 0
 
@@ -41,7 +44,7 @@ class PendingChunk:
     def is_full(self) -> bool:
         """Return whether the chunk has no room for another batch of rows."""
         has_no_room = len(self.rows) + get_rows_per_batch() > ROWS_PER_CHUNK
-        return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
+        return has_no_room or self.characters >= self.max_characters
 
     def take_rows(self) -> list[JudgedRow]:
         """Remove all rows from the chunk, and return the removed rows."""

@@ -112,8 +112,8 @@ class FileRows:
         self._file = open_file(resources, task, source)
         self.seen = SeenAddresses()
         self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
-        self._opt_outs = PendingChunk()
-        self._ordinary_rows = PendingChunk()
+        self._opt_outs = PendingChunk(chunks.MAX_FILE_CHUNK_CHARACTERS)
+        self._ordinary_rows = PendingChunk(chunks.MAX_FILE_CHUNK_CHARACTERS)
         self._is_read = False
         self._problems = Problems()
         self._has_damaged_row = False

@@ -169,12 +169,14 @@ def _store_file(
             stored = StoredChunks(resources, task)
             facts: FileFacts | None = None
             while facts is None:
-                if turn.is_over():
-                    yield
-                    turn = Turn(resources, lease)
                 lease.check_cancelled()
                 facts = _store_next_chunk(rows, stored)
                 task = _record_progress(resources, lease, task, rows, stored, facts=facts)
+                # Don't keep a file open between turns if all of its rows are in one chunk. An open
+                # file with a hostile header can take tens of megabytes.
+                if facts is None and turn.is_over():
+                    yield
+                    turn = Turn(resources, lease)
             if facts.error is not None:
                 raise facts.error
     return task

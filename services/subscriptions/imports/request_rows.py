@@ -7,7 +7,12 @@ import orjson
 
 from models import MemberImport
 from services.subscriptions import bulk_files
-from services.subscriptions.imports.chunks import Chunk, PendingChunk, get_rows_per_batch
+from services.subscriptions.imports.chunks import (
+    MAX_REQUEST_CHUNK_CHARACTERS,
+    Chunk,
+    PendingChunk,
+    get_rows_per_batch,
+)
 from services.subscriptions.imports.judging import judge_rows
 from services.subscriptions.imports.member_names import tidy_name
 from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
@@ -34,7 +39,7 @@ class RequestRows:
         members = orjson.loads(body)["members"]
         self._seen = SeenAddresses()
         self._batches = judge_rows(_member_rows(members), self._seen, get_rows_per_batch())
-        self._pending = PendingChunk()
+        self._pending = PendingChunk(MAX_REQUEST_CHUNK_CHARACTERS)
         self.total = len(members)
         self.received = 0
         self.count = 0

@@ -73,10 +73,13 @@ class StoredChunks:
 
     def _store_rows(self, number: int, rows: list[JudgedRow]) -> int:
         """Store rows as an encrypted chunk, and return the size of the chunk before encryption."""
-        content = encode_rows(rows)
         key = get_chunk_key(self._prefix, number)
-        self._objects.put(key, seal(content, self._key, key), "application/octet-stream")
-        return len(content)
+        content = encode_rows(rows)
+        size = len(content)
+        # Free the unencrypted content before the upload, which copies the object.
+        content = seal(content, self._key, key)
+        self._objects.put(key, content, "application/octet-stream")
+        return size
 
 
 def fetch_chunk(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:

@@ -15,11 +15,12 @@ from devstack.harness.stack import Owner
 from services.jobs.lease import Lease, LeaseLost
 from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.subscriptions import lists
-from services.subscriptions.imports import applying, helper_jobs, import_job
+from services.subscriptions.imports import applying, chunks, helper_jobs, import_job
 from services.subscriptions.imports.applying import AppliedChunk
 from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import DecryptionFailed
 from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
+from tests.support.imports.turns import ShortTurn
 from tests.support.people.erasure import erase
 from tests.support.probe.job_states import update_job
 from workers import job_runner
@@ -99,6 +100,26 @@ def test_worker_closes_the_file_of_an_import_that_is_cancelled_or_taken_over(
             attempt.lease.cancelled.set()
         assert not attempt.take_turn()
     assert open_files.count == 0
+
+
+def test_import_with_a_single_chunk_keeps_no_file_open_between_turns(
+    importing: ImportRunner,
+    importer: Owner,
+    list_id: int,
+    open_files: OpenFiles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another job waits, and opening the file took longer than a turn."""
+    monkeypatch.setattr(ShortTurn, "is_over", lambda _: True)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 10_000)
+    job_id = importing.begin(importer, list_id, build_csv(1))
+    attempt = JobAttempt(
+        worker_context(importing), importing.lease(job_id), before_kill=lambda: None
+    )
+    with closing(attempt):
+        assert not attempt.take_turn()
+        assert open_files.count == 0
+    assert importing.job(job_id).status == "succeeded"
 
 
 def test_stopping_worker_closes_the_import_file_and_hands_the_job_back(
