@@ -30,6 +30,11 @@ PasswordStdin = Annotated[
 PasswordOption = Annotated[str | None, typer.Option("--password", hidden=True)]
 
 _USER_FIELDS = "id email name plan is_operator created_at"
+MAX_ERASURE_WAIT_SECONDS = 30.0
+_ERASURE_WAITS = (
+    "The person's memberships and mail have ended. A worker erases the remaining data. If none is "
+    "running, start one with --queue maintenance."
+)
 
 
 def read_password(*, from_stdin: bool, option: str | None = None) -> str:
@@ -139,18 +144,33 @@ def reset_factors(email: Email, as_json: Json = False) -> None:
 def erase_user(email: Email, yes: Yes = False, as_json: Json = False) -> None:
     """Permanently erase all data of a person. Opt-outs stay in force.
 
-    The person is removed immediately, and a worker erases the remaining data in the background. If
-    you stop this command, the erasure continues. To wait for the erasure again, run the command
-    again.
+    The person's memberships and mail end before the command returns. A worker erases the remaining
+    data. If the worker makes no progress for half a minute, the command returns without waiting
+    longer. If you stop this command, a worker completes the erasure. To wait for the erasure again,
+    run the command again.
     """
     from cli.progress import get_result, wait_for_job
+    from models import FINISHED
     from services.privacy import erasure
 
     confirm(f"Permanently erase all data of {email}?", yes=yes, as_json=as_json)
     with open_command_resources() as resources:
         job_id = erasure.begin_erasure(resources, email)
-        job = wait_for_job(resources, job_id, what=f"erase {email}", quiet=as_json)
-    print_record(get_result(job), as_json=as_json)
+        erasure.end_memberships(resources, job_id)
+        job = wait_for_job(
+            resources,
+            job_id,
+            what=f"erase {email}",
+            quiet=as_json,
+            max_idle_seconds=MAX_ERASURE_WAIT_SECONDS,
+        )
+        if job.status not in FINISHED:
+            with resources.unit_of_work() as uow:
+                result = erasure.read_unfinished_result(uow, job)
+            typer.echo(_ERASURE_WAITS, err=True)
+        else:
+            result = get_result(job)
+    print_record(result, as_json=as_json)
 
 
 @app.command("list")

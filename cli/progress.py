@@ -1,5 +1,6 @@
 """Waits for a job, and shows its progress in the terminal."""
 
+import math
 import time
 from typing import Any
 
@@ -13,12 +14,23 @@ from storage.resources import Resources
 _POLL_SECONDS = 0.2
 
 
-def wait_for_job(resources: Resources, job_id: int, *, what: str, quiet: bool) -> Job:
+def wait_for_job(
+    resources: Resources,
+    job_id: int,
+    *,
+    what: str,
+    quiet: bool,
+    max_idle_seconds: float = math.inf,
+) -> Job:
     """Wait until a job has ended. Show the progress unless ``quiet`` is true.
 
     Args:
         what: the label of the progress bar.
+        max_idle_seconds: how long to wait while the job makes no progress, for example because no
+            worker runs. The function then returns the unfinished job.
     """
+    progressed_at = time.monotonic()
+    newest_progress = None
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
@@ -28,6 +40,11 @@ def wait_for_job(resources: Resources, job_id: int, *, what: str, quiet: bool) -
                 job = uow.session.get_one(Job, job_id)
             progress.update(bar, completed=job.progress_done, total=job.progress_total)
             if job.status in FINISHED:
+                return job
+            if newest_progress != (job.attempt, job.progress_done):
+                newest_progress = job.attempt, job.progress_done
+                progressed_at = time.monotonic()
+            elif time.monotonic() - progressed_at > max_idle_seconds:
                 return job
             time.sleep(_POLL_SECONDS)
 

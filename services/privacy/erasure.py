@@ -1,14 +1,16 @@
 """Erases people by deleting their personal data.
 
 The first transaction of an erasure marks the person as erased, and erases everything that other
-people can see. A job erases the rows that the request's transaction didn't erase.
+people can see. A job erases the rows that the request's transaction didn't erase. The command
+`pressroom users erase` itself erases the memberships, because mail must end even without a worker.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg2.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select
@@ -16,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 import models
 from core.errors import DomainError, TransientError
+from core.errors.mailing import LIST_BUSY
 from core.errors.people import USER_HAS_ACCOUNT, USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
 from core.queues import Queue
 from core.scopes import Scope
@@ -31,6 +34,7 @@ from services.privacy import stages
 from services.senders import reports
 from services.subscriptions import deny_lists, lists
 from services.subscriptions.members import opt_outs
+from storage.expected_errors import raise_instead
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -41,6 +45,8 @@ MAX_WAIT_SECONDS = 60.0
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
+Result = TypeVar("Result")
+
 
 def begin_erasure(resources: Resources, email: str) -> int:
     """Mark a person as erased, and return the id of the job that erases the remaining data.
@@ -49,15 +55,48 @@ def begin_erasure(resources: Resources, email: str) -> int:
     erasure of the address has failed, retry its job. Raises ``user.not_found`` if nobody has the
     e-mail address. Raises ``user.owns_lists`` if the person owns lists.
     """
+    return _retry_locked(resources, partial(mark_erased, email=email))
+
+
+def end_memberships(resources: Resources, job_id: int) -> None:
+    """Erase the person's memberships in this process, so that all mail ends without a worker.
+
+    ``job_id`` is the id of the erasure job, which continues after the memberships. Raises
+    ``list.busy`` if another transaction keeps a list locked for a minute.
+    """
+    try:
+        while _retry_locked(resources, partial(_end_next_memberships, job_id=job_id)):
+            pass
+    except TransientError as error:
+        raise LIST_BUSY() from error
+
+
+def read_unfinished_result(uow: UnitOfWork, job: Job) -> dict[str, Any]:
+    """Return the numbers of rows that an unfinished erasure has erased so far."""
+    result = _count_erased_rows(uow.session.get_one(Erasure, job.subject_id))
+    return {**result, "job_id": job.id, "status": job.status}
+
+
+def _retry_locked(resources: Resources, work: Callable[[UnitOfWork], Result]) -> Result:
+    """Return the result of a transaction, which is retried for a minute while rows are locked."""
     ends_by = time.monotonic() + MAX_WAIT_SECONDS
     while True:
         try:
             with resources.unit_of_work() as uow:
-                return mark_erased(uow, email)
+                return work(uow)
+        except TransientError:
+            if time.monotonic() > ends_by:
+                raise
         except OperationalError as error:
             is_locked = isinstance(error.orig, LockNotAvailable | DeadlockDetected)
             if not is_locked or time.monotonic() > ends_by:
                 raise
+
+
+def _end_next_memberships(uow: UnitOfWork, job_id: int) -> bool:
+    """Erase one batch of memberships, and return whether the person may have more memberships."""
+    erasure = _lock_erasure(uow, uow.session.get_one(Job, job_id).subject_id)
+    return erasure.finished_at is None and _erase_next_rows(uow, erasure, max_stages=1)
 
 
 def mark_erased(uow: UnitOfWork, email: str) -> int:
@@ -223,30 +262,50 @@ ERASE_PERSON = register_kind(
 
 def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
     """Erase one batch of a person's rows, and return whether the erasure is complete."""
-    erasure = uow.session.get_one(Erasure, lease.subject_id)
+    erasure = _lock_erasure(uow, lease.subject_id)
+    if not _erase_next_rows(uow, erasure):
+        _complete_erasure(uow, lease, erasure)
+        return True
+    # If another worker has taken over the job, ``record_progress`` raises an error, which rolls the
+    # batch back.
+    record_progress(uow, lease, done=sum(erasure.counts.values()))
+    return False
+
+
+def _lock_erasure(uow: UnitOfWork, user_id: int | None) -> Erasure:
+    """Lock an erasure, because the command and a worker can erase the same person at a time."""
+    with raise_instead(LockNotAvailable, TransientError("Another process erases the person.")):
+        return uow.session.get_one(Erasure, user_id, with_for_update=True)
+
+
+def _erase_next_rows(
+    uow: UnitOfWork, erasure: Erasure, *, max_stages: int = len(stages.STAGES)
+) -> bool:
+    """Erase one batch of a person's rows. Return false if the first stages have no rows left."""
     names = list(stages.STAGES)
     # Repeat all stages of the erasure if another release has stored a stage that this release
     # doesn't know.
     place = names.index(erasure.stage) if erasure.stage in names else 0
     rows = 0
     bookmark = erasure.bookmark
-    while place < len(names):
+    while place < max_stages:
         rows, bookmark = stages.STAGES[names[place]](uow, erasure.user_id, bookmark)
         if rows or bookmark is not None:
             break
         place += 1
     else:
-        _complete_erasure(uow, lease, erasure)
-        return True
+        return False
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
-    # If another worker has taken over the job, ``record_progress`` raises an error, which rolls the
-    # batch back.
-    record_progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
     erasure.stage = names[place]
     erasure.bookmark = bookmark
     erasure.counts = counts
-    return False
+    return True
+
+
+def _count_erased_rows(erasure: Erasure) -> dict[str, Any]:
+    counts = {name: erasure.counts.get(name, 0) for name in stages.REPORTED}
+    return {"user_id": erasure.user_id, **counts}
 
 
 def _complete_erasure(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
@@ -254,8 +313,7 @@ def _complete_erasure(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
 
     The second erasure job erases rows that requests have written during the first job.
     """
-    counts = {name: erasure.counts.get(name, 0) for name in stages.REPORTED}
-    complete_job(uow, lease, {"user_id": erasure.user_id, **counts})
+    complete_job(uow, lease, _count_erased_rows(erasure))
     erasure.stage = None
     erasure.bookmark = None
     erasure.address_hmac = None

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from cli import accounts
 from devstack.harness.stack import Owner, Stack
 from tests.support.commands.running import (
     pressroom,
@@ -30,6 +31,7 @@ from tests.support.imports.bulk import (
     list_stored_keys,
     nonzero_counts,
 )
+from tests.support.lists.acting import ListActions
 from tests.support.lists.subscribers import new_address, read_subscriber_count, require_member
 from tests.support.people.visiting import PASSWORD
 
@@ -69,6 +71,49 @@ def test_cli_command_exits_with_1_and_names_the_error(
     stack: Stack, code: str, arguments: list[str]
 ) -> None:
     require_command_error(stack, code, *arguments)
+
+
+def test_cli_ends_memberships_and_mail_of_an_erased_person_without_a_worker(
+    stack_without_workers: Stack,
+    owner_without_workers: Owner,
+    client_without_workers: httpx2.Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stack = stack_without_workers
+    acting = ListActions(stack, client_without_workers)
+    person = acting.new_person(with_login=True)
+    list_ids = [
+        acting.new_list(owner_without_workers, confirm_required=False, challenge=False)
+        for _ in range(3)
+    ]
+    for list_id in list_ids:
+        acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=person.key)
+    acting.leave(list_ids[0], key=person.key)
+    monkeypatch.setattr(accounts, "MAX_ERASURE_WAIT_SECONDS", 1.0)
+    command = ("users", "erase", person.address)
+    first_process = pressroom(stack, *command, "--json")
+    assert first_process.returncode == 0, first_process.stderr
+    assert "start one with --queue maintenance" in first_process.stderr
+    result = json.loads(first_process.stdout)
+    assert result == {
+        "user_id": person.user_id,
+        "subscriptions": 3,
+        "opt_outs_kept": 1,
+        "lists": 0,
+        "attachments": 0,
+        "keys": 0,
+        "jobs": 0,
+        "job_id": result["job_id"],
+        "status": "queued",
+    }
+    for list_id in list_ids:
+        path = f"/lists/{list_id}/subscriptions"
+        [member] = data(client_without_workers.get(path, params={"status": "removed"}))["items"]
+        assert (member["email"], member["name"], member["email_enabled"]) == (None, None, False)
+    # A repeated command doesn't count or record anything twice.
+    assert json.loads(pressroom(stack, *command, "--json").stdout) == result
+    events = "SELECT count(*) FROM subscription_events WHERE user_id = %s AND action = 'erased'"
+    assert stack.query(events, person.user_id) == [(3,)]
 
 
 def test_cli_process_prints_the_same_output_as_an_in_process_call(

@@ -197,6 +197,31 @@ def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
     )
 
 
+def test_command_and_worker_that_erase_memberships_at_once_count_each_membership_once(
+    imports_without_workers: ImportRunner,
+    list_owner: Owner,
+    erased_address: str,
+    erased_user_id: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_small_batches(monkeypatch)
+    resources = imports_without_workers.resources
+    list_ids = [imports_without_workers.new_list(list_owner) for _ in range(9)]
+    for list_id in list_ids:
+        join_list(imports_without_workers, list_id, erased_user_id)
+    job_id = erasure.begin_erasure(resources, erased_address)
+    with ThreadPoolExecutor(3) as executor:
+        commands = [
+            executor.submit(erasure.end_memberships, resources, job_id) for _ in range(2)
+        ]
+        erased = executor.submit(finish, resources, job_id).result()
+        for command in commands:
+            command.result()
+    assert erased.subscriptions == len(list_ids)
+    query = "SELECT count(*) FROM subscription_events WHERE user_id = %s AND action = 'erased'"
+    assert imports_without_workers.stack.query(query, erased_user_id) == [(len(list_ids),)]
+
+
 def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
     imports_without_workers: ImportRunner,
     owned_list_id: int,
