@@ -9,7 +9,8 @@ from pydantic import AfterValidator, SecretStr, ValidationError, ValidationInfo,
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from core.errors import SettingsError, strip_pydantic_prefix
+from core.errors import SettingsError
+from core.settings.broken_rules import describe_broken_rule
 
 PREFIX = "PRESSROOM_"
 # The environment variable PRESSROOM_X_FILE contains the path of a file with the secret PRESSROOM_X.
@@ -72,7 +73,7 @@ def read_values(kind: type[S], values: Mapping[str, str]) -> S:
         return kind.model_validate(values)
     except ValidationError as error:
         lines = [
-            f"{variable_of(str(problem['loc'][0]))}: {strip_pydantic_prefix(problem['msg'])}"
+            f"{variable_of(str(problem['loc'][0]))}: {describe_broken_rule(problem)}"
             for problem in error.errors(include_input=False, include_url=False)
         ]
         raise SettingsError("\n".join(lines)) from None

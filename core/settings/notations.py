@@ -112,6 +112,19 @@ def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def matching(pattern: str, rule: str) -> AfterValidator:
+    """Return a validator that rejects texts which the pattern doesn't match as a whole.
+
+    ``rule`` describes the pattern, and begins with "must".
+    """
+
+    def check(text: str) -> None:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise ValueError(rule)
+
+    return parsable_by(check)
+
+
 def check_rate_limits(value: str) -> str:
     """Validate the value of a rate limit setting, or raise ``ValueError``.
 

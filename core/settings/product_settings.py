@@ -199,7 +199,12 @@ class Settings(
     alive_file: Path | None = None
     """File that a worker touches every second while it is running and connected to the broker"""
 
-    worker_metrics_address: str | None = Field(default=None, pattern=r"^[0-9A-Za-z.-]+:[0-9]{1,5}$")
+    worker_metrics_address: Annotated[
+        str | None,
+        notations.matching(
+            "[0-9A-Za-z.-]+:[0-9]{1,5}", "must have the form host:port, such as 0.0.0.0:9464"
+        ),
+    ] = None
     """Address and port for a worker's /metrics, which requires no token, such as 0.0.0.0:9464.
     Without this setting, workers serve no metrics."""
 

@@ -13,7 +13,6 @@ from pydantic import (
     Field,
     PlainSerializer,
     SecretStr,
-    StringConstraints,
     ValidationInfo,
     field_validator,
 )
@@ -21,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from core.keyring import Keyring
 from core.settings.given_settings import GivenSettings, required_together, variable_of
-from core.settings.notations import BUCKET_NAME, parsable_by, require_bucket_name
+from core.settings.notations import BUCKET_NAME, matching, parsable_by, require_bucket_name
 
 MIN_OPERATOR_SECRET_CHARACTERS = 20
 SSE_S3 = "sse-s3"
@@ -102,8 +101,18 @@ class Sentinels:
 
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
-Region = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,63}$")]
-Encryption = Annotated[str, StringConstraints(pattern=rf"^({SSE_S3}|sse-kms:[!-~]{{1,2048}})$")]
+Region = Annotated[
+    str,
+    matching(
+        "[A-Za-z0-9_-]{1,63}", "must have at most 63 letters, digits, hyphens and underscores"
+    ),
+]
+Encryption = Annotated[
+    str,
+    matching(
+        rf"{SSE_S3}|sse-kms:[!-~]{{1,2048}}", f"must be {SSE_S3} or have the form sse-kms:KEY"
+    ),
+]
 
 
 def _read_postgres_url(value: SecretStr | None) -> SecretStr | None:
@@ -270,7 +279,7 @@ class BrokerSettings(LogSettings):
         cls, value: SecretStr | None, info: ValidationInfo
     ) -> SecretStr | None:
         if value is None and "broker_url" in info.data and info.data["broker_url"] is None:
-            raise PydanticCustomError("missing", "Field required")
+            raise PydanticCustomError("missing", "is required")
         return value
 
     @property

@@ -174,7 +174,7 @@ def test_command_without_running_devstack_reports_the_missing_devstack(tmp_path:
     assert (process.returncode, process.stdout) == (2, "")
     assert f"No stack runs on {tmp_path / 'nothing'}" in process.stderr
     assert "PRESSROOM_HOME" in process.stderr
-    assert "Field required" not in process.stderr
+    assert "is required" not in process.stderr
 
 
 def test_command_with_incomplete_settings_names_the_missing_ones(tmp_path: Path) -> None:
@@ -184,4 +184,4 @@ def test_command_with_incomplete_settings_names_the_missing_ones(tmp_path: Path)
     }
     process = run_command(incomplete_settings, "users", "list")
     assert process.returncode == 2
-    assert "PRESSROOM_DATABASE_URL: Field required" in process.stderr
+    assert "PRESSROOM_DATABASE_URL: is required" in process.stderr

@@ -253,7 +253,7 @@ def test_every_process_names_a_missing_setting_and_exits_with_2(
         {name: value for name, value in settings if name != "PRESSROOM_REDIS_URL"}, *arguments
     )
     assert process.returncode == 2
-    assert "PRESSROOM_REDIS_URL: Field required" in process.stderr
+    assert "PRESSROOM_REDIS_URL: is required" in process.stderr
     assert "Traceback" not in process.stderr
 
 
