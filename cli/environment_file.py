@@ -71,6 +71,7 @@ _COMPOSE_SETTINGS = {
 # Maps important optional settings to the consequence of leaving them empty.
 _MISSING_FEATURES = {
     "mail_url": "no mail is sent, so nobody can confirm a sign-up",
+    "operator_mail": "nobody gets a mail when a check of pressroom doctor fails",
     "backup_url": "no backups are made",
     "stripe_secret_key": "nobody can buy credits",
     "security_contacts": "/.well-known/security.txt doesn't exist",

@@ -35,7 +35,7 @@ GROUPS = {
         "Create a settings file for docker-compose.yml. All passwords and keys are generated.",
     ),
     "doctor": CommandGroup(
-        "cli.doctor.command:app",
+        "cli.doctor:app",
         "Check all servers and settings of this deployment. The exit code is 1 if a check fails.",
     ),
     "users": CommandGroup("cli.accounts:app", "Manage users."),

@@ -29,7 +29,7 @@ _GROUPS = {
         *("public_url", "pages_url", "media_base_url", "secret_keys", "encryption_keys"),
         *("api_key_header", "trusted_proxies"),
     ),
-    "Mail": ("mail_",),
+    "Mail": ("mail_", "operator_mail"),
     "Challenges": ("turnstile_", "hcaptcha_", "recaptcha_", "challenge_", "account_challenge"),
     "Credits and payments": (
         *("credits_", "currencies", "composer_price", "redirect_origins", "stripe_", "payments_"),

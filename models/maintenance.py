@@ -28,5 +28,7 @@ class Maintenance(Model):
     last_finished_at: Mapped[datetime | None]
     # The position in a large table at which the task's next run resumes.
     bookmark: Mapped[int | None]
+    # The data that a run of the task stores for the next run.
+    state: Mapped[dict[str, Any] | None]
     last_result: Mapped[dict[str, Any] | None]
     last_error: Mapped[str | None]

@@ -49,6 +49,7 @@ _MODULES = """
     backup.creating backup.journal
     composer.photos composer.writing_work
     credits.checkout credits.own_charges credits.polling credits.verify
+    doctor.operator_mail
     privacy.erasure privacy.expired_rows privacy.ip_addresses privacy.strangers
     removals store_checks
     subscriptions.bulk_actions.actions subscriptions.bulk_actions.undo subscriptions.bulk_files

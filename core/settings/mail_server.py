@@ -7,6 +7,7 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 _ADDRESS = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9.-]*[A-Za-z0-9]"
+_BARE_ADDRESS = re.compile(rf"{_ADDRESS}\Z")
 _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_ADDRESS}))\Z")
 
 
@@ -107,3 +108,9 @@ class MailSender:
         if sender_name is None:
             return self.name
         return f"{sender_name} via {self.name or self.domain}"
+
+
+def require_address(text: str) -> None:
+    """Raise ``ValueError`` unless the text is an ASCII e-mail address without a name."""
+    if not _BARE_ADDRESS.match(text):
+        raise ValueError("must be one ASCII e-mail address such as operator@example.com")

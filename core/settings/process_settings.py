@@ -71,7 +71,10 @@ _SETTINGS_BY_QUEUE: dict[Queue, SettingNames] = {
     Queue.BULK: _SIGNING | {"deny_list"},
     # Maintenance needs no separate database login for backups, because the application's database
     # role may read every row.
-    Queue.MAINTENANCE: _SIGNING | _REPLICA | {"retention", "sns_base_url"} | _names_with("backup_"),
+    Queue.MAINTENANCE: _SIGNING
+    | _REPLICA
+    | {"retention", "sns_base_url", "operator_mail"}
+    | _names_with("backup_"),
 }
 _SETTINGS_BY_COMMAND = {
     "serve": _API,

@@ -8,7 +8,7 @@ from pydantic_settings import NoDecode
 
 from core.errors import SettingsError
 from core.settings.given_settings import PREFIX, GivenSettings, required_together, variable_of
-from core.settings.mail_server import MailSender, MailServer
+from core.settings.mail_server import MailSender, MailServer, require_address
 from core.settings.notations import COMMA_SEPARATED, parsable_by
 from core.settings.store_settings import BaseUrl
 
@@ -30,6 +30,10 @@ class ProviderSettings(GivenSettings):
 
     mail_from: Annotated[str, parsable_by(MailSender.parse)] = "Pressroom <pressroom@localhost>"
     """Sender of all mail, as an address or Name <address>"""
+
+    operator_mail: Annotated[str | None, parsable_by(require_address)] = None
+    """E-mail address of the operator, who gets a mail when checks of `pressroom doctor` fail or
+    pass again. Without this setting, maintenance runs no checks."""
 
     turnstile_url: BaseUrl = AnyHttpUrl("https://challenges.cloudflare.com/turnstile/v0/siteverify")
     """URL for verifying Turnstile tokens"""

@@ -181,6 +181,17 @@ def write_bookmark(uow: UnitOfWork, kind: MaintenanceKind, place: int | None) ->
     uow.session.execute(statement.values(bookmark=place))
 
 
+def read_state(uow: UnitOfWork, kind: MaintenanceKind) -> dict[str, Any]:
+    """Return the data that the last run has stored for the next one."""
+    query = select(Maintenance.state).where(Maintenance.name == kind.name)
+    return uow.session.scalar(query) or {}
+
+
+def write_state(uow: UnitOfWork, kind: MaintenanceKind, state: dict[str, Any]) -> None:
+    statement = update(Maintenance).where(Maintenance.name == kind.name)
+    uow.session.execute(statement.values(state=state))
+
+
 def is_running(name: str) -> ColumnElement[bool]:
     """Return the SQL condition that a process holds the lease on this kind of maintenance."""
     return exists().where(Maintenance.name == name, Maintenance.lease_expires_at > func.now())

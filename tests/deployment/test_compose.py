@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redis
 
-from cli.doctor.store_checks import QUIET_LOG
 from devstack.harness.polling import eventually
 from devstack.supervisor.embedded.valkey import PERMISSIONS
 from devstack.supervisor.environment import find_binary
+from services.doctor.store_checks import QUIET_LOG
 from tests.support.commands.command_line import option
 from tests.support.deployment import files
 from tests.support.repository.schemas import require_valid

@@ -1,5 +1,6 @@
 """Runs the checks for all parts of a deployment at the same time, with a common time limit."""
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from storage.full_disks import FULL_DISKS, Store
 
 # The time limit in seconds for all checks together, so that the command ends within half a minute.
 MAX_SECONDS = 22.0
+_THREAD_NAME = "check of "
 _EXPECTED_ERRORS = (
     DomainError,
     TransientError,
@@ -92,24 +94,30 @@ def run_checks(
     delay other checks.
     """
     deadline = time.monotonic() + seconds
-    runs: list[tuple[Thread, list[Diagnosis]]] = []
+    runs: list[tuple[str, Thread, list[Diagnosis]]] = []
     for name, check in parts.items():
         results: list[Diagnosis] = []
+        # Don't start a second check while a check of an earlier run still hangs. Otherwise, the
+        # number of hanging threads would grow in a worker, which repeats the checks.
+        hanging = [each for each in threading.enumerate() if each.name == _THREAD_NAME + name]
+        if hanging:
+            runs.append((name, hanging[0], results))
+            continue
         # ``thread`` consumes this iterator, which runs the check and appends each diagnosis to
         # ``results``.
         appends = map(results.append, _run_check(name, check, settings))
-        thread = Thread(target=deque, args=(appends, 0), daemon=True, name=name)
+        thread = Thread(target=deque, args=(appends, 0), daemon=True, name=_THREAD_NAME + name)
         thread.start()
-        runs.append((thread, results))
+        runs.append((name, thread, results))
     diagnoses: list[Diagnosis] = []
-    for thread, results in runs:
+    for name, thread, results in runs:
         # Wait with a time limit, because a thread that hangs in a C function can't be stopped.
         thread.join(max(deadline - time.monotonic(), 0.0))
         part_results = list(results)
         if thread.is_alive():
             advice = "Check for a cause of hanging connections, such as a firewall or a full disk."
             part_results.append(wrong("answers", f"no response within {seconds:g} s", advice))
-        diagnoses += [replace(each, part=each.part or thread.name) for each in part_results]
+        diagnoses += [replace(each, part=each.part or name) for each in part_results]
     return diagnoses
 
 

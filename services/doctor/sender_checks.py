@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from cli.doctor.runner import Diagnosis, diagnose, fine, wrong
 from core import clock
 from core.settings import Settings
 from integrations.senders.sns_reachability import find_certificate_problem
 from integrations.senders.sns_topics import parse_topic
+from services.doctor.runner import Diagnosis, diagnose, fine, wrong
 
 # The maximum difference between the clocks of this host and the database. If the clock of this host
 # is wrong, valid requests are rejected, because most signatures are valid for only five minutes.

@@ -3,21 +3,17 @@
 import logging
 import os
 import sys
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from cli.connection import use_running_stack
-from cli.doctor import runner
-from cli.doctor.runner import Check, CheckState, Diagnosis
-from cli.doctor.service_checks import check_mail, check_providers, check_public_url
-from cli.doctor.store_checks import check_broker, check_cache, check_database, check_storage
-from cli.doctor.work_checks import check_backup
 from cli.output import Json, print_records, select_fields
 from core.errors import SettingsError
 from core.log_output import configure_logging
 from core.settings import load_settings
+from services.doctor import all_checks, runner
+from services.doctor.runner import CheckState, Diagnosis
 
 FAULTY = 1
 _MARKS = {
@@ -79,14 +75,4 @@ def _run_all_checks(send: str | None, seconds: float) -> list[Diagnosis]:
     configure_logging(settings.model_copy(update={"log_level": "error"}))
     # Disable the libraries' warnings about retries, because the command reports each fault itself.
     logging.disable(logging.WARNING)
-    parts: dict[str, Check] = {
-        "database": check_database,
-        "redis": check_cache,
-        "broker": check_broker,
-        "object storage": check_storage,
-        "backup": check_backup,
-        "mail": partial(check_mail, send),
-        "public URL": check_public_url,
-        "providers": check_providers,
-    }
-    return runner.run_checks(parts, settings, seconds=seconds)
+    return all_checks.run_all_checks(settings, send_to=send, seconds=seconds)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
-from cli.doctor.runner import Diagnosis, fine, skipped, warning, wrong
 from core import clock
 from core.languages.shown_lines import strip_invisible
 from core.settings import Settings
@@ -25,6 +24,7 @@ from integrations.http_client import (
 )
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
+from services.doctor.runner import Diagnosis, fine, skipped, warning, wrong
 
 _PROVIDER_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=4.0, max_reply_bytes=1024 * 1024)
 _SERVER_ERRORS = range(500, 600)

@@ -15,10 +15,10 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from cli.doctor import sender_checks, work_checks
-from cli.doctor.runner import FREE_SPACE, CheckState, Diagnosis, diagnose, fine, skipped, wrong
 from core.settings import Settings
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure
+from services.doctor import sender_checks, work_checks
+from services.doctor.runner import FREE_SPACE, CheckState, Diagnosis, diagnose, fine, skipped, wrong
 from storage.database import TimeLimitsMissing, build_connector, open_database
 from storage.database_space import check_database_space
 from storage.migrations import revisions

@@ -7,11 +7,11 @@ from importlib.metadata import version
 import redis
 from sqlalchemy import Connection, text
 
-from cli.doctor.runner import Diagnosis, diagnose, fine, skipped, wrong
 from core import clock
 from core.queues import Queue
 from core.settings import Settings
 from services.backup import manifests
+from services.doctor.runner import Diagnosis, diagnose, fine, skipped, wrong
 from storage.backup_files.places import open_sealed_place
 from storage.redis.canaries import Canaries, QueueAge
 
