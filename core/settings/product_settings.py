@@ -172,8 +172,8 @@ class Settings(
     """Serve /docs and /openapi.json"""
 
     docs_url: BaseUrl | None = None
-    """URL of the documentation, to which the console and the development stack link. Without this
-    setting, the console has no such link."""
+    """URL of the documentation site, to which the console, the development stack and alerts link.
+    Without this setting, the console and alerts have no such links."""
 
     plan_contact: Annotated[str | None, parsable_by(PlanContact.parse)] = None
     """E-mail address or https URL where owners on the free plan can ask for the paid plan. Without

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.documents.markdown import ROOT
+from tests.support.observability.alert_rules import alerts
 
 pytestmark = pytest.mark.tier("check")
 
@@ -64,6 +65,13 @@ def test_llms_txt_links_to_the_markdown_file_of_every_document(site: Path) -> No
 def test_first_page_of_the_site_leads_to_the_documentation(site: Path) -> None:
     [target] = re.findall(r'url=([^"]+)"', (site / "index.html").read_text())
     assert "Pressroom" in (site / target).read_text()
+
+
+def test_site_has_the_page_and_the_section_to_which_each_alert_links(site: Path) -> None:
+    for rule in alerts().values():
+        [link] = re.findall(r"\}\}/(docs/[^{]+)\{\{", rule.runbook_url)
+        page, _, anchor = link.partition("#")
+        assert f'id="{anchor}"' in (site / page).read_text(), link
 
 
 def test_search_index_of_the_site_knows_the_words_of_its_pages(site: Path) -> None:

@@ -85,6 +85,8 @@ LOST_LEASES = f"pressroom_job_leases_lost_total{{{JOB_LABELS}}}"
 FAILED_JOBS = f'pressroom_job_failures_total{{{JOB_LABELS},code="job.internal_error"}}'
 CONNECTIONS = "pressroom_database_server_connections"
 MAX_CONNECTIONS = "pressroom_database_server_connections_limit"
+# The documentation's URLs in the tests. An empty URL stands for a Prometheus that doesn't know it.
+DOCS_URLS = ("https://docs.news.example/pressroom/", "")
 QUOTA_LABELS = '{provider="unsplash",window="hour"}'
 
 CASES = {
@@ -217,7 +219,7 @@ def test_every_alert_rule_fires_and_clears(tmp_path: Path) -> None:
                 {
                     "rule_files": [str(RECORDING), str(rule_file)],
                     "evaluation_interval": "1m",
-                    "tests": [_build_rule_test(name, case)],
+                    "tests": [_build_rule_test(name, case, url) for url in DOCS_URLS],
                 }
             )
         )
@@ -225,8 +227,11 @@ def test_every_alert_rule_fires_and_clears(tmp_path: Path) -> None:
     promtool("test", "rules", *files)
 
 
-def _build_rule_test(name: str, case: Case) -> dict[str, Any]:
-    """Return a test for promtool: the alert fires at the end of the fault, and clears later."""
+def _build_rule_test(name: str, case: Case, docs_url: str) -> dict[str, Any]:
+    """Return a test for promtool: the alert fires at the end of the fault, and clears later.
+
+    ``docs_url``: the value of Prometheus's external label with the URL of the documentation.
+    """
     values = {
         each: _counter_values(case.normal[each], faulty)
         if faulty.startswith("+")
@@ -235,7 +240,7 @@ def _build_rule_test(name: str, case: Case) -> dict[str, Any]:
     }
     firing_alert = {
         "exp_labels": {"severity": alerts()[name].severity, **case.labels},
-        "exp_annotations": _annotations(name, case.labels),
+        "exp_annotations": _annotations(name, case.labels, docs_url),
     }
     expected = {
         _NORMAL_MINUTES_BEFORE: [],
@@ -244,6 +249,7 @@ def _build_rule_test(name: str, case: Case) -> dict[str, Any]:
     }
     return {
         "interval": "1m",
+        "external_labels": {"docs_url": docs_url},
         "input_series": [{"series": each, "values": values[each]} for each in values],
         "alert_rule_test": [
             {"alertname": name, "eval_time": f"{minute}m", "exp_alerts": alert_list}
@@ -283,8 +289,10 @@ def _read_rule(name: str) -> dict[str, Any]:
     return dict(rule)
 
 
-def _annotations(name: str, labels: dict[str, str]) -> dict[str, str]:
+def _annotations(name: str, labels: dict[str, str], docs_url: str) -> dict[str, str]:
     annotations: dict[str, str] = _read_rule(name)["annotations"]
+    page = f"{docs_url.rstrip('/')}/docs/runbook.html#{name.lower()}"
+    annotations["runbook_url"] = page if docs_url else ""
     for label, value in labels.items():
         placeholder = f"{{{{ $labels.{label} }}}}"
         annotations["summary"] = annotations["summary"].replace(placeholder, value)

@@ -52,6 +52,15 @@ def test_prometheus_reads_token_and_rules_from_their_mounts() -> None:
     assert set(read_configuration()["rule_files"]) == {file.name for file in RULE_FILES}
 
 
+def test_prometheus_gets_the_url_of_the_documentation_for_links_to_the_runbook() -> None:
+    environment = files.observability_services()["prometheus"]["environment"]
+    [(label, value)] = read_configuration()["global"]["external_labels"].items()
+    assert value.strip("${}") in environment
+    # The label is removed from alerts, because it doesn't describe them.
+    [relabeling] = read_configuration()["alerting"]["alert_relabel_configs"]
+    assert relabeling == {"action": "labeldrop", "regex": label}
+
+
 def test_grafana_uses_prometheus_and_finds_its_dashboards() -> None:
     service = files.observability_services()["grafana"]
     provisioning = FOLDER / "grafana" / "provisioning"

@@ -211,9 +211,7 @@ def test_command_and_worker_that_erase_memberships_at_once_count_each_membership
         join_list(imports_without_workers, list_id, erased_user_id)
     job_id = erasure.begin_erasure(resources, erased_address)
     with ThreadPoolExecutor(3) as executor:
-        commands = [
-            executor.submit(erasure.end_memberships, resources, job_id) for _ in range(2)
-        ]
+        commands = [executor.submit(erasure.end_memberships, resources, job_id) for _ in range(2)]
         erased = executor.submit(finish, resources, job_id).result()
         for command in commands:
             command.result()

@@ -32,6 +32,7 @@ class Rule:
     query: str
     severity: str
     runbook: str
+    runbook_url: str
 
 
 def _read_rules(file: Path) -> Iterator[dict[str, Any]]:
@@ -43,7 +44,11 @@ def _read_rules(file: Path) -> Iterator[dict[str, Any]]:
 def alerts() -> dict[str, Rule]:
     return {
         each["alert"]: Rule(
-            each["alert"], each["expr"], each["labels"]["severity"], each["annotations"]["runbook"]
+            each["alert"],
+            each["expr"],
+            each["labels"]["severity"],
+            each["annotations"]["runbook"],
+            each["annotations"]["runbook_url"],
         )
         for each in _read_rules(ALERTS)
     }
