@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from core.process.absent_modules import hide_module
 from core.settings.store_settings import LogSettings
@@ -10,6 +10,42 @@ from core.telemetry import spans
 
 with hide_module("rich"):
     import structlog
+
+
+class WholeLineHandler(logging.StreamHandler[TextIO]):
+    """Writes each log record in a line of its own, even after a disk was full.
+
+    A full disk can cut a line off. The handler bypasses the stream's buffer, which would otherwise
+    keep the rest of the line and mix it with later lines. A record that can't be written is lost.
+    """
+
+    _has_failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = f"{self.format(record)}\n"
+        except Exception:  # noqa: BLE001 - as in StreamHandler
+            self.handleError(record)
+            return
+        if self._has_failed:
+            # End the line that may have been cut off.
+            line = f"\n{line}"
+        self._has_failed = not self._write_all(line.encode(errors="backslashreplace"))
+
+    def _write_all(self, data: bytes) -> bool:
+        """Write to the file behind the stream, and return whether everything was written."""
+        try:
+            self.stream.flush()
+            file = getattr(self.stream.buffer, "raw", self.stream.buffer)
+            while data:
+                # ``write`` returns ``None`` if a non-blocking pipe is full.
+                written = file.write(data)
+                if not written:
+                    return False
+                data = data[written:]
+        except (OSError, ValueError):
+            return False
+        return True
 
 
 def configure_logging(settings: LogSettings) -> None:
@@ -43,7 +79,7 @@ def configure_logging(settings: LogSettings) -> None:
         foreign_pre_chain=shared,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = WholeLineHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     _configure_libraries()
