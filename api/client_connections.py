@@ -129,6 +129,11 @@ class BoundedConnection(HttpToolsProtocol):
         self._is_in_head = True
         self._head_bytes = 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # The parser removes blanks and tabs only before the value. RFC 9110, section 5.5, excludes
+        # them from both ends.
+        super().on_header(name, value.rstrip(b" \t"))
+
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._cancel_head_timer()

@@ -7,7 +7,7 @@ from api.auth.page_sessions import find_page_session
 from api.client_details import client_address
 from api.cookies import SESSION_COOKIE
 from api.limits.rate_limits import RateLimitName, build_address_rate_key, build_caller_rate_key
-from api.middleware.admission import CACHED_CALLER_KEY
+from api.middleware.admission import CACHED_CALLER_KEY, split_authorization
 from api.state import state_of
 from core.errors import DomainError, Kind, access
 from core.secret_form import ACCESS_TOKEN
@@ -117,10 +117,10 @@ def _read_secrets(request: Request) -> set[str]:
     """Return the API keys and tokens in the request's headers. Raises ``auth.unknown_scheme``."""
     secrets = set(request.headers.getlist(state_of(request).resources.settings.api_key_header))
     for header in request.headers.getlist("authorization"):
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        scheme, token = split_authorization(header)
+        if scheme != "bearer" or not token:
             raise access.AUTH_SCHEME_UNKNOWN()
-        secrets.add(token.strip())
+        secrets.add(token)
     return secrets
 
 

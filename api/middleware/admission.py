@@ -35,6 +35,12 @@ def is_never_refused(method: str, path: str) -> bool:
     return _NEVER_REFUSED.fullmatch(f"{method} {path}") is not None
 
 
+def split_authorization(header: str) -> tuple[str, str]:
+    """Return the scheme in lower case, and the credential without the blanks and tabs around it."""
+    scheme, _, credential = header.replace("\t", " ").partition(" ")
+    return scheme.lower(), credential.strip()
+
+
 class AdmissionMiddleware:
     """Gives each request a place among the requests in progress, or refuses the request.
 
@@ -93,14 +99,13 @@ class AdmissionMiddleware:
         for name, value in scope["headers"]:
             secret = None
             if name == self._key_header:
-                secret = value
+                secret = value.decode("latin-1")
             elif name == b"authorization":
-                secret = value.partition(b" ")[2]
+                _, secret = split_authorization(value.decode("latin-1"))
             if secret is not None:
                 state = scope["app"].state.pressroom
                 keyring = state.resources.keyring
-                text = secret.strip().decode("latin-1")
-                caller = api_keys.find_cached_caller(state.used_keys, keyring, text)
-                scope[CACHED_CALLER_KEY] = (text, caller)
+                caller = api_keys.find_cached_caller(state.used_keys, keyring, secret)
+                scope[CACHED_CALLER_KEY] = (secret, caller)
                 return None if caller is None else build_caller_rate_key(caller)
         return None

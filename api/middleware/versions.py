@@ -30,7 +30,7 @@ class VersionMiddleware:
         if is_for_browser(scope):
             await self._app(scope, receive, send)
             return
-        requested = [value.strip() for name, value in scope["headers"] if name == _HEADER_NAME]
+        requested = [value for name, value in scope["headers"] if name == _HEADER_NAME]
         is_known = _KNOWN_VERSIONS.issuperset(requested) and len(set(requested)) <= 1
         version = requested[0] if requested and is_known else _OLDEST_VERSION
         scope["pressroom.headers"].append((_HEADER_NAME, version))

@@ -16,6 +16,7 @@ from api.caller_description import describe_caller
 from api.console.assets import CONSOLE_PATH
 from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
 from api.html.frame import render_page
+from api.middleware.admission import split_authorization
 from api.middleware.versions import VERSIONS
 from api.openapi import describe_text, error_responses
 from api.readiness import READY, judge_process
@@ -96,10 +97,10 @@ async def read_metrics(request: Request, state: StateOf) -> Response:
     OpenMetrics, the response contains trace ids as exemplars of the histogram buckets.
     """
     token = state.resources.settings.metrics_token
-    scheme, _, sent_token = request.headers.get("authorization", "").partition(" ")
+    scheme, sent_token = split_authorization(request.headers.get("authorization", ""))
     expected_token = token.get_secret_value() if token else ""
-    is_equal = secrets.compare_digest(sent_token.strip().encode(), expected_token.encode())
-    if not expected_token or scheme.lower() != "bearer" or not is_equal:
+    is_equal = secrets.compare_digest(sent_token.encode(), expected_token.encode())
+    if not expected_token or scheme != "bearer" or not is_equal:
         raise access.AUTH_METRICS_TOKEN()
     await state.deployment_metrics.refresh()
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
