@@ -27,7 +27,6 @@ from api.schemas.segments import NewExport
 from api.state import State, StateOf
 from core.errors import access, mailing, media, requests
 from core.queues import Queue
-from core.scopes import Scope
 from services.access.caller import Caller
 from services.subscriptions import exports
 from services.subscriptions.export_sheets import ExportFormat
@@ -54,7 +53,7 @@ _FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
         *LIST_ERRORS,
         access.AUTH_LOGIN_AGAIN,
         access.QUOTA_EXCEEDED,
-        access.AUTH_INSUFFICIENT_SCOPE.fill(scope=Scope.DELIVERY),
+        access.AUTH_DELIVERY_SCOPE_NEEDED,
         mailing.LIST_EMAIL_CHANNEL_DISABLED,
         mailing.FILTER_INVALID,
         mailing.FILTER_TOO_LARGE,

@@ -39,6 +39,12 @@ AUTH_METRICS_TOKEN = unauthenticated(
 AUTH_INSUFFICIENT_SCOPE = forbidden(
     "auth.insufficient_scope", "This request requires the scope {scope}.", scope="attachment"
 )
+AUTH_DELIVERY_SCOPE_NEEDED = forbidden(
+    "auth.insufficient_scope",
+    "This request requires the scope delivery. It lets a sending program export the roster of "
+    "every list. Only the operator can create an API key with this scope, by the command "
+    "pressroom keys create with --scope delivery.",
+)
 AUTH_RESTRICTED_CREDENTIAL = forbidden(
     "auth.restricted_credential",
     "This request requires a session or an API key with full access.",

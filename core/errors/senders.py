@@ -20,7 +20,9 @@ SENDER_TOO_MANY = conflict(
     "sender.too_many", "An account can have at most {most} senders.", most=20
 )
 SENDER_NEEDS_DELIVERY = forbidden(
-    "sender.needs_delivery", "A sender with any_list requires an API key with the scope delivery."
+    "sender.needs_delivery",
+    "A sender with any_list requires an API key with the scope delivery. Only the operator can "
+    "create such a key.",
 )
 SENDER_KEY_INVALID = invalid_at(
     "body.{name}",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.errors.access import AUTH_INSUFFICIENT_SCOPE
+from core.errors.access import AUTH_DELIVERY_SCOPE_NEEDED, AUTH_INSUFFICIENT_SCOPE
 from core.scopes import Scope
 from services.event_origins import Credential, CredentialKind
 
@@ -38,4 +38,6 @@ class Caller:
 def require_scope(caller: Caller, scope: Scope) -> None:
     """Raise ``auth.insufficient_scope`` if the caller's credential doesn't have the scope."""
     if scope not in caller.scopes:
+        if scope is Scope.DELIVERY:
+            raise AUTH_DELIVERY_SCOPE_NEEDED(needed_scope=scope)
         raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)
