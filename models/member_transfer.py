@@ -141,6 +141,9 @@ class MemberImport(Model):
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of members that the undo skipped, because they changed after the import.
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The number of imported people who were no longer members when the import was undone. NULL
+    # before the undo, and if release 1.1.0 began the undo.
+    undo_left: Mapped[int | None]
     undone_at: Mapped[datetime | None]
 
     files_removed_at: Mapped[datetime | None]

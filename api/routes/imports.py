@@ -373,4 +373,5 @@ def _build_record(state: State, task: MemberImport, *, has_recent_login: bool) -
         **endings.get_columns(task),
         errors_url=build_import_errors_url(state, task.id, has_recent_login=has_recent_login),
         undo_until=IMPORT_UNDO.available_until(task),
+        left=task.undo_left or 0,
     )

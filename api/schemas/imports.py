@@ -138,6 +138,11 @@ class ImportRecord(Schema):
         "changed after the import",
         examples=[0],
     )
+    left: int = Field(
+        description="Number of imported people who were no longer members when the import was "
+        "undone",
+        examples=[0],
+    )
     undone_at: Timestamp | None = Field(examples=[None])
     undo_until: Timestamp | None = Field(
         description="Time until which the import can be undone. null during the import, and "

@@ -44,7 +44,8 @@ class RestoredBatch(NamedTuple):
 
     Attributes:
         members: the number of members that the batch restored.
-        bookmark: new values for the columns that store where the next batch starts.
+        bookmark: new values for the columns that store where the next batch starts, and what the
+            batches have counted.
     """
 
     members: int

@@ -35,6 +35,7 @@ from tests.support.lists.subscribers import (
     new_list,
     read_subscriber_count,
     require_member,
+    trace_for,
 )
 from tests.support.security.world import await_jobs, digest_rows_about
 from tests.support.stack.maintenance import resting_maintenance
@@ -476,6 +477,33 @@ def test_import_undo_keeps_members_of_a_later_bulk_action_until_that_is_undone(
     assert active_members(client, list_id) == {}
     assert require_member(client, list_id, removed_email) == member_before
     assert read_history(client, list_id, removed_email)[0]["action"] == "import_undone"
+
+
+def test_import_counts_after_its_undo_as_the_preview_did(
+    client: httpx2.Client, stranger: httpx2.Client, stack: Stack, list_id: int
+) -> None:
+    removed_email, *emails = build_addresses(8)
+    import_members_file(client, list_id, build_address_file(removed_email))
+    removed_id = require_member(client, list_id, removed_email)["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{removed_id}"))
+    file = build_address_file(removed_email, *emails)
+    import_id = import_members_file(client, list_id, file)["import_id"]
+    # One member is edited. Three people leave: the member whom the import added again, one whom
+    # the owner removes, and one who opts out.
+    user_ids = [require_member(client, list_id, each)["user_id"] for each in emails[:3]]
+    data(client.patch(f"/lists/{list_id}/members/{user_ids[0]}", json={"name": "Ada"}))
+    for user_id in (removed_id, user_ids[1]):
+        data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+    trace_params = {"trace_id": trace_for(stack, list_id, user_ids[2])}
+    data(stranger.delete(f"/subscriptions/{list_id}", params=trace_params))
+    preview = preview_undo(client, import_id)
+    counts = {name: preview[name] for name in ("undone", "kept", "left")}
+    assert counts == {"undone": 4, "kept": 1, "left": 3}
+    for _ in range(2):
+        assert data(request_undo(client, import_id)) == 4
+        record = data(client.get(f"/imports/{import_id}"))
+        assert {name: record[name] for name in counts} == counts
+        assert record["undo_until"] is not None
 
 
 def test_import_undo_preview_names_a_later_import_that_keeps_a_member(

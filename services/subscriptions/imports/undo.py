@@ -126,7 +126,8 @@ SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscriptio
 # for created subscriptions. Subscriptions that existed before the import are never removed.
 _REMOVE = f"""
 WITH batch AS (
-    SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched
+    SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched,
+        status = 'active' AS is_member
     FROM subscriptions
     WHERE import_id = :import_id AND id > :after ORDER BY id LIMIT :batch
 ), removed AS (
@@ -134,29 +135,54 @@ WITH batch AS (
     RETURNING m.source, m.type, m.imported_at, m.origin
 ), corrected AS ({CORRECT_FOR_REMOVED}),
 corrected_origins AS ({CORRECT_ORIGINS_FOR_REMOVED})
-SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
+SELECT (SELECT count(*) FROM removed), max(id),
+    count(*) FILTER (WHERE is_member AND NOT is_untouched), count(*) FILTER (WHERE NOT is_member)
+FROM batch
 """  # noqa: S608
 
 
 def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
+    values = {"import_id": task.id, "list_id": task.list_id, "user_id": task.user_id}
+    values["batch"] = MEMBERS_PER_BATCH
     # Restore all changed subscriptions before removing the subscriptions that the import created.
-    for statement, position_column in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
-        values = {"import_id": task.id, "list_id": task.list_id, "user_id": task.user_id}
-        values["batch"] = MEMBERS_PER_BATCH
-        values["after"] = getattr(task, position_column) or 0
-        restored, last = uow.session.execute(text(statement), values).one()
-        if last is not None:
-            return RestoredBatch(restored, {position_column: last})
+    after = {"after": task.undo_restored or 0}
+    restored, last = uow.session.execute(text(_RESTORE), values | after).one()
+    if last is not None:
+        return RestoredBatch(restored, {"undo_restored": last})
+    after = {"after": task.undo_removed or 0}
+    restored, last, kept_count, left_count = uow.session.execute(
+        text(_REMOVE), values | after
+    ).one()
+    if last is not None:
+        counts = _add_skipped(task, kept_count, left_count)
+        return RestoredBatch(restored, {"undo_removed": last, **counts})
     # After all members have been restored or removed, delete the consent claims that the import
     # stored.
     return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=MEMBERS_PER_BATCH) else None
 
 
+def _add_skipped(task: MemberImport, kept_count: int, left_count: int) -> dict[str, int]:
+    """Return the values of ``kept`` and ``undo_left`` after a batch of removed subscriptions.
+
+    The batches together contain everyone who stays. If release 1.1.0 has processed the first batch,
+    the function counts nobody.
+    """
+    if task.undo_removed is None:
+        return {"kept": kept_count, "undo_left": left_count}
+    if task.undo_left is None:
+        return {}
+    return {"kept": task.kept + kept_count, "undo_left": task.undo_left + left_count}
+
+
 def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
-    kept_members = task.added - task.undone
-    if status == JobStatus.SUCCEEDED:
-        # Count members as kept if the undo skipped them because they were changed after the import.
-        task.kept = kept_members
+    not_restored = task.added - task.undone
+    if status == JobStatus.SUCCEEDED and task.undo_removed is None:
+        # The undo has restored everyone.
+        task.kept = 0
+        task.undo_left = 0
+    elif status == JobStatus.SUCCEEDED and task.undo_left is None:
+        # Release 1.1.0 has begun the undo.
+        task.kept = not_restored
     announce_event(
         uow,
         task.user_id,
@@ -167,7 +193,7 @@ def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> 
         job_id=job_id,
         action="undo_import",
         changed=task.undone,
-        kept=kept_members,
+        kept=not_restored,
     )
 
 
@@ -183,7 +209,7 @@ IMPORT_UNDO = Undo(
     end=_end_undo,
     # An undo that skipped changed members isn't complete. The owner can repeat an incomplete undo
     # after reverting the changes to the skipped members.
-    is_complete=lambda task: task.undone_at is not None and not task.kept,
+    is_complete=lambda task: task.undone_at is not None and task.undone >= task.added,
     has_total=False,
     # Undoing an import requires a recent login, because the undo removes members.
     needs_recent_login=True,
