@@ -10,6 +10,7 @@ _JOB_LABELS = {
     "export.delivery": "Export for a mailing",
     "export.members": "Export of members",
     "members.add": "Bulk sign-up",
+    "members.add_values": "Bulk sign-up",
     "members.apply": "Part of an import",
     "members.bulk": "Bulk action",
     "members.bulk_undo": "Undo of a bulk action",

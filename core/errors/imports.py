@@ -195,6 +195,11 @@ IMPORT_NO_EMAIL_COLUMN = invalid(
 MEMBERS_TOO_MANY = too_large(
     "members.too_many", "A request can have at most {most:,} members.", most=100_000
 )
+MEMBERS_VALUES_INVALID = malformed(
+    "members.values_invalid",
+    "These values would be ignored: {rules}.",
+    rules="body.members[0].type must be one of free, silver, gold",
+)
 MEMBERS_ALL_INVALID = invalid(
     "members.all_invalid", "None of the members has a valid e-mail address."
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -15,7 +16,7 @@ from api.bodies.json_bodies import (
     remove_byte_order_mark,
     require_json_type,
 )
-from api.bodies.unknown_names import refuse_options
+from api.bodies.unknown_names import MAX_LISTED_NAMES, refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS
@@ -36,22 +37,25 @@ from api.record_ids import ListId, PathId
 from api.responses.jobs import build_count_response, respond_to_undo, wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, build_envelope
+from api.schemas.fields import FieldValues, TagNames
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAction
 from api.state import State, StateOf
-from core.errors import access, imports, mailing, requests
+from core.errors import FieldProblem, access, imports, mailing, requests
 from core.queues import Queue
 from core.upload_limits import MAX_MEMBERS_PER_REQUEST
-from models import Job, MailingList
+from models import Job, MailingList, Tier
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
-from services.subscriptions import lists, segments
+from services.subscriptions import fields, lists, segments
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
+from services.subscriptions.fields import OwnFields
 from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.imports import accepting
+from services.subscriptions.imports.request_values import VALUE_NAMES, Member, read_values
 from storage.unit_of_work import UnitOfWork
 
 adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
@@ -68,6 +72,9 @@ _MEMBER_SCHEMA = {
     "properties": {
         "email": {"type": "string", "examples": ["reader@example.com"]},
         "name": {"type": ["string", "null"], "examples": ["Ada Reader"]},
+        "type": {"type": "string", "enum": [*Tier], "examples": ["silver"]},
+        "fields": TypeAdapter(FieldValues).json_schema(),
+        "tags": {"anyOf": [TypeAdapter(TagNames).json_schema(), {"type": "null"}]},
     },
 }
 _MEMBERS_SCHEMA = {
@@ -96,6 +103,7 @@ _MEMBERS_SCHEMA = {
         requests.BODY_NO_JSON_TYPE,
         requests.BODY_INVALID.fill(place="body.members[0].email", rule="must be a string"),
         imports.MEMBERS_ALL_INVALID,
+        imports.MEMBERS_VALUES_INVALID,
         *IDEMPOTENCY_ERRORS,
         *QUEUE_ERRORS,
     ),
@@ -107,21 +115,29 @@ async def add_members(
     paid plan.
 
     Rejected rows don't affect other rows. The job result contains the counts, and a file of the
-    rejected rows. The request waits up to 30 seconds unless `Prefer` sets a different time. A 202
-    response contains the id of the job.
+    rejected rows. The job result names the first 100 rejected rows in `skipped`, each with `index`
+    and `code`. `type`, `fields` and `tags` apply only to newly added members. Members who are on
+    the list already stay as they are. Wrong values and unknown fields of a row are ignored. The job
+    result names the first 100 of them in `ignored`, each with `index` and `field`. With
+    `Prefer: handling=strict`, the request returns 400 instead. The request waits up to 30 seconds
+    unless `Prefer` sets a different time. A 202 response contains the id of the job.
     """
     seconds = preference.seconds(WAIT_SECONDS)
     owner_id = caller.user_id
     state.admit(Queue.BULK, owner_id, seconds)
-    accepted = await _accept_members(request, state, caller, list_id)
+    accepted = await _accept_members(
+        request, state, caller, list_id, is_strict=preference.is_strict
+    )
     job = await wait_for_job(request, state, accepted.job_id, seconds, owner_id=owner_id)
     return build_count_response(job, "added", replayed=accepted.replayed)
 
 
 async def _accept_members(
-    request: Request, state: State, caller: Caller, list_id: int
+    request: Request, state: State, caller: Caller, list_id: int, *, is_strict: bool
 ) -> AcceptedJob:
     """Read and store the members in the request body.
+
+    ``is_strict``: whether to reject values that the job would ignore.
 
     A separate function reads the body, so that the body's memory is free while the route waits for
     the job.
@@ -130,9 +146,14 @@ async def _accept_members(
     # Check the plan before reading the body, which may have 32 MB.
     find_max_rows = partial(accepting.find_max_rows, state.resources, caller, list_id)
     body_of(request.scope).json_limits = build_row_limits(await RECORDS.run(find_max_rows))
+    own_fields = None
+    if is_strict:
+        read_fields = partial(fields.read_own_fields, owner_id=caller.user_id)
+        own_fields = await state.in_unit_of_work(read_fields)
     # Read the body as a stream, because ``request.body()`` would keep the body in memory.
     body = remove_byte_order_mark(b"".join([piece async for piece in request.stream()]))
-    await read_converted_json(request, body, _check_members)
+    check = partial(_check_members, own_fields=own_fields)
+    has_values = await read_converted_json(request, body, check)
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
         accepting.accept_members,
@@ -141,12 +162,17 @@ async def _accept_members(
         list_id,
         body,
         key=read_idempotency_key(request, caller, [body]),
+        has_values=has_values,
     )
     release_body(request.scope)
     return accepted
 
 
-def _check_members(parsed: object) -> None:
+def _check_members(parsed: object, own_fields: OwnFields | None) -> bool:
+    """Validate the body, and return whether a member has a type, fields or tags.
+
+    ``own_fields``: the owner's fields, in order to reject wrong values, or ``None`` to accept them.
+    """
     members = parsed.get("members") if isinstance(parsed, dict) else None
     if isinstance(members, list) and len(members) > MAX_MEMBERS_PER_REQUEST:
         raise imports.MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)
@@ -162,6 +188,24 @@ def _check_members(parsed: object) -> None:
                 errors += [{**each, "loc": _locate(each["loc"], first)} for each in details]
     if errors:
         raise request_error(errors, count=count)
+    assert isinstance(members, list)
+    if own_fields is not None:
+        _require_valid_values(members, own_fields)
+    return any(not VALUE_NAMES.isdisjoint(member) for member in members)
+
+
+def _require_valid_values(members: list[Member], own_fields: OwnFields) -> None:
+    """Raise ``members.values_invalid`` for values that the job would ignore."""
+    problems = (
+        FieldProblem(
+            f"body.members[{index}].{value.column}", imports.MEMBERS_VALUES_INVALID.code, value.rule
+        )
+        for index, member in enumerate(members)
+        for value in read_values(member, own_fields).left_out
+    )
+    if listed_problems := tuple(islice(problems, MAX_LISTED_NAMES)):
+        rules = "; ".join(f"{each.field} {each.message}" for each in listed_problems)
+        raise imports.MEMBERS_VALUES_INVALID(rules=rules, problems=listed_problems)
 
 
 def _split_body(parsed: object, members: object) -> Iterator[tuple[int, object]]:

@@ -18,7 +18,7 @@ from services.jobs.kinds import JobKind
 from services.jobs.outbox import enqueue_job
 from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
-from services.subscriptions.imports.import_job import ADD_MEMBERS
+from services.subscriptions.imports.import_job import ADD_MEMBERS, ADD_MEMBERS_WITH_VALUES
 from services.subscriptions.imports.import_options import ImportOptions
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -76,12 +76,20 @@ def discard_file(resources: Resources, prefix: str) -> None:
 
 
 def accept_members(
-    resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
+    resources: Resources,
+    caller: Caller,
+    list_id: int,
+    body: bytes,
+    *,
+    key: IdempotencyKey | None,
+    has_values: bool = False,
 ) -> AcceptedJob:
     """Store an import of the members in a request body, and enqueue its job.
 
     The caller must have validated ``body``, and called ``find_max_rows``. Raises ``quota.exceeded``
     if a quota is used up. Raises the same errors as ``services.jobs.idempotency``.
+
+    ``has_values``: whether a row has one of the values in ``request_values.VALUE_NAMES``.
     """
     earlier = idempotency.find_accepted(resources, key)
     if earlier is not None:
@@ -93,7 +101,7 @@ def accept_members(
         resources,
         file,
         {"list_id": list_id, "user_id": caller.user_id, "source": "members", "size": len(body)},
-        ADD_MEMBERS,
+        ADD_MEMBERS_WITH_VALUES if has_values else ADD_MEMBERS,
         usage={PlanQuota.STORAGE_MB: len(body)},
         key=key,
     )

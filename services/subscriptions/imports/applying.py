@@ -31,6 +31,7 @@ from services.subscriptions.imports import (
     chunk_extras,
     judge_statements,
     rejected_rows,
+    request_reports,
     staging,
     write_statements,
 )
@@ -91,6 +92,7 @@ class AppliedChunk:
         dropped_expiries: maps line numbers to expiry dates that weren't stored, because the member
             has no paid tier.
         not_added: compressed CSV lines with the rows that weren't imported completely.
+        report: the rows and values to name in the result of an API request.
     """
 
     counts: Counter[str]
@@ -98,6 +100,7 @@ class AppliedChunk:
     left_out: int
     dropped_expiries: Mapping[int, OmittedValue]
     not_added: bytes
+    report: Mapping[str, Any] | None
 
 
 def commit_chunk(
@@ -135,7 +138,12 @@ def commit_chunk(
             if applied.dropped_expiries:
                 add_problems(resources, task, applied.dropped_expiries)
             uow.session.add(
-                ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
+                ImportChunk(
+                    import_id=task.id,
+                    number=chunk.number,
+                    not_added=not_added,
+                    report=applied.report,
+                )
             )
     except IntegrityError as error:
         constraint = get_constraint(error)
@@ -206,6 +214,9 @@ def apply_chunk(
         left_out=sum(map(len, left_out.values())),
         dropped_expiries={chunk.rows[number].line: each for number, each in expiries.items()},
         not_added=rejected_rows.format_csv_lines(chunk.rows, verdicts, left_out, width),
+        report=request_reports.build_report(chunk.rows, verdicts, left_out)
+        if task.source == "members"
+        else None,
     )
 
 
@@ -353,7 +364,7 @@ def _count_rows(
 
 def _build_parameters(task: MemberImport) -> dict[str, Any]:
     ids = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
-    return {**ids, "update": task.on_existing == "update"}
+    return {**ids, **judge_statements.build_change_parameters(task)}
 
 
 def _execute_write(

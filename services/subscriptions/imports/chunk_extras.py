@@ -17,7 +17,7 @@ from services.subscriptions import tags
 from services.subscriptions.consent.claims import ClaimedConsent, record_claims
 from services.subscriptions.imports import staging
 from services.subscriptions.imports.column_layout import ORIGIN_PREFIX
-from services.subscriptions.imports.judge_statements import JUDGE_AGAIN
+from services.subscriptions.imports.judge_statements import JUDGE_AGAIN, build_change_parameters
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.rows import RowExtras
 from services.subscriptions.imports.staging import JUDGED, STAGED_EXTRAS
@@ -98,7 +98,7 @@ def describe_omissions(
             reason = f"A member can have at most {MAX_TAGS_OF_MEMBER} tags."
             sentences.setdefault(number, []).append(reason)
         if dropped:
-            values = {"numbers": dropped, "update": task.on_existing == "update"}
+            values = {"numbers": dropped, **build_change_parameters(task)}
             uow.session.execute(text(JUDGE_AGAIN), values)
     return sentences
 

@@ -20,6 +20,7 @@ from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.lease import Lease
 from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
 from services.jobs.transitions import complete_job, fail_job
+from services.subscriptions.imports import request_reports
 from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
@@ -47,7 +48,7 @@ def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
         error = quotas.build_exceeded_error(uow, task.user_id, PlanQuota.MEMBERS)
         fail_job(uow, lease, error)
     else:
-        complete_job(uow, lease, build_result(task))
+        complete_job(uow, lease, build_result(task) | request_reports.read_report(uow, task))
         task.status = "succeeded"
         _finish(uow, task, lease.job_id)
 

@@ -37,7 +37,7 @@ from services.subscriptions.imports.chunks import (
 from services.subscriptions.imports.chunks_at_once import chunk_committer
 from services.subscriptions.imports.file_rows import BlankColumns, FileFacts, FileRows
 from services.subscriptions.imports.opened_file import open_source
-from services.subscriptions.imports.request_rows import REQUEST_DESCRIPTION, RequestRows
+from services.subscriptions.imports.request_rows import RequestRows
 from services.subscriptions.imports.samples import store_samples
 from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chunk
 from storage.resources import Resources
@@ -84,6 +84,9 @@ def _register(name: str) -> JobKind:
 
 
 ADD_MEMBERS = _register("members.add")
+# A request whose rows have a type, fields or tags. The kind has a name of its own, because workers
+# of release 1.1.0 would ignore these values.
+ADD_MEMBERS_WITH_VALUES = _register("members.add_values")
 IMPORT_FILE = _register("members.import")
 IMPORT_SUPPRESSIONS = _register("members.suppress")
 
@@ -120,7 +123,7 @@ def _begin_turn(
         # number of crashes, and a job that crashes repeatedly must fail.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
-        task.description = {**REQUEST_DESCRIPTION}
+        task.description = {"format": "request", "header": rows.header}
         if rows.total > ROWS_PER_CHUNK:
             helper_jobs.enable_parallel_chunks(uow, task)
     return task

@@ -5,6 +5,7 @@
 import.
 """
 
+from models import MemberImport
 from services.subscriptions.imports.staging import (
     JUDGED,
     STAGED,
@@ -145,13 +146,21 @@ SELECT verdict, array_agg(number) FROM inserted GROUP BY verdict
 """  # noqa: S608
 
 
+def build_change_parameters(task: MemberImport) -> dict[str, bool]:
+    """Return the parameters that decide what the import changes about active members.
+
+    Members in an API request change nothing about active members.
+    """
+    return {"update": task.on_existing == "update", "completes": task.source == "file"}
+
+
 def _build_change_condition(row: str, *, has_extras: bool) -> str:
     """Build an SQL condition that is true if a row would change the active member ``m``.
 
-    Regardless of the import's options, a row adds the fields, tags and join date that the member
-    lacks. A row replaces existing values only if the import has the option ``update``.
+    A row of a file adds the fields, tags and join date that the member lacks (``:completes``). A
+    row replaces existing values only if the import has the option ``update``.
     """
-    extras = """OR e.number IS NOT NULL AND (
+    extras = """OR :completes AND e.number IS NOT NULL AND (
                 CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
                     <> m.fields
                 OR NOT m.tag_ids @> e.tag_ids

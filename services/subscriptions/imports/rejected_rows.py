@@ -60,11 +60,7 @@ def format_csv_lines(
         sentences = left_out.get(number, ())
         if verdict == ADDED and not sentences:
             continue
-        if row.code is not None:
-            code = row.code
-            reason = row.reason or ""
-        else:
-            code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some values were not imported:"))
+        code, reason = describe_row(row, verdict)
         # Escape a reason that quotes a cell, because a spreadsheet could interpret the reason as a
         # formula.
         if sentences or row.code is not None:
@@ -73,6 +69,13 @@ def format_csv_lines(
         cells += [""] * (width - len(cells))
         writer.writerow([*cells[:width], row.line, code, reason, *cells[width:]])
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
+
+
+def describe_row(row: JudgedRow, verdict: str) -> tuple[str, str]:
+    """Return the code and the reason for a row that wasn't imported completely."""
+    if row.code is not None:
+        return row.code, row.reason or ""
+    return REASONS.get(verdict, (_LEFT_OUT, "Some values were not imported:"))
 
 
 def get_encryption_name(prefix: str, number: int) -> str:

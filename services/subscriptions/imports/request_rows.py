@@ -1,26 +1,30 @@
 """Reads the members in an API request, and groups the members into chunks."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import orjson
 
 from models import MemberImport
-from services.subscriptions import bulk_files
+from services.subscriptions import bulk_files, fields
 from services.subscriptions.imports.chunks import (
     MAX_REQUEST_CHUNK_CHARACTERS,
     Chunk,
     PendingChunk,
     get_rows_per_batch,
 )
+from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.judging import judge_rows
 from services.subscriptions.imports.member_names import tidy_name
+from services.subscriptions.imports.request_values import (
+    NO_VALUES,
+    PLAIN_NAMES,
+    Member,
+    RequestColumns,
+    read_values,
+)
 from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
-
-# The value of ``MemberImport.description`` for an import from an API request.
-REQUEST_DESCRIPTION: Mapping[str, Any] = {"format": "request", "header": ["email", "name"]}
 
 
 class RequestRows:
@@ -29,6 +33,7 @@ class RequestRows:
     An import from an API request stores no chunks, because the request itself is stored.
 
     Attributes:
+        header: the names of the columns in which rejected rows are written.
         total: the number of members in the request.
         received: the number of members that have been read from the request.
         count: the number of chunks that ``next_chunk`` has returned.
@@ -36,11 +41,15 @@ class RequestRows:
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
         body = b"".join(bulk_files.open_stored_file(resources, task).stream())
-        members = orjson.loads(body)["members"]
+        self._members: list[Member] = orjson.loads(body)["members"]
+        with resources.unit_of_work() as uow:
+            self._own_fields = fields.read_own_fields(uow, task.user_id)
+        self._columns = RequestColumns(self._members, self._own_fields)
         self._seen = SeenAddresses()
-        self._batches = judge_rows(_member_rows(members), self._seen, get_rows_per_batch())
+        self._batches = judge_rows(_member_rows(self._members), self._seen, get_rows_per_batch())
         self._pending = PendingChunk(MAX_REQUEST_CHUNK_CHARACTERS)
-        self.total = len(members)
+        self.header = self._columns.header
+        self.total = len(self._members)
         self.received = 0
         self.count = 0
 
@@ -60,15 +69,25 @@ class RequestRows:
         rows = self._pending.take_rows()
         if not rows:
             return None
-        chunk = Chunk(self.count, rows)
+        # Add the values after the chunk was formed, because the extent of a chunk must not depend
+        # on the owner's fields. A retry skips the chunks that were applied.
+        chunk = Chunk(self.count, [*map(self._add_values, rows)])
         self.count += 1
         return chunk
+
+    def _add_values(self, row: JudgedRow) -> JudgedRow:
+        member = self._members[row.line - 1]
+        if not self._columns.has_values and member.keys() <= PLAIN_NAMES:
+            return row
+        values = read_values(member, self._own_fields) if row.code is None else NO_VALUES
+        cells = (*row.cells, *self._columns.format_cells(member))
+        return row._replace(tier=values.tier, extras=values.extras, cells=cells)
 
     def close(self) -> None:
         self._seen.close()
 
 
-def _member_rows(members: Sequence[Mapping[str, str | None]]) -> Iterator[MemberRow]:
+def _member_rows(members: Sequence[Member]) -> Iterator[MemberRow]:
     for line, member in enumerate(members, start=1):
         email = member["email"] or ""
         name = member.get("name") or ""

@@ -20,6 +20,7 @@ from services.subscriptions.imports.chunks import Chunk, PreparedChunk, prepare_
 from services.subscriptions.imports.request_rows import RequestRows
 from storage.resources import Resources
 from tests.support.imports.importing import ImportRunner, counts_of, new_addresses
+from tests.support.lists.own_fields import create_company_and_age
 from tests.support.people.quotas import leave_room_for_members
 
 pytestmark = pytest.mark.usefixtures("_shorten_turns")
@@ -170,3 +171,55 @@ def test_cancelled_member_request_stops_before_its_next_chunk(
     with pytest.raises(JobCancelled):
         next(import_job.run_import(importing.resources, lease))
     assert importing.count(list_id) == importing.of_job(request_job_id).added == 10
+
+
+@pytest.fixture
+def job_id_with_values(importing: ImportRunner, importer: Owner, list_id: int) -> int:
+    """The id of a job that adds 41 members, each with a wrong type, a field and an unknown name."""
+    create_company_and_age(importing.resources, importer)
+    values = {"type": "platinum", "fields": {"company": "Press"}, "born": 1990}
+    people = [{"email": each, **values} for each in new_addresses(ROW_COUNT - 1)]
+    body = json.dumps({"members": [*people, people[0]]}).encode()
+    return accepting.accept_members(
+        importing.resources,
+        importing.caller(importer),
+        list_id,
+        body,
+        key=None,
+        has_values=True,
+    ).job_id
+
+
+def test_request_names_each_row_once_although_its_fields_change_between_two_workers(
+    importing: ImportRunner, importer: Owner, list_id: int, job_id_with_values: int
+) -> None:
+    """Chunks keep their extent even if a retry leaves out more values than the first attempt."""
+    take_turn(importing, job_id_with_values)
+    importing.stack.query(
+        "UPDATE fields SET retired_at = now() WHERE user_id = %s", importer.user_id
+    )
+    importing.work(job_id_with_values)
+    task = importing.of_job(job_id_with_values)
+    assert (task.received, task.added, task.duplicate) == (ROW_COUNT, ROW_COUNT - 1, 1)
+    result = importing.job(job_id_with_values).result
+    assert result is not None
+    assert result["skipped"] == [{"index": ROW_COUNT - 1, "code": "row.duplicate"}]
+    assert [(each["index"], each["field"]) for each in result["ignored"]] == [
+        (index, field)
+        for index in range(ROW_COUNT - 1)
+        # The first turn has added ten members, whose field still existed.
+        for field in (("born", "type") if index < 10 else ("born", "type", "fields.company"))
+    ][:100]
+
+
+def test_result_omits_the_rows_that_a_worker_of_release_1_1_has_added(
+    importing: ImportRunner, job_id_with_values: int
+) -> None:
+    take_turn(importing, job_id_with_values)
+    task = importing.of_job(job_id_with_values)
+    importing.stack.query("UPDATE import_chunks SET report = NULL WHERE import_id = %s", task.id)
+    importing.work(job_id_with_values)
+    result = importing.job(job_id_with_values).result
+    assert result is not None
+    assert (result["received"], result["added"]) == (ROW_COUNT, ROW_COUNT - 1)
+    assert {each["index"] for each in result["ignored"]} == set(range(10, ROW_COUNT - 1))
