@@ -15,10 +15,12 @@ from api.auth.requirements import Access, TraceAccess
 from api.bodies.json_bodies import JsonRequest, require_json_type
 from api.bodies.unknown_names import (
     KnownNames,
+    begin_lenient_handling,
     begin_strict_handling,
     build_unknown_names_error,
     find_known_names,
     find_unknown_query_names,
+    report_ignored_names,
 )
 from api.limits.bulkheads import RECORDS
 from api.preferences import preference_of
@@ -79,9 +81,8 @@ class JsonRoute(ThreadedRoute):
         handle = super().get_admitted_handler()
 
         async def handle_json(request: Request) -> Response:
-            has_preference = self.include_in_schema and "prefer" in request.headers
-            if has_preference and preference_of(request).is_strict:
-                await self._begin_strict_handling(request)
+            if self.include_in_schema:
+                await self._check_query_names(request)
             json_request = JsonRequest(request.scope, request.receive)
             if self.body_field is not None and await json_request.body():
                 require_json_type(json_request)
@@ -93,14 +94,19 @@ class JsonRoute(ThreadedRoute):
 
         return handle_json
 
-    async def _begin_strict_handling(self, request: Request) -> None:
-        """Reject unknown query parameters.
+    async def _check_query_names(self, request: Request) -> None:
+        """Reject unknown query parameters in strict handling, or report them.
 
-        Unknown names in the body are rejected when it is parsed.
+        Unknown names in the body are handled when it is parsed.
         """
         names = self.known_names
-        if unknown_names := find_unknown_query_names(request, names):
+        unknown_names = find_unknown_query_names(request, names)
+        if "prefer" not in request.headers or not preference_of(request).is_strict:
+            report_ignored_names(request, unknown_names)
+            begin_lenient_handling(request, names)
+            return
+        if unknown_names:
             if isinstance(self.access, TraceAccess):
                 await self.access.count_refusal(request)
-            raise build_unknown_names_error(("query", name) for name in unknown_names)
+            raise build_unknown_names_error(unknown_names)
         begin_strict_handling(request, names)

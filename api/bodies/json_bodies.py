@@ -31,6 +31,9 @@ MAX_EXACT_NUMBERS = 10_000
 # The maximum size of a JSON body that is parsed on the event loop. Larger bodies of the same caller
 # are parsed one after the other.
 MAX_UNQUEUED_BYTES = 256 * 1024
+# The maximum number of arrays and objects in such a body, because each is searched for unknown
+# names.
+MAX_UNQUEUED_VALUES = 1_000
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -113,7 +116,8 @@ async def _run_in_turn(request: Request, body: bytes, read: Callable[[], T]) -> 
     if len(body) > MAX_UNQUEUED_BYTES:
         read_uncollected = pause_collection()(read)
         return await BODIES_BY_CALLER.run(body_of(request.scope).sender, read_uncollected)
-    if has_strict_handling(request):
+    has_many_values = body.count(b"{") + body.count(b"[") > MAX_UNQUEUED_VALUES
+    if has_many_values or has_strict_handling(request):
         return await BODIES.run(read)
     return read()
 

@@ -1,13 +1,16 @@
-"""Refuses unknown query parameters and body fields if a request asks for strict handling.
+"""Finds the unknown query parameters and body fields of a request.
 
-A client requests strict handling with the header ``Prefer: handling=strict``. Without strict
-handling, unknown names are ignored, because the client may be newer than the server.
+A client requests strict handling with the header ``Prefer: handling=strict``, which refuses unknown
+names. Without strict handling, unknown names are ignored, because the client may be newer than the
+server. The response header ``Pressroom-Ignored`` then contains these names.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
@@ -26,8 +29,22 @@ MAX_LISTED_NAMES = 20
 # ``MAX_PLACE_PARTS`` isn't needed, because routes reject filters with deeper nesting.
 MAX_PLACE_PARTS = 20
 
-# The key of the ``KnownNames`` in the ASGI scope of a request.
+IGNORED_HEADER = "Pressroom-Ignored"
+# The maximum size of the header ``Pressroom-Ignored``, because a proxy rejects long headers. The
+# longest name fits.
+MAX_HEADER_BYTES = 1_500
+MAX_NAME_CHARACTERS = 100
+# Without strict handling, the unknown names are searched only in the first items of a list, so that
+# the search takes little time. The items usually have the same names.
+MAX_SEARCHED_ITEMS = 100
+_MAX_SEARCHED_NAMES = 1_000
+
+# The keys of the ``KnownNames``, of the strict handling and of the ignored names in the ASGI scope
+# of a request.
 _NAMES_KEY = "pressroom.known_names"
+_STRICT_KEY = "pressroom.is_strict"
+_IGNORED_KEY = "pressroom.ignored_names"
+_HEADER_NAME = IGNORED_HEADER.lower().encode()
 
 Schema = dict[str, Any]
 # The path to a value in a request, for example ``("body", "members", 3, "tags")``.
@@ -73,27 +90,58 @@ def _list_query_names(dependant: Dependant) -> Iterator[str]:
         yield from _list_query_names(dependency)
 
 
-def find_unknown_query_names(request: Request, names: KnownNames) -> list[str]:
-    """Return the names of at most ``MAX_LISTED_NAMES`` unknown query parameters."""
-    return [
-        *islice(
-            (name for name in request.query_params if name not in names.query), MAX_LISTED_NAMES
-        )
-    ]
+def find_unknown_query_names(request: Request, names: KnownNames) -> list[Place]:
+    """Return the places of at most ``MAX_LISTED_NAMES`` unknown query parameters."""
+    if not request.scope["query_string"]:
+        return []
+    unknown_names = (name for name in request.query_params if name not in names.query)
+    return [("query", name) for name in islice(unknown_names, MAX_LISTED_NAMES)]
 
 
 def begin_strict_handling(request: Request, names: KnownNames) -> None:
     """Make ``check_body_names`` reject unknown fields in the body of the request."""
     request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
     request.scope[_NAMES_KEY] = names
+    request.scope[_STRICT_KEY] = True
+
+
+def begin_lenient_handling(request: Request, names: KnownNames) -> None:
+    """Make ``check_body_names`` report unknown fields in the body of the request."""
+    request.scope[_NAMES_KEY] = names
 
 
 def has_strict_handling(request: Request) -> bool:
-    return _NAMES_KEY in request.scope
+    return _STRICT_KEY in request.scope
+
+
+def report_ignored_names(request: Request, places: Iterable[Place]) -> None:
+    """Add names to the header ``Pressroom-Ignored`` of the response.
+
+    A name in an item of a list is reported once for all items, such as ``body.members[].age``.
+    """
+    names: dict[str, None] = request.scope.setdefault(_IGNORED_KEY, {})
+    size = sum(len(name) + len(", ") for name in names)
+    for place in places:
+        name = _encode_place(place)
+        if name not in names and len(names) < MAX_LISTED_NAMES:
+            size += len(name) + len(", ")
+            if size <= MAX_HEADER_BYTES:
+                names[name] = None
+    if names:
+        headers = request.scope["pressroom.headers"]
+        headers[:] = [header for header in headers if header[0] != _HEADER_NAME]
+        headers.append((_HEADER_NAME, ", ".join(names).encode()))
+
+
+def _encode_place(place: Place) -> str:
+    """Return a place without indexes. All characters other than letters are percent-encoded."""
+    steps = ("[]" if isinstance(step, int) else f".{step}" for step in place)
+    text = "".join(steps).removeprefix(".")[:MAX_NAME_CHARACTERS]
+    return quote(text, safe="[]", errors="replace")
 
 
 def check_body_names(request: Request, parsed: object) -> None:
-    """Reject unknown fields in the body if the request asks for strict handling.
+    """Reject unknown fields in the body if the request asks for strict handling, or report them.
 
     Raises ``request.option_in_body`` if the body contains the name of a query parameter. Raises
     ``request.unknown`` for a name that the route accepts neither in the body nor in the query.
@@ -101,9 +149,18 @@ def check_body_names(request: Request, parsed: object) -> None:
     known: KnownNames | None = request.scope.get(_NAMES_KEY)
     if known is None or known.body is None:
         return
-    places = [
-        *islice(find_unknown_names(known.body, parsed, ("body",), known.schemas), MAX_LISTED_NAMES)
-    ]
+    is_strict = has_strict_handling(request)
+    unknown_names = find_unknown_names(
+        known.body,
+        parsed,
+        ("body",),
+        known.schemas,
+        max_items=None if is_strict else MAX_SEARCHED_ITEMS,
+    )
+    if not is_strict:
+        report_ignored_names(request, islice(unknown_names, _MAX_SEARCHED_NAMES))
+        return
+    places = [*islice(unknown_names, MAX_LISTED_NAMES)]
     for _, *names in places:
         if len(names) == 1 and names[0] in known.query:
             raise requests.OPTION_IN_BODY(name=names[0])
@@ -112,32 +169,38 @@ def check_body_names(request: Request, parsed: object) -> None:
 
 
 def find_unknown_names(
-    schema: Schema, value: object, place: Place, schemas: dict[str, Schema]
+    schema: Schema,
+    value: object,
+    place: Place,
+    schemas: dict[str, Schema],
+    *,
+    max_items: int | None = None,
 ) -> Iterator[Place]:
     """Yield the path to each unknown property of a JSON value.
+
+    ``max_items``: how many items of each list to search, or ``None`` for all items.
 
     Pydantic's option ``extra="forbid"`` isn't used, because it is slow and needs much memory. With
     ``extra="forbid"``, validating a 2 MB body with 180,000 unknown names took up to 294 MB and 2.5
     seconds.
     """
-    if len(place) > MAX_PLACE_PARTS:
+    if len(place) > MAX_PLACE_PARTS or not isinstance(value, dict | list):
         return
     schema = _resolve(schema, schemas)
+    find = partial(find_unknown_names, schemas=schemas, max_items=max_items)
     if isinstance(value, dict) and "properties" in schema:
         for name, member in value.items():
             if name in schema["properties"]:
-                member_schema = schema["properties"][name]
-                yield from find_unknown_names(member_schema, member, (*place, name), schemas)
+                yield from find(schema["properties"][name], member, (*place, name))
             elif not schema.get("additionalProperties"):
                 yield (*place, name)
     elif isinstance(value, list) and "items" in schema:
         # The route rejects a list with more than ``maxItems`` items.
-        for index, item in enumerate(value[: schema.get("maxItems")]):
-            if isinstance(item, dict | list):
-                yield from find_unknown_names(schema["items"], item, (*place, index), schemas)
-    elif isinstance(value, dict | list) and "anyOf" in schema:
+        for index, item in enumerate(value[: schema.get("maxItems")][:max_items]):
+            yield from find(schema["items"], item, (*place, index))
+    elif "anyOf" in schema:
         alternatives = [
-            [*islice(find_unknown_names(alternative, value, place, schemas), MAX_LISTED_NAMES)]
+            [*islice(find(alternative, value, place), MAX_LISTED_NAMES)]
             for alternative in schema["anyOf"]
         ]
         # If the schema has alternatives, report only the alternative with the fewest unknown names.
@@ -181,9 +244,11 @@ def refuse_parts(request: Request, names: Iterable[str]) -> None:
     """Raise ``request.option_in_body`` if a form field has the name of a query parameter.
 
     If the request asks for strict handling, raise ``request.unknown`` for form fields other than
-    the file.
+    the file. Otherwise, report these form fields as ignored.
     """
     field_names = [name for name in names if name != "file"]
     refuse_options(request, field_names)
-    if field_names and preference_of(request).is_strict:
-        raise build_unknown_names_error(("body", name) for name in field_names[:MAX_LISTED_NAMES])
+    places: list[Place] = [("body", name) for name in field_names[:MAX_LISTED_NAMES]]
+    if places and preference_of(request).is_strict:
+        raise build_unknown_names_error(places)
+    report_ignored_names(request, places)

@@ -23,6 +23,7 @@ EXPOSED_HEADERS = (
     "Sunset",
     "Idempotent-Replayed",
     "Preference-Applied",
+    "Pressroom-Ignored",
     "RateLimit",
     "RateLimit-Policy",
     "WWW-Authenticate",

@@ -343,6 +343,7 @@ def test_cors_exposes_every_response_header_to_scripts(
         client.post("/composer/metadata", json={"title": "Birds", "content": "Some words."}),
         client.get("/auxilia/credits/prices", headers={"Prefer": "handling=strict"}),
         client.get("/apikeys", params={"limit": 1}),
+        client.get("/apikeys", params={"limt": 1}),
         client.post("/users/me"),
         client.get("/jobs/1"),
         stranger.get("/users/me"),
