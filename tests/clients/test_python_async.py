@@ -1,6 +1,7 @@
 """Tests of the asynchronous Python client with the API of the test stack."""
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -417,3 +418,19 @@ def test_closed_oauth_client_closes_its_own_http_client(
             await client.refresh(expired)
 
     run_with_tokens(scenario)
+
+
+def test_asynchronous_client_warns_about_ignored_names_or_gets_errors(
+    package: ModuleType, stack: Stack, owner: Owner
+) -> None:
+    async def create_lists(*, strict: bool) -> None:
+        async with package.AsyncPressroom(stack.api_url, owner.key, strict=strict) as client:
+            for _ in range(2):
+                slug = f"t-{secrets.token_hex(8)}"
+                await client.lists.create({"title": "Tea", "slug": slug, "colur": "red"})
+
+    with pytest.warns(package.IgnoredNameWarning, match="body.colur") as warned:
+        asyncio.run(create_lists(strict=False))
+    assert [warning.filename for warning in warned] == [__file__]
+    with pytest.raises(package.ApiError, match=r"body\.colur"):
+        asyncio.run(create_lists(strict=True))

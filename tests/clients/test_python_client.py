@@ -3,8 +3,10 @@
 import io
 import json
 import logging
+import secrets
 import time
 import traceback
+import warnings
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -330,3 +332,47 @@ def test_python_client_stops_waiting_for_a_job_after_its_timeout(pressroom: Any)
     with pytest.raises(TimeoutError):
         pressroom.wait_for_job(job, timeout=0.05)
     pressroom.cancel_job(job["id"])
+
+
+def test_python_client_warns_once_about_each_ignored_name(
+    package: ModuleType, stack: Stack, owner: Owner
+) -> None:
+    with package.Pressroom(stack.api_url, owner.key) as client:
+
+        def create_list(**more: Any) -> None:
+            client.lists.create({"title": "Tea", "slug": f"t-{secrets.token_hex(8)}", **more})
+
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            create_list()
+            create_list(confirm_requird=False)
+            create_list(confirm_requird=False)
+            create_list(confirm_requird=False, colur="red")
+            with pytest.raises(package.ApiError):
+                client.lists.create({"titel": "Tea", "slug": "tea"})
+    assert {warning.category for warning in warned} == {package.IgnoredNameWarning}
+    assert [str(warning.message).partition(" in POST /lists.")[0] for warning in warned] == [
+        "The API ignored body.confirm_requird",
+        "The API ignored body.colur",
+        "The API ignored body.titel",
+    ]
+    # The warning shows the line of the program, not a line of the client.
+    assert {warning.filename for warning in warned} == {__file__}
+
+
+def test_strict_python_client_gets_errors_for_unknown_names(
+    package: ModuleType, stack: Stack, owner: Owner
+) -> None:
+    with package.Pressroom(stack.api_url, owner.key, strict=True) as client:
+        slug = f"t-{secrets.token_hex(8)}"
+        with pytest.raises(package.ApiError, match=r"body\.confirm_requird") as error:
+            client.lists.create({"title": "Tea", "slug": slug, "confirm_requird": False})
+        assert error.value.code == "request.unknown"
+        mailing_list = client.lists.create({"title": "Tea", "slug": slug})
+        # The call's own preference is sent too.
+        people = {"members": [{"email": f"{slug}@example.com", "age": 7}]}
+        with pytest.raises(package.ApiError, match=r"members\[0\]\.age"):
+            client.members.add(mailing_list["id"], people, prefer="respond-async")
+        del people["members"][0]["age"]
+        job = client.members.add(mailing_list["id"], people, prefer="respond-async")
+        assert isinstance(job, package.Accepted)

@@ -11,6 +11,9 @@ const KEY_HEADER = "Idempotency-Key";
 const REPEATABLE_METHODS = new Set(["GET", "HEAD", "PUT", "DELETE"]);
 // The timeout must exceed the 60 s for which a call may wait in the API.
 const TIMEOUT_SECONDS = 70;
+const IGNORED_HEADER = "Pressroom-Ignored";
+// The maximum number of ignored names that a client remembers, because a program may compute the names.
+const MAX_IGNORED_NAMES = 1000;
 // With these error codes, Node's fetch failed before the API received anything.
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"]);
 
@@ -24,6 +27,11 @@ export interface ClientOptions {
   timeout?: number;
   /** A replacement for the global fetch function. */
   fetch?: typeof globalThis.fetch;
+  /**
+   * Whether the API rejects unknown parameters and fields. Otherwise, the API ignores them, and the client
+   * warns about each name once in the console.
+   */
+  strict?: boolean;
 }
 
 /** Options of a single call. */
@@ -59,12 +67,15 @@ export class Calls {
   readonly #retries: Retries;
   readonly #timeout: number;
   readonly #fetch: typeof globalThis.fetch;
+  readonly #isStrict: boolean;
+  readonly #ignoredNames = new Set<string>();
 
   constructor(baseUrl: string, options: ClientOptions = {}) {
     this.#baseUrl = baseUrl.replace(/\/+$/, "");
     this.#credentials = options.credentials;
     this.#retries = { ...RETRIES, ...options.retries };
     this.#timeout = options.timeout ?? TIMEOUT_SECONDS;
+    this.#isStrict = options.strict ?? false;
     // Browsers require that fetch is called as a method of the global object.
     this.#fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init));
   }
@@ -121,11 +132,13 @@ export class Calls {
     for (let attempt = 0; ; attempt++) {
       const init = body.init();
       init.method = operation.method;
-      init.headers = { ...(await this.#identity()), ...init.headers, ...headers, ...options.headers };
-      requireValidHeaders(init.headers);
+      const sentHeaders = { ...(await this.#identity()), ...init.headers, ...headers, ...options.headers };
+      init.headers = buildHeaders(sentHeaders);
+      if (this.#isStrict) init.headers.append("Prefer", "handling=strict");
       let pause: number | undefined;
       try {
         const response = await this.#attempt(url, init, options.signal, accept !== JSON_TYPES);
+        this.#warnAboutIgnoredNames(`${operation.method} ${operation.path}`, response.headers);
         if (response.ok) return response;
         const requiredPause = readRetryAfter(response.headers);
         if (body.canBeSentAgain && (await canRetry(response, call))) {
@@ -171,6 +184,18 @@ export class Calls {
     }
   }
 
+  /** Warn about the names that a response lists, once for each name of an operation. */
+  #warnAboutIgnoredNames(operation: string, headers: Headers): void {
+    const names = headers.get(IGNORED_HEADER)?.split(", ") ?? [];
+    const newNames = names.filter((name) => !this.#ignoredNames.has(`${operation} ${name}`));
+    if (newNames.length === 0 || this.#ignoredNames.size >= MAX_IGNORED_NAMES) return;
+    for (const name of newNames) this.#ignoredNames.add(`${operation} ${name}`);
+    console.warn(
+      `The Pressroom API ignored ${newNames.join(", ")} in ${operation}. ` +
+        "Set the client's option strict, so that unknown names raise an error.",
+    );
+  }
+
   async #identity(): Promise<Record<string, string>> {
     const credentials = this.#credentials;
     const token = typeof credentials === "function" ? await credentials() : credentials;
@@ -188,9 +213,9 @@ function tidyToken(token: string): string {
 }
 
 /** Throw PressroomError for invalid headers. The text of fetch would quote the header, with a key in it. */
-function requireValidHeaders(headers: HeadersInit): void {
+function buildHeaders(headers: HeadersInit): Headers {
   try {
-    new Headers(headers);
+    return new Headers(headers);
   } catch {
     throw new PressroomError("A header contains a character that HTTP forbids.");
   }

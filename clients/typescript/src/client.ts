@@ -5,7 +5,7 @@ import { type Job, wait, type Waiting, watch } from "./jobs.js";
 
 /**
  * A client of a Pressroom API for one caller, such as
- * `new Pressroom("https://press.example.com", { credentials: "prk_…" })`.
+ * `new Pressroom("https://press.example.com", { credentials: "prk_…", strict: true })`.
  * Each operation is a method of a resource, such as `lists.create`. Each operation is also a method of the
  * client, with the operation's name in the OpenAPI document, in camel case.
  */

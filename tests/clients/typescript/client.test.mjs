@@ -188,3 +188,33 @@ test("blanks around a key are removed, and a malformed key is never quoted", asy
   assert.ok(!inspect(error).includes("prk_"), inspect(error));
   assert.ok(!inspect(pressroom).includes(testInput.key));
 });
+
+test("the client warns once about each ignored name", async (context) => {
+  const warn = context.mock.method(console, "warn", () => {});
+  const client = new Pressroom(testInput.api_url, { credentials: testInput.key });
+  const createList = (more) => client.lists.create({ body: { title: "Tea", slug: uniqueSlug(), ...more } });
+  await createList({});
+  assert.equal(warn.mock.callCount(), 0);
+  for (let time = 0; time < 2; time++) await createList({ confirm_requird: false });
+  await createList({ confirm_requird: false, colur: "red" });
+  await assert.rejects(client.lists.create({ body: { titel: "Tea", slug: uniqueSlug() } }), ApiError);
+  const messages = warn.mock.calls.map((call) => call.arguments[0]);
+  assert.equal(messages.length, 3);
+  assert.match(messages[0], /ignored body\.confirm_requird in POST \/lists\./);
+  assert.match(messages[1], /ignored body\.colur in POST/);
+  assert.match(messages[2], /ignored body\.titel in POST/);
+});
+
+test("a strict client gets errors for unknown names", async () => {
+  const client = new Pressroom(testInput.api_url, { credentials: testInput.key, strict: true });
+  const list = { title: "Tea", slug: uniqueSlug() };
+  const isUnknown = (error) => error instanceof ApiError && error.code === "request.unknown";
+  await assert.rejects(client.lists.create({ body: { ...list, confirm_requird: false } }), isUnknown);
+  const { id } = await client.lists.create({ body: list });
+  // The call's own preference is sent too.
+  const members = [{ email: `${list.slug}@example.com` }];
+  const call = (row) =>
+    client.members.add({ list_id: id, body: { members: [{ ...members[0], ...row }] }, prefer: "respond-async" });
+  await assert.rejects(call({ age: 7 }), isUnknown);
+  assert.ok((await call({})) instanceof Accepted);
+});

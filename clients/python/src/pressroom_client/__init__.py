@@ -13,6 +13,7 @@ from pressroom_client.errors import (
     SettingMissing,
     WebhookInvalid,
 )
+from pressroom_client.ignored_names import IgnoredNameWarning
 from pressroom_client.oauth import (
     AsyncOAuth,
     AsyncTokenSource,
@@ -38,6 +39,7 @@ __all__ = [
     "BegunLogin",
     "Download",
     "File",
+    "IgnoredNameWarning",
     "JobFailed",
     "NotReached",
     "OAuth",

@@ -16,6 +16,7 @@ from pressroom_client.attempts import TIMEOUT, Attempts, Operation, read_data
 from pressroom_client.environment import read_connection
 from pressroom_client.errors import NotReached
 from pressroom_client.events import EventParser, ServerEvent
+from pressroom_client.ignored_names import IgnoredNames
 from pressroom_client.pages import change_arguments
 from pressroom_client.retries import Retries
 from pressroom_client.uploads import read_chunks, read_into_memory
@@ -64,6 +65,8 @@ class AsyncCalls:
         credentials: an API key, an access token, or a function that returns the current key or
             token. The function is called for each attempt, and may be a coroutine function. Without
             ``base_url``, the default is the environment variable ``PRESSROOM_KEY``.
+        strict: whether the API rejects unknown parameters and fields. Otherwise, the API ignores
+            them, and the client warns about each name once (``IgnoredNameWarning``).
     """
 
     def __init__(
@@ -74,10 +77,13 @@ class AsyncCalls:
         retries: Retries | None = None,
         timeout: httpx2.Timeout | float | None = TIMEOUT,
         http: httpx2.AsyncClient | None = None,
+        strict: bool = False,
     ) -> None:
         self._base_url, self._credentials = read_connection(base_url, credentials)
         self._retries = retries or Retries()
         self._timeout = timeout
+        self._strict = strict
+        self._ignored_names = IgnoredNames()
         # ``aclose`` must not close an HTTP client that the caller passed.
         self._own_http = None if http else httpx2.AsyncClient()
         self._http: httpx2.AsyncClient = http or self._own_http  # type: ignore[assignment]
@@ -145,7 +151,7 @@ class AsyncCalls:
         """
         if operation.body == "multipart":
             content = await read_into_memory(content)
-        attempts = Attempts(self._retries, operation, content=content, **sent)
+        attempts = Attempts(self._retries, operation, strict=self._strict, content=content, **sent)
         while True:
             token = await self._find_token()
             with ExitStack() as opened:
@@ -160,6 +166,7 @@ class AsyncCalls:
                 except httpx2.TransportError as error:
                     pause = attempts.pause_after_lost_connection(error)
                 else:
+                    self._ignored_names.warn(f"{operation.method} {operation.path}", response)
                     if response.is_success:
                         return response
                     pause = attempts.pause_after_error(response)

@@ -53,6 +53,7 @@ class Attempts:
         retries: Retries,
         operation: Operation,
         *,
+        strict: bool,
         path: Mapping[str, Any],
         query: Mapping[str, Any],
         header: Mapping[str, Any],
@@ -68,6 +69,9 @@ class Attempts:
         self._body = Body(operation.body, content)
         self._headers = {"Accept": accept, "Pressroom-Version": VERSION}
         self._headers |= {name: str(value) for name, value in header.items() if value is not None}
+        if strict:
+            preferences = (self._headers.get("Prefer"), "handling=strict")
+            self._headers["Prefer"] = ", ".join(filter(None, preferences))
         if operation.takes_key:
             # Send the same idempotency key in all attempts, so that the API executes the call only
             # once.

@@ -21,6 +21,7 @@ from pressroom_client.attempts import (
 from pressroom_client.environment import read_connection
 from pressroom_client.errors import NotReached
 from pressroom_client.events import ServerEvent, parse_events
+from pressroom_client.ignored_names import IgnoredNames
 from pressroom_client.pages import Page, change_arguments
 from pressroom_client.retries import Retries
 
@@ -68,6 +69,8 @@ class Calls:
         credentials: an API key, an access token, or a function that returns the current key or
             token. The function is called for each attempt. Without ``base_url``, the default is the
             environment variable ``PRESSROOM_KEY``.
+        strict: whether the API rejects unknown parameters and fields. Otherwise, the API ignores
+            them, and the client warns about each name once (``IgnoredNameWarning``).
     """
 
     def __init__(
@@ -78,10 +81,13 @@ class Calls:
         retries: Retries | None = None,
         timeout: httpx2.Timeout | float | None = TIMEOUT,
         http: httpx2.Client | None = None,
+        strict: bool = False,
     ) -> None:
         self._base_url, self._credentials = read_connection(base_url, credentials)
         self._retries = retries or Retries()
         self._timeout = timeout
+        self._strict = strict
+        self._ignored_names = IgnoredNames()
         # ``close`` must not close an HTTP client that the caller passed.
         self._own_http = None if http else httpx2.Client()
         self._http: httpx2.Client = http or self._own_http  # type: ignore[assignment]
@@ -137,7 +143,7 @@ class Calls:
         The response's body has been read completely unless ``is_streamed`` is true. Raises
         ``ApiError`` or ``NotReached`` if the last attempt fails.
         """
-        attempts = Attempts(self._retries, operation, **sent)
+        attempts = Attempts(self._retries, operation, strict=self._strict, **sent)
         while True:
             with ExitStack() as opened:
                 request = self._http.build_request(
@@ -152,6 +158,7 @@ class Calls:
                 except httpx2.TransportError as error:
                     pause = attempts.pause_after_lost_connection(error)
                 else:
+                    self._ignored_names.warn(f"{operation.method} {operation.path}", response)
                     if response.is_success:
                         return response
                     pause = attempts.pause_after_error(response)

@@ -13,10 +13,11 @@ from pressroom_client.generated.operations import Operations
 class Pressroom(Operations):
     """A client of a Pressroom API for one caller.
 
-    ``Pressroom("https://press.example.com", "prk_…")`` calls the API with an API key. Without
-    arguments, the client reads the environment variables ``PRESSROOM_URL`` and ``PRESSROOM_KEY``.
-    Methods are grouped by resource, such as ``lists.create``. Close the client after use, or use
-    the client in a ``with`` block.
+    ``Pressroom("https://press.example.com", "prk_…", strict=True)`` calls the API with an API key.
+    Without a URL and a key, the client reads the environment variables ``PRESSROOM_URL`` and
+    ``PRESSROOM_KEY``. With ``strict``, unknown parameters and fields raise an error. Methods are
+    grouped by resource, such as ``lists.create``. Close the client after use, or use the client in
+    a ``with`` block.
     """
 
     def watch_job(
