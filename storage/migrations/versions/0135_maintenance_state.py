@@ -6,7 +6,7 @@ Release 1.1.0 ignores the column.
 from alembic import op
 
 revision = "0135"
-down_revision = "0130"
+down_revision = "0132"
 branch_labels = None
 depends_on = None
 
