@@ -73,6 +73,15 @@ def run(
     return process.stdout
 
 
+def run_isolated(words: list[str], *, timeout: float) -> None:
+    """Run a program that mounts file systems, such as debootstrap.
+
+    The mounts are invisible to other processes. The mounts and all child processes end with the
+    program, and also after the time limit.
+    """
+    run(["unshare", "--mount", "--pid", "--fork", "--kill-child", *words], timeout=timeout)
+
+
 @dataclass(frozen=True)
 class Engine:
     """Calls Podman with the environment variables that every call needs."""

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support.containers.engine import FOLDER, Engine, print_line, run, ulimits
+from tests.support.containers.engine import FOLDER, Engine, print_line, run, run_isolated, ulimits
+from tests.support.containers.folders import temporary_folder
 from tests.support.deployment import files
 
 # The name looks like the name of an image in a registry, but no registry has it.
@@ -91,19 +92,18 @@ def _make_base(engine: Engine) -> None:
     mirrors = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
     cache = FOLDER / "debian"
     cache.mkdir(exist_ok=True)
-    with TemporaryDirectory(dir=FOLDER) as folder:
-        root = Path(folder, "root")
+    with temporary_folder(FOLDER) as folder:
+        root = folder / "root"
         words = ["debootstrap", "--variant=minbase", f"--include={_DEBIAN_PACKAGES}"]
-        words += [f"--cache-dir={cache}"]
-        words += [system["VERSION_CODENAME"], str(root), mirrors.split()[0]]
-        run(words, timeout=400)
+        words += [f"--cache-dir={cache}", system["VERSION_CODENAME"], str(root), mirrors.split()[0]]
+        run_isolated(words, timeout=900)
         (root / "usr/bin/python").symlink_to("python3")
         for mark in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):
             mark.unlink()
         for path in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
             shutil.rmtree(root / path, ignore_errors=True)
             (root / path).mkdir()
-        archive = Path(folder, "root.tar")
+        archive = folder / "root.tar"
         run(["tar", "--directory", str(root), "--create", "--file", str(archive), "."])
         change = ("--change", "LABEL stand-in=yes")
         engine.podman("import", "--quiet", *change, str(archive), python_image(), timeout=300)
