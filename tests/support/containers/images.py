@@ -89,17 +89,23 @@ def _make_stand_ins(engine: Engine) -> None:
 def _make_base(engine: Engine) -> None:
     """Build an image of Debian with Debian's Python, and give it the name of the Python image."""
     system = platform.freedesktop_os_release()
+    # Debian 13 has the Python version of the real image.
+    suite = "trixie" if system["ID"] == "debian" else system["VERSION_CODENAME"]
     mirrors = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
     cache = FOLDER / "debian"
     cache.mkdir(exist_ok=True)
     with temporary_folder(FOLDER) as folder:
         root = folder / "root"
         words = ["debootstrap", "--variant=minbase", f"--include={_DEBIAN_PACKAGES}"]
-        words += [f"--cache-dir={cache}", system["VERSION_CODENAME"], str(root), mirrors.split()[0]]
+        words += [f"--cache-dir={cache}", suite, str(root), mirrors.split()[0]]
         run_isolated(words, timeout=900)
         (root / "usr/bin/python").symlink_to("python3")
         for mark in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):
             mark.unlink()
+        # The real image contains only pip. Also, pip can't replace Debian's packages.
+        for package in (root / "usr/lib/python3/dist-packages").iterdir():
+            if not package.name.startswith("pip"):
+                shutil.rmtree(package)
         for path in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
             shutil.rmtree(root / path, ignore_errors=True)
             (root / path).mkdir()
