@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import re
 import socket
 import socketserver
 import ssl
@@ -119,9 +120,11 @@ class _Conversation(socketserver.BaseRequestHandler):
         line = self._read_line()
         if not line:
             return False
-        verb, *rest = line.decode().strip().split(" ", 1)
-        verb = verb.upper()
-        self.talker.received_commands.append(" ".join([verb, *rest]))
+        text = line.decode().strip()
+        # Python versions differ in the case of these words.
+        command = re.sub(r"(?i)^\w+( (from|to):)?", lambda words: words[0].upper(), text)
+        self.talker.received_commands.append(command)
+        verb = command.split(" ", 1)[0]
         if verb == self.talker.silent_after:
             time.sleep(5)
             return False
