@@ -33,13 +33,8 @@ def explain_unsupported(revision: str) -> str | None:
 
     The explanation contains advice for the operator.
     """
-    if revision in _list_revisions():
+    if revision in _list_revisions() or revision > get_newest_revision():
         return None
-    if revision > get_newest_revision():
-        return (
-            f"its tables ({revision}) come from a newer release; run the migration with that "
-            "release"
-        )
     return (
         f"its tables ({revision}) come from a development version before 1.0.0 and can't be "
         "migrated; create an empty database, and migrate it"

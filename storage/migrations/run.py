@@ -54,16 +54,22 @@ def migrate(settings: MigrationSettings) -> str:
     """Migrate the database to the newest revision, and grant access to the application's role.
 
     Return the revision of the database after the migration. Only one process migrates at a time. If
-    a process is killed during a migration, the next process resumes at the unfinished step. Raises
-    ``service.unavailable`` if this release can't migrate the database.
+    a process is killed during a migration, the next process resumes at the unfinished step. If a
+    newer release has migrated the database, nothing changes, because this release can use the
+    newer tables. Raises ``service.unavailable`` if this release can't migrate the database.
     """
     owner_url = settings.migration_database_url or settings.database_url
     engine = open_owner_engine(owner_url, application_name="pressroom-migrate")
     with engine.connect() as connection:
         with _exclusive_migration(connection):
-            _upgrade(connection)
-            login = make_url(settings.database_url.get_secret_value())
-            roles.grant_application_access(connection, login)
+            with connection.begin():
+                revision = read_current_revision(connection) or ""
+            if revision > revisions.get_newest_revision():
+                log.info("migrate.database_is_newer")
+            else:
+                _upgrade(connection)
+                login = make_url(settings.database_url.get_secret_value())
+                roles.grant_application_access(connection, login)
         return read_current_revision(connection) or ""
 
 
