@@ -17,6 +17,7 @@ from devstack.supervisor.environment import find_binary
 from services.doctor.store_checks import QUIET_LOG
 from tests.support.commands.command_line import option
 from tests.support.deployment import files
+from tests.support.documents import markdown
 from tests.support.repository.schemas import require_valid
 
 pytestmark = pytest.mark.tier("check")
@@ -93,6 +94,15 @@ def test_compose_containers_are_pinned_and_have_no_rights_and_limited_resources(
         else:
             tag = service["image"].partition(":")[2]
             assert re.match(r"RELEASE\.\d{4}-\d\d-\d\dT|v?\d+\.\d+", tag), f"{name}: {tag}"
+
+
+def test_upgrade_page_goes_back_with_all_services_except_setup() -> None:
+    page = files.ROOT / "docs" / "upgrade.md"
+    [command] = [line for line in markdown.shell_lines(page) if "--no-deps" in line]
+    names = command.split("--no-deps")[1].split()
+    setup = {name for name, each in files.our_services().items() if each["restart"] == "no"}
+    assert setup == {"migrate", "bucket"}
+    assert set(names) == files.our_services().keys() - setup
 
 
 def test_digest_script_pins_each_external_image_to_its_registry_digest(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from cli.main import app, load_command
 
 def require_accepted(words: Sequence[str]) -> None:
     """Parse a command line as `pressroom` does. Raise an error for an invalid command line."""
+    if list(words) == ["pressroom", "--version"]:
+        return
     command, rest = _find_command(words)
     assert not _is_group(command), f"{' '.join(words)} lacks a command"
     if "--help" not in rest:
