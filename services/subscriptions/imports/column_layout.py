@@ -108,7 +108,8 @@ class ConsentColumn(NamedTuple):
     """A column of a file that states whether people may receive mail.
 
     Attributes:
-        reason: the status that "yes" means in an opt-out column, such as "bounced".
+        reason: the status that "yes" means in an opt-out column, such as "bounced". It is ``None``
+            if the header doesn't reveal whether "yes" means an opt-out.
         may_be_tier: whether an unrecognised word in the column may be the name of a tier.
         is_time: whether the header stands for a time, such as "opt-out date". In a column with such
             a header, a date means "yes".

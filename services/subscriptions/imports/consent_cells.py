@@ -204,7 +204,7 @@ def _find_item_status(
         if status is not None:
             return status
     meaning = _find_meaning(item, column)
-    if meaning is Meaning.YES and column.subject is ConsentSubject.OPTING_OUT:
+    if meaning is Meaning.YES and column.reason is not None:
         return column.reason
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
     if answer is not UNKNOWN:

@@ -29,7 +29,8 @@ from services.subscriptions.imports.known_words import (
 from services.subscriptions.imports.rows import SuppressionStatus
 
 _WORDS = load_words("consent.toml")
-# Maps each kind of opt-out column to the status that "yes" means.
+# Maps each kind of opt-out column to the status that "yes" means. ``None`` stands for an unclear
+# meaning.
 _OPT_OUT_REASONS = {
     "not_subscribed": SuppressionStatus.NOT_SUBSCRIBED,
     "unsubscribed": SuppressionStatus.UNSUBSCRIBED,
@@ -37,6 +38,7 @@ _OPT_OUT_REASONS = {
     "bounced": SuppressionStatus.BOUNCED,
     "complained": SuppressionStatus.COMPLAINED,
     "soft_bounced": SuppressionStatus.MAY_PASS,
+    "refused": None,
 }
 # Maps the name of each kind of consent column to a ``ConsentColumn``. The file ``consent.toml``
 # lists the known headers of each kind of consent column.
@@ -79,15 +81,22 @@ _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced",
 _OTHER_KINDS = ("opted_in", "confirmed", "subscribed", "agreed", "permission", "holding", "status")
 _CONSENT_KINDS = frozenset({"opted_in", "subscribed", "agreed", "permission"})
 # Kinds that are unrelated to mail if the header names something else, such as an order.
-_STATUS_KINDS = frozenset({"holding", "status"})
+_STATUS_KINDS = frozenset({"confirmed", "holding", "status"})
 # The kinds of columns about a person's wish, which can concern something other than mail.
-_WISH_KINDS = _CONSENT_KINDS | {"unsubscribed", "unclear"}
+_WISH_KINDS = _CONSENT_KINDS | {"unsubscribed", "refused", "unclear"}
+# The kinds of headers that need no other word about consent than a word for mail.
+_MAIL_KINDS = frozenset({"refused", "newsletter"})
+# Matches words of opting in or out, which concern mail only next to known words.
+_OPTING = re.compile(r"\bopt(?:ed)? ?(?:in|out)\b")
+# Match "do not e-mail" and "do not mail". Next to the first header, the second one means post.
+_NO_EMAIL = re.compile(r"\b(?:do not|don t|dont|never) (?:\w+ ){0,3}emails?\b")
+_NO_MAIL = re.compile(r"\b(?:do not|don t|dont|never) (?:\w+ ){0,3}mails?\b")
 # Matches the place between the parts of a German compound such as "Fotoeinwilligung".
 _COMPOUND = re.compile(
     r"(?<=\w)(?=einwillig|zustimm|einverstand|widerspr|sperre)|(?<=\bstatus)(?=\w)"
 )
 # Matches the blank in "e mail" and in the words for e-mail in other languages.
-_SPLIT_EMAIL = re.compile(r"\be (?=mails?\b|posta?\b)")
+_SPLIT_EMAIL = re.compile(r"\be (?=mail|posta?\b)")
 # The words into which headers without spaces, such as "optout", can be split.
 _PARTS = frozenset(_WORDS["parts"]["words"])
 _MAX_PART_CHARACTERS = max(map(len, _PARTS))
@@ -125,6 +134,7 @@ def add_consent_columns(layout: ColumnLayout) -> None:
                 layout.ignored_consent[index] = column
         elif column is not None and role is None:
             layout.unclear.add(index)
+    _doubt_postal_opt_outs(layout)
     _add_product_words(layout)
 
 
@@ -164,7 +174,7 @@ def names_other_subject(name: str) -> bool:
     reasons, kinds, _ = _find_kinds(text)
     if not (reasons or kinds):
         rest = _PATTERNS["other_channels"].sub(" ", text)
-        return rest != text and _PATTERNS["mail"].search(rest) is None
+        return rest != text and not _names_mail(rest)
     return _is_about_something_else(text, reasons, kinds)
 
 
@@ -189,9 +199,13 @@ def _recognise_beginning(name: str) -> ConsentColumn | Unclear | None:
     if is_numbered:
         return _KINDS["numbered_status"]
     is_contradictory = bool(reasons) and not _CONSENT_KINDS.isdisjoint(kinds)
-    is_negated = _PATTERNS["negations"].search(rest) is not None and kinds[:1] != ["status"]
+    is_negated = kind not in _MAIL_KINDS and _PATTERNS["negations"].search(rest) is not None
+    is_negated &= kinds[:1] != ["status"]
     has_two_subjects = kind in _WISH_KINDS and _remove_other_subjects(text, kind) != text
-    has_unknown_subject = kind == "agreed" and _has_unknown_subject(text)
+    may_be_about_anything = kind in ("agreed", "opted_in") or (
+        kind == "unsubscribed" and _OPTING.search(text) is not None
+    )
+    has_unknown_subject = may_be_about_anything and _has_unknown_subject(text)
     is_unclear = kind == "unclear" or is_contradictory or is_negated
     if is_unclear or has_two_subjects or has_unknown_subject:
         return Unclear.HEADER
@@ -213,17 +227,44 @@ def _find_kinds(text: str) -> tuple[list[str], list[str], str]:
     kinds = [kind for kind in _OTHER_KINDS if _PATTERNS[kind].search(rest)]
     if "permission" in kinds and not _is_about_mail(rest):
         kinds.remove("permission")
+    if not (reasons or kinds or _PATTERNS["unclear"].search(rest)):
+        kinds = _find_mail_kinds(rest)
     return reasons, kinds, rest
+
+
+def _find_mail_kinds(text: str) -> list[str]:
+    """Return the kind of a header with a word for mail, and without a word about consent."""
+    is_newsletter = _PATTERNS["newsletter"].search(text) is not None
+    is_negated = is_newsletter and _PATTERNS["negations"].search(text) is not None
+    if is_negated or (_is_about_mail(text) and _PATTERNS["refused"].search(text) is not None):
+        return ["refused"]
+    return ["newsletter"] if is_newsletter and _asks_about_newsletter(text) else []
+
+
+def _asks_about_newsletter(text: str) -> bool:
+    """Return whether a header only names a newsletter, as in "Monthly newsletter".
+
+    Words that follow the newsletter, as in "Newsletter author", mean something else.
+    """
+    if _PATTERNS["issues"].search(text):
+        return False
+    rest = text
+    for name in ("newsletter", "neutral"):
+        rest = _PATTERNS[name].sub(" ", rest)
+    is_last = any(match.end() == len(text) for match in _PATTERNS["newsletter"].finditer(text))
+    has_other_subject = _remove_other_subjects(text, "unclear") != text
+    is_object = _PATTERNS["prepositions"].search(text) is not None
+    return not rest.strip() or (is_last and not has_other_subject and not is_object)
 
 
 def _is_about_something_else(text: str, reasons: Sequence[str], kinds: Sequence[str]) -> bool:
     """Return whether a header is about something other than mail, and not also about mail."""
     rest = _remove_other_subjects(text, (*reasons, *kinds, "unclear")[0])
-    if rest != text and _PATTERNS["mail"].search(rest) is None:
+    if rest != text and not _names_mail(rest):
         return True
     if reasons or not _STATUS_KINDS.issuperset(kinds):
         return False
-    is_about_mail = bool(kinds) and _PATTERNS["mail"].search(text) is not None
+    is_about_mail = bool(kinds) and _names_mail(text)
     return _PATTERNS["not_about_mail"].search(text) is not None and not is_about_mail
 
 
@@ -235,14 +276,18 @@ def _remove_other_subjects(text: str, kind: str) -> str:
 
 
 def _is_about_mail(text: str) -> bool:
-    return any(_PATTERNS[name].search(text) is not None for name in ("mail", "marketing"))
+    return _names_mail(text) or _PATTERNS["marketing"].search(text) is not None
+
+
+def _names_mail(text: str) -> bool:
+    return any(_PATTERNS[name].search(text) is not None for name in ("mail", "newsletter"))
 
 
 def _has_unknown_subject(text: str) -> bool:
     """Return whether a header about consent names a subject that Pressroom doesn't know."""
     if _is_about_mail(text):
         return False
-    for name in (*_OTHER_KINDS, "time", "neutral"):
+    for name in ("unsubscribed", *_OTHER_KINDS, "time", "neutral"):
         text = _PATTERNS[name].sub(" ", text)
     return bool(text.strip())
 
@@ -273,6 +318,16 @@ def _split_word(word: str) -> Sequence[str]:
                 if end not in splits or len(parts) < len(splits[end]):
                     splits[end] = parts
     return splits.get(len(word)) or (word,)
+
+
+def _doubt_postal_opt_outs(layout: ColumnLayout) -> None:
+    """Mark columns such as "Do not mail" as unclear if another column is about e-mail."""
+    texts = {index: _normalise_header(layout.header[index]) for index in layout.consent}
+    if any(_NO_EMAIL.search(text) for text in texts.values()):
+        for index, text in texts.items():
+            if index not in layout.mapped and _NO_MAIL.search(text) and not _NO_EMAIL.search(text):
+                del layout.consent[index]
+                layout.unclear.add(index)
 
 
 def _add_product_words(layout: ColumnLayout) -> None:

@@ -34,6 +34,7 @@ class ColumnEvidence:
 
     def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
         self._column = column
+        self._is_unnamed = column.basis is Basis.VALUES
         self._values = values
         self._has_status = False
         self._has_answer = False
@@ -61,7 +62,7 @@ class ColumnEvidence:
         """Add one cell to the evidence about the column."""
         for item in split_items(cell):
             meaning = interpret_item(item)
-            if meaning is Meaning.EMPTY:
+            if meaning is Meaning.EMPTY or (meaning is Meaning.BLANK and self._is_unnamed):
                 continue
             if len(self._words) <= MAX_STATUS_WORDS:
                 self._words.add(normalise_word(item))
@@ -106,6 +107,10 @@ class ColumnEvidence:
 
 
 def has_only_status_words(sample: Records, index: int) -> bool:
-    """Return whether all sampled cells of a column are empty or status words."""
-    cells = (record[index].strip() for record in sample if index < len(record))
-    return all(not cell or all(map(is_exact_word, split_items(cell))) for cell in cells)
+    """Return whether all sampled cells of a column are status words, empty or a dash."""
+    cells = (record[index] for record in sample if index < len(record))
+    return all(
+        is_exact_word(item) or interpret_item(item) in (Meaning.EMPTY, Meaning.BLANK)
+        for cell in cells
+        for item in split_items(cell)
+    )

@@ -271,18 +271,26 @@ class ConsentInterpreter:
                 self._add_candidate(str(index), index, column, sample)
             if column.may_be_number and column.subject is not ConsentSubject.STATUS:
                 self._add_candidate(f"{index}:numbers", index, _NUMBERED_STATUS, sample)
-        room = MAX_COLUMNS_WATCHED
-        for index, name in enumerate(layout.header):
+        possible_columns = [
+            index
+            for index, name in enumerate(layout.header)
+            if layout.mapped.get(index) != "email"
+            and has_only_status_words(sample, index)
+            and not names_other_subject(name[:MAX_TEXT_CHARACTERS])
+        ]
+        # Columns that are empty so far come last.
+        possible_columns.sort(
+            key=lambda index: (
+                not any("".join(record[index : index + 1]).strip() for record in sample)
+            )
+        )
+        for index in possible_columns[:MAX_COLUMNS_WATCHED]:
             header_column = layout.ignored_consent.get(index) or layout.consent.get(index)
-            is_known = header_column is not None and header_column.basis is Basis.KNOWN
-            if is_known or not room or layout.mapped.get(index) == "email":
-                continue
-            is_possible = has_only_status_words(sample, index)
-            if is_possible and not names_other_subject(name[:MAX_TEXT_CHARACTERS]):
-                column = _STATUS_BY_VALUES._replace(needs_answer=not is_status_header(name))
+            if header_column is None or header_column.basis is not Basis.KNOWN:
+                needs_answer = not is_status_header(layout.header[index])
+                column = _STATUS_BY_VALUES._replace(needs_answer=needs_answer)
                 decision = f"{index}:values" if header_column else str(index)
                 self._add_candidate(decision, index, column, sample)
-                room -= 1
 
     def _add_candidate(self, name: str, index: int, column: ConsentColumn, sample: Records) -> None:
         if name in self._candidates:

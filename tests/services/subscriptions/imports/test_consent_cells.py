@@ -336,10 +336,12 @@ def test_owner_defined_status_values_override_recognition_but_never_lift_an_opt_
     assert read_statuses("Kontaktstatus", "9", "8", interpreter=interpreter) == [OPTED_OUT, UNKNOWN]
     interpreter = ConsentInterpreter(None, {"1": "subscribed", "yes": "not_subscribed"})
     assert read_statuses("Status ID", "1", "2", interpreter=interpreter) == [WANTED, UNKNOWN]
-    assert read_statuses("Held", "yes", "held", interpreter=interpreter) == [
-        NOT_SUBSCRIBED,
-        UNKNOWN,
-    ]
+    for header in "Held", "Newsletter cancelled":
+        interpreter = ConsentInterpreter(None, {"yes": "not_subscribed"})
+        assert read_statuses(header, "yes", "held", interpreter=interpreter) == [
+            NOT_SUBSCRIBED,
+            UNKNOWN,
+        ]
 
 
 @pytest.mark.parametrize(

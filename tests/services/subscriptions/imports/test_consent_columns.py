@@ -4,7 +4,10 @@ import pytest
 
 from core.errors import DomainError
 from services.subscriptions.imports.consent_columns import Unclear, recognise_header
-from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
+from services.subscriptions.imports.consent_interpreter import (
+    MAX_COLUMNS_WATCHED,
+    ConsentInterpreter,
+)
 from services.subscriptions.imports.rows import MemberRow
 from tests.support.imports.forms import open_reader, read_rows
 
@@ -23,7 +26,9 @@ OPT_OUT_HEADERS = {
         do_not_disturb|Nicht stören|Stop Time|stop_date|Stopped at|Stop emails|Pas de newsletter
         Ne pas déranger|Aucun e-mail|Sin boletín|No quiere correos|Geen nieuwsbrief|Inget nyhetsbrev
         Ingen nyhedsbrev|Ei uutiskirjettä|Sem newsletter|Niente newsletter|Bez newslettera
-        Без рассылки|Do not send newsletter by e-mail
+        Без рассылки|Do not send newsletter by e-mail|Newsletter stop|Newsletterstopp|Werbestopp
+        Werbeverbot|D.N.D.|do_not_email|DNE|No contact|Opt me out of emails|Dezabonat
+        Will keinen Newsletter
     """,
     "bounced": """
         Portal Bounce|Hard bounced at|emailBounced|last_bounce_date|Bounces|Gebounced|Rimbalzato
@@ -55,6 +60,10 @@ OTHER_HEADERS = {
         Riceve la newsletter|Vuole email|Wil nieuwsbrief|Nieuwsbrief ontvangen|Vill ha nyhetsbrev
         Ønsker nyhedsbrev|Haluaa uutiskirjeen|Otrzymuje newsletter|Chce newsletter|Kér hírlevelet
         Bülten istiyor|Получает рассылку|Хоче розсилку|メルマガ希望|接收邮件|뉴스레터 수신
+        Monthly newsletter|Kundennewsletter|Newsletter 2024|Newsletter (monthly)|In newsletter
+        Newsletter on/off|Newsletter subscriber|E-Mail-Verteiler|Email preference|Email me
+        Sign me up for the newsletter|Keep me informed by e-mail|May be e-mailed|Mag gemaild worden
+        Permitir e-mails|Zezwalam na e-maile
     """,
     "confirmed": """
         confirmed|Email verified|isVerified|Bestätigt|Confirmado|Bevestigd|Potwierdzony|Подтвержден
@@ -91,7 +100,12 @@ HEADERS_WITHOUT_CONSENT = """
     Unsubscribed from SMS|Terms confirmed|Order status ID|Payment status code
     Shipment status number|Family status|Familienstand|Bestellstatus|Order on hold|Payment on hold
     Number of status changes|Status URL|Accepts returns|Last newsletter|Newsletter source
-    Emails sent|No. of emails|Member No|Send date|Data
+    Emails sent|No. of emails|Member No|Send date|Data|Subscribed to podcast|YouTube subscribed
+    Slack opt-out|Facebook opt-in|Briefwerbung widersprochen|Отписан от телеграма
+    CCPA opt-out|Instagram consent|Einwilligung Bildnutzung|Haftungsausschluss akzeptiert
+    Datenschutzerklärung akzeptiert|Consenso chiamate|Order confirmed|Zahlung bestätigt
+    Paiement confirmé|Newsletter opened|Newsletter author|Newsletter team|Wrote for newsletter
+    Invoice emailed|Newsletter photo
 """
 UNCLEAR_HEADERS = """
     Opt-in/Opt-out|Subscribed or unsubscribed|Consent to unsubscribe|opt|Mailing
@@ -100,7 +114,8 @@ UNCLEAR_HEADERS = """
     Newsletter and photo consent|Einwilligung Newsletter und Fotos|Email/phone opt-out
     Do not contact by email or post|Newsletter terms accepted|Newsletter nicht erwünscht
     Newsletter unerwünscht|Does not want newsletter|Email not allowed|Cannot email|Accepts pets
-    Consent to karaoke|Einwilligung Mitfahrt
+    Consent to karaoke|Einwilligung Mitfahrt|Benefits opt-out|Beta opt-in|Member directory opt out
+    不接收邮件|DNC
 """
 
 
@@ -194,6 +209,34 @@ def test_ambiguous_consent_column_is_rejected_by_name_until_it_is_mapped(header:
         ("Send newsletter", ["opted out", "1", "0"], ["unsubscribed", "wanted", "not_subscribed"]),
         ("Newsletter wanted", ["Weekly", "Daily"], ["wanted"] * 2),
         ("Sends emails", ["12", "0", "1"], ["wanted"] * 3),
+        ("Monthly newsletter", ["yes", "no", ""], ["wanted", "not_subscribed", "wanted"]),
+        ("Monthly newsletter", ["Art", "Tea"], ["wanted"] * 2),
+        ("Newsletter author", ["yes", "no"], ["wanted"] * 2),
+        # A refusal or an end of mail may be an opt-out, so a yes is unknown, and a no says nothing.
+        *(
+            (
+                header,
+                ["yes", "2024-01-02", "no", "", "opted out"],
+                ["unknown"] * 2 + ["wanted"] * 2 + ["unsubscribed"],
+            )
+            for header in (
+                *(
+                    "Newsletter cancelled",
+                    "Unwanted newsletter",
+                    "Emails disabled",
+                    "Rejects emails",
+                ),
+                *(
+                    "Newsletter abgelehnt",
+                    "Refuse la newsletter",
+                    "Rechaza correos",
+                    "メルマガ不要",
+                ),
+                *("Newsletter nein", "Werbung untersagt", "Nechce newsletter", "Отказ от рассылки"),
+            )
+        ),
+        ("Newsletter no", ["1", "2"], ["wanted"] * 2),
+        ("Order confirmed", ["yes", "no"], ["wanted"] * 2),
         # Numbers that stand for statuses are unknown.
         ("Status ID", ["1", "2", "0", ""], ["unknown"] * 3 + ["wanted"]),
         ("status_code", ["unsubscribed", "1"], ["unsubscribed", "unknown"]),
@@ -208,6 +251,9 @@ def test_ambiguous_consent_column_is_rejected_by_name_until_it_is_mapped(header:
             for header in ("State", "Tags", "Plan", "Last name", "Notes", "Joined", "Status reason")
         ),
         ("State", ["Active", "Deleted"], ["wanted", "not_subscribed"]),
+        ("State", ["Active", "-", "Unsubscribed"], ["wanted", "unknown", "unsubscribed"]),
+        ("State", ["-", "n/a", ""], ["wanted"] * 3),
+        ("Tila", ["Aktiivinen", "Tilaus peruttu"], ["wanted", "unsubscribed"]),
         ("Stage", ["Active", "Unconfirmed"], ["wanted", "not_subscribed"]),
         ("Stage", ["on hold", "active", "unsubscribed"], ["unknown", "wanted", "unsubscribed"]),
         ("Email delivery status", ["delivered", "Bounced"], ["unknown", "bounced"]),
@@ -272,6 +318,29 @@ def test_unnamed_status_column_is_recognised_only_with_at_most_20_distinct_value
     status_words += " cleaned bounced complained blacklisted"
     assert set(read_statuses("Zustand", status_words.split())) > {"unsubscribed"}
     assert set(read_statuses("Zustand", [*status_words.split(), "blocklisted"])) == {"wanted"}
+
+
+def test_status_column_behind_many_empty_columns_is_recognised() -> None:
+    empty_columns = [f"c{number}" for number in range(MAX_COLUMNS_WATCHED + 20)]
+    lines = [["email", *empty_columns, "State"]]
+    for name, state in ("a", "Active"), ("b", "Unsubscribed"):
+        lines.append([f"{name}@example.com", *[""] * len(empty_columns), state])
+    member_rows = read_rows("".join(",".join(line) + "\n" for line in lines))
+    assert [row.suppression for row in member_rows] == ["wanted", "unsubscribed"]
+
+
+def test_opt_out_of_mail_beside_an_opt_out_of_email_is_ambiguous() -> None:
+    """In the exports of some products, "mail" beside "e-mail" means post."""
+    for header in "Do Not Mail", "Do not allow Mails":
+        file = f"email,Do Not Email,{header}\na@example.com,no,yes\n"
+        with pytest.raises(DomainError) as error:
+            open_reader(file)
+        assert error.value.code == "import.column_ambiguous"
+        assert repr(header) in error.value.message
+        [row] = read_rows(file, mapping={header: "ignore"})
+        assert not row.is_opt_out
+        [row] = read_rows(f"email,{header}\na@example.com,yes\n")
+        assert row.is_opt_out
 
 
 def test_import_mapping_overrides_recognised_consent_columns() -> None:
