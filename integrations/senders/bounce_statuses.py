@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from integrations.senders.port import BounceClass
 
 # A mail server's reply can contain an enhanced status code, but also numbers such as IP addresses
-# and program versions. The enhanced status code is at the start of the reply, after a three-digit
-# SMTP code, or after a punctuation mark such as "#" or ":".
+# and program versions. The enhanced status code is at the start of the reply, after another code,
+# or after a punctuation mark such as "#" or ":".
 _STATUS = re.compile(
-    r"(?:^\s*(?:smtp\s?[:;]\s*)?|(?<![\d.])[245]\d\d[\s:;,-]{1,3}|[#:;(\[]\s?)"
+    r"(?:^\s*(?:smtp\s?[:;]\s*)?|(?<![\d.])[245](?:\d\d|xx)[\s:;,)\]-]{1,3}|[#:;(\[]\s?"
+    r"|(?<=[45]\.\d\.\d )|\b(?:code|status|dsn|error)[\s=]{1,3})"
     r"[<(\[#\"']{0,2}(?P<status>[45]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)",
     re.ASCII | re.IGNORECASE,
 )

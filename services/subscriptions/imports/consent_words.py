@@ -230,7 +230,11 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
         return Meaning.BLANK if meaning in _PREFIX_MEANINGS and not rest else Meaning.UNKNOWN
     if meaning not in _PREFIX_MEANINGS:
         return Meaning.UNKNOWN
-    if meaning is Meaning.BOUNCED and (_SOFT_WORDS.intersection(words) or _has_soft_code(text)):
+    if meaning is Meaning.BOUNCED and (
+        _SOFT_WORDS.intersection(words)
+        or _has_soft_code(text)
+        or _find_longest_word(rest)[0] is Meaning.MAY_PASS
+    ):
         return Meaning.MAY_PASS
     return Meaning.UNKNOWN if _has_contradiction(rest) else meaning
 

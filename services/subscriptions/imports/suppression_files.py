@@ -18,7 +18,7 @@ from integrations.senders.feedback_types import UNCOUNTED_FEEDBACK_TYPES, is_fro
 from integrations.senders.port import BounceClass
 from models import ImportKind
 from services.subscriptions.imports.column_layout import find_column
-from services.subscriptions.imports.consent_cells import ROW_PROBLEMS, StatusValues
+from services.subscriptions.imports.consent_cells import ROW_PROBLEMS, StatusValues, is_bare_no
 from services.subscriptions.imports.consent_interpreter import MAX_VALUES_COUNTED, MAX_VALUES_SHOWN
 from services.subscriptions.imports.consent_words import split_items
 from services.subscriptions.imports.known_words import (
@@ -81,6 +81,7 @@ _FEEDBACK_OTHERS = normalise_words(_WORDS["feedback_headers"]["others"])
 # The header of a column with the responses of mail servers contains only words in
 # ``_HEADER_WORDS`` or ``_RESPONSES``, and at least one word in ``_RESPONSES``.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
+_HARD_HEADERS = normalise_words(_WORDS["hard_headers"]["words"])
 # For each column whose reasons are numbers, maps the header to the reason that each number stands
 # for.
 _NUMBERED_REASONS = {
@@ -102,6 +103,12 @@ _REPLY = re.compile(
     r"(?:smtp ?[;:] ?)?[#<(\[\"']?([245])(?:\d\d|\.\d{1,3}\.\d{1,3})(?!\w|\.\d)",
     re.ASCII | re.IGNORECASE,
 )
+# Matches a three-digit code before an enhanced status code. Below every header, such a text is the
+# reply of a mail server.
+_FULL_REPLY = re.compile(
+    r"(?<![\d.])[45]\d\d[\s#:;,<(\[-]{1,3}[45]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)", re.ASCII
+)
+_MAX_SEARCHED_CHARACTERS = 2_000
 _SOFT_WORDS = frozenset({"soft", "transient", "temporary", "temporarily"})
 _NEGATIONS = frozenset({"not", "no", "false", "never"})
 # The only key in the result of ``SuppressionReader.find_decisions``.
@@ -195,14 +202,19 @@ class SuppressionReader:
             for index in range(self._width)
             if (numbers := _NUMBERED_REASONS.get(normalise_word(header[index]))) is not None
         }
+        self._other_columns: dict[int, bool] = {}
         reason_columns = [index for index, role in roles.items() if role == "status"]
         reason_columns += [index for index in unmapped if _is_reason_header(header[index])]
         self._reason_columns = reason_columns or self._find_reasons_by_cells(unmapped)
-        self._response_columns = [
-            index
-            for index in unmapped
-            if index not in self._reason_columns and _is_response_header(header[index])
+        self._hard_columns = [
+            index for index in unmapped if normalise_word(header[index]) in _HARD_HEADERS
         ]
+        # Maps each other column to whether its header names the responses of mail servers.
+        self._other_columns = {
+            index: _is_response_header(header[index])
+            for index in unmapped
+            if index not in self._reason_columns
+        }
 
     def _find_status(self, cells: Sequence[str]) -> SuppressionStatus | None:
         """Return the status that a row's reasons imply, or ``None`` for an unrecognised reason."""
@@ -238,9 +250,13 @@ class SuppressionReader:
         reason = next((each for each in _Reason if each in reasons), None)
         if reason not in (None, _Reason.SOFT, _Reason.BOUNCED):
             return reason
+        if reason is _Reason.BOUNCED and any(
+            is_bare_no(_get_cell(cells, index)) for index in self._hard_columns
+        ):
+            reason = _Reason.SOFT
         replies = [
             cell
-            for index in (*self._reason_columns, *self._response_columns)
+            for index in (*self._reason_columns, *self._other_columns)
             if self._may_contain_code(index, cell := _get_cell(cells, index))
         ]
         return _judge_bounce(reason, replies)
@@ -263,8 +279,12 @@ class SuppressionReader:
         """Return whether the code of a mail server is read in a cell.
 
         A value to which the owner has assigned a status contains no code, and nor does a column
-        with a product's own numbers.
+        with a product's own numbers. Below the header of another subject, only a full reply counts.
         """
+        if not self._other_columns.get(index, True) and not _FULL_REPLY.search(
+            cell[:_MAX_SEARCHED_CHARACTERS]
+        ):
+            return False
         return cell not in self._values and index not in self._numbers
 
     def _count_unknown(self, index: int, cell: str) -> None:
@@ -350,7 +370,9 @@ def _find_item_reason(words: Sequence[str]) -> _Reason | None:
             return None
         if reason is _Reason.COMPLAINED and not is_from_person("".join(rest)):
             return _Reason.NOT_COMPLAINED
-        is_soft = reason is _Reason.BOUNCED and _SOFT_WORDS.intersection(words)
+        is_soft = reason is _Reason.BOUNCED and (
+            _SOFT_WORDS.intersection(words) or _find_item_reason(rest) is _Reason.SOFT
+        )
         return _Reason.SOFT if is_soft else reason
     return None
 

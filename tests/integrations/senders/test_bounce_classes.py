@@ -66,6 +66,12 @@ def test_code_of_a_bounce_decides_in_reports_and_in_files(
         {"code": f"({code}) Refused", "kind": "{}"},
         {"bounce_type": "{}", "SMTP Response": f"host mx.example.org said: 550-{code} Refused"},
         {"event": "bounce", "type": "{}", "server response": f"550 [{code}]: no"},
+        {"type": "{}", "response": f"550 {code[0]}.0.0 {code} no"},
+        {"type": "{}", "response": f"[550] {code} no"},
+        {"type": "{}", "response": f"Refused with code {code}"},
+        # A full reply of a mail server is read below every header.
+        {"type": "{}", "Anmerkung": f"host said: 550 {code} Refused"},
+        {"type": "{}", "описание": f"550-{code} Refused"},
     ):
         words = {"Permanent": classes[0], "Transient": classes[1], "blocked": classes[2]}
         for word, name in words.items():
@@ -101,6 +107,21 @@ def test_bounce_without_a_code_has_the_class_that_the_provider_names() -> None:
         ({"TypeCode": "1", "Details": "smtp;550 5.7.1 Policy"}, "row.may_pass"),
         ({"TypeCode": "2", "Details": "smtp;550 5.1.1 Unknown"}, "bounced"),
         ({"bounce_class": "10", "raw_reason": "550 5.6.0 Content"}, "row.may_pass"),
+        # Below the header of another subject, a number alone isn't a code.
+        ({"type": "hard", "app version": "5.7.1"}, "bounced"),
+        ({"type": "hard", "note": "client 4.2.1 at 192.0.2.1"}, "bounced"),
+        # A column can say that a bounce isn't hard.
+        ({"event": "bounce", "hard_bounce": "0"}, "row.may_pass"),
+        ({"event": "bounce", "hard_bounce": "true"}, "bounced"),
+        ({"event": "bounce", "hard_bounce": "no", "response": "550 5.1.1 Unknown"}, "bounced"),
+        ({"event": "spam", "hard_bounce": "0"}, "complained"),
+        # The words behind a bounce can blame something other than the address.
+        ({"reason": "Hard bounce: mailbox full"}, "row.may_pass"),
+        ({"reason": "Bounced - blocked"}, "row.may_pass"),
+        ({"reason": "Hard bounce (policy)"}, "row.may_pass"),
+        ({"reason": "Bounced: user unknown"}, "bounced"),
+        ({"reason": "blacklisted sender 192.0.2.1"}, "row.may_pass"),
+        ({"reason": "blacklisted"}, "unsubscribed"),
         # A code never opts out a person about whom the row reports no bounce.
         ({"event": "delivered", "response": "550 5.1.1 Unknown"}, "row.may_pass"),
         ({"event": "Subscribe", "code": "5.1.1"}, "row.may_pass"),

@@ -69,6 +69,8 @@ SOFT_BOUNCE_CELLS = [
     "Bounced: 4.2.2",
     "Bounced (5.7.1)",
     "hard bounce: 552 5.2.2 mailbox full",
+    "Hard bounce (mailbox full)",
+    "bounced: quota exceeded",
     "['SOFT_BOUNCE']",
 ]
 CONTRADICTORY_CELLS = [
