@@ -148,6 +148,8 @@ class ColumnLayout:
         ignored_consent: what consent columns state according to their headers or cells if the owner
             has assigned them a role that means something else.
         unclear: the columns whose header mentions consent but doesn't reveal what "yes" means.
+        unreadable: the columns of a workbook whose header is an error, or a formula that was never
+            calculated.
         fields: maps column indexes to the owner's fields that the columns fill.
         mapped_fields: maps column indexes to the keys and types of fields in the owner's column
             mapping. The field type is "" if the column mapping contains no field type.
@@ -161,6 +163,7 @@ class ColumnLayout:
     consent: dict[int, ConsentColumn] = field(default_factory=dict)
     ignored_consent: dict[int, ConsentColumn] = field(default_factory=dict)
     unclear: set[int] = field(default_factory=set)
+    unreadable: set[int] = field(default_factory=set)
     fields: dict[int, MemberField] = field(default_factory=dict)
     mapped_fields: dict[int, tuple[str, str]] = field(default_factory=dict)
     ignored: set[int] = field(default_factory=set)

@@ -130,6 +130,11 @@ class ConsentInterpreter:
     def find_unclear_columns(self, layout: ColumnLayout, sample: Records) -> Iterator[int]:
         """Yield the columns with unclear headers, except columns of numbers, links or addresses."""
         column = ConsentColumn(ConsentSubject.CONSENT, Basis.WORDS)
+        roles = {*layout.describe_roles(), *layout.mapped}
+        for index in sorted(layout.unreadable - roles):
+            answered = column._replace(needs_answer=True)
+            if ColumnEvidence.of_sample(answered, self.values, sample, index).is_consent:
+                yield index
         for index in sorted(layout.unclear):
             if ColumnEvidence.of_sample(column, self.values, sample, index).is_consent:
                 yield index

@@ -151,6 +151,8 @@ def open_member_rows(
 
     def add_consent(layout: ColumnLayout) -> None:
         add_consent_columns(layout)
+        if isinstance(source, Workbook):
+            layout.unreadable.update(source.unreadable_headers)
         refuse_unclear_columns(layout, interpreter.find_unclear_columns(layout, sample))
         interpreter.decide(layout, sample)
 

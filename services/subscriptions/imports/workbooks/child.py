@@ -132,7 +132,10 @@ class WorkbookReader:
             sheet = self._package.sheets[request["sheet"]]
             self._rows = iter(())
             self._check = SheetCheck(
-                sheet.name, self._package.open_part(sheet.part), self._package.zero_formats
+                sheet.name,
+                self._package.open_part(sheet.part),
+                self._package.find_zero_format,
+                has_placeholders=self._package.has_placeholders,
             )
         return {"is_checked": self._check.advance(CHECK_SECONDS)}, ()
 
@@ -214,6 +217,9 @@ def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:
             for column, error in check.errors.get(number, {}).items()
             if 0 <= (index := column - first_column) < sheet.width
         }
+        for error_index in map(int, errors):
+            # The stored value of a formula that was never calculated means nothing.
+            cells[error_index] = ""
         hidden = hidden_cells.hide(number, cells, errors)
         if cells.count("") == len(cells) and not errors:
             continue

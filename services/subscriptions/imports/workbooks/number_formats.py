@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 
 # The maximum length of a number format in Excel.
 _MAX_FORMAT_CHARACTERS = 255
@@ -29,7 +30,7 @@ class ZeroFormat:
 
     Args:
         sections: the sections for positive numbers, negative numbers and zero. The last two may be
-            missing.
+            missing, or contain no digits.
     """
 
     def __init__(self, sections: Sequence[_Section]) -> None:
@@ -37,11 +38,14 @@ class ZeroFormat:
 
     def show(self, value: str) -> str:
         """Return a number in decimal notation as a spreadsheet program shows it."""
-        number = Decimal(value).quantize(Decimal(1), ROUND_HALF_UP)
+        number = Decimal(value).to_integral_value(ROUND_HALF_UP)
         index = 1 if number < 0 else 2 if number == 0 else 0
         has_section = index < len(self._sections)
         section = self._sections[index if has_section else 0]
-        digits = [*str(abs(number))]
+        if not any(is_digit for is_digit, _ in section):
+            # The section shows a text instead of the number, or hides the number.
+            return value
+        digits = [*str(number.copy_abs())]
         pieces: list[str] = []
         places = sum(is_digit for is_digit, _ in section)
         for is_digit, text in reversed(section):
@@ -59,6 +63,7 @@ class ZeroFormat:
         return sign + "".join(reversed(pieces)).strip()
 
 
+@lru_cache(1_024)
 def parse_zero_format(code: str) -> ZeroFormat | None:
     """Return the number format if it adds leading zeros and shows whole numbers, or else ``None``.
 
@@ -79,7 +84,9 @@ def parse_zero_format(code: str) -> ZeroFormat | None:
             break
         position = token.end()
         if token["digit"]:
-            sections[-1].append((True, token["digit"]))
+            # Behind a zero, "#" shows a digit too.
+            has_zero = (True, "0") in sections[-1]
+            sections[-1].append((True, "0" if has_zero else token["digit"]))
             continue
         text = token["escaped"] or token["quoted"] or token["plain"] or ""
         if any(unicodedata.category(each) == "Sc" for each in text):
@@ -89,9 +96,6 @@ def parse_zero_format(code: str) -> ZeroFormat | None:
     if position < len(code) and len(sections) <= len(number_sections):
         # A section for numbers contains something else.
         return None
-    zeros = [sum(text == "0" and is_digit for is_digit, text in each) for each in number_sections]
-    if zeros[0] < _MIN_ZEROS or not all(
-        any(is_digit for is_digit, _ in each) for each in number_sections
-    ):
+    if number_sections[0].count((True, "0")) < _MIN_ZEROS:
         return None
     return ZeroFormat(number_sections)

@@ -9,7 +9,8 @@ import posixpath
 import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
+from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
 from services.subscriptions.imports.workbooks.number_formats import (
@@ -42,6 +43,7 @@ _WORKBOOK_RELATIONSHIP = "/officeDocument"
 _WORKBOOK = "xl/workbook.xml"
 _RELATIONSHIPS = "xl/_rels/workbook.xml.rels"
 _STYLES = "xl/styles.xml"
+_SHARED_TEXTS = "xl/sharedstrings.xml"
 # The library reads these parts under fixed names, even if the relationships name other parts. The
 # keys are the ends of the types of the relationships.
 _FIXED_PARTS = {"/sharedstrings": "xl/sharedStrings.xml", "/styles": _STYLES}
@@ -74,7 +76,8 @@ class WorkbookPackage:
     Attributes:
         file: the archive, in which the main part has the name that the library expects.
         sheets: the sheets in the order of the workbook, including hidden sheets and chart sheets.
-        zero_formats: the number formats that show leading zeros, by the style of a cell.
+        has_placeholders: whether the program that wrote the file may have stored 0 for formulas,
+            because it doesn't calculate. Such a file asks for a calculation when it is opened.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
@@ -84,12 +87,14 @@ class WorkbookPackage:
         main_part = self._find_main_part()
         if main_part != _WORKBOOK:
             self._open(self._move_main_part(main_part))
+        self.has_placeholders = False
         self.sheets = self._find_sheets()
-        self.zero_formats = self._find_zero_formats()
+        self._format_codes = self._find_format_codes()
         sheet_parts = {sheet.part for sheet in self.sheets}
         for name in self._parts:
             if name not in sheet_parts and name != _STYLES and _is_loaded(name):
-                scan_part(self.open_part(name))
+                parser = _create_text_parser() if name == _SHARED_TEXTS else None
+                scan_part(self.open_part(name), parser)
 
     def _open(self, file: io.BytesIO) -> None:
         self.file = file
@@ -98,6 +103,11 @@ class WorkbookPackage:
         except ZIP_ERRORS:
             raise refuse_damaged("its zip directory is invalid") from None
         self._parts = self._check_entries()
+
+    def find_zero_format(self, style: str) -> ZeroFormat | None:
+        """Return the number format of a style if the format shows leading zeros."""
+        code = self._format_codes.get(style)
+        return None if code is None else parse_zero_format(code)
 
     def open_part(self, name: str) -> IO[bytes]:
         """Open a part of the workbook. Raises ``WorkbookRefused`` if the part is missing."""
@@ -220,7 +230,8 @@ class WorkbookPackage:
         moved.seek(0)
         return moved
 
-    def _find_zero_formats(self) -> Mapping[str, ZeroFormat]:
+    def _find_format_codes(self) -> Mapping[str, str]:
+        """Return the codes of number formats with zeros, by the style of a cell."""
         if _STYLES not in self._parts:
             return {}
         codes: dict[str, str] = {}
@@ -230,16 +241,16 @@ class WorkbookPackage:
         def add_format(name: str, attributes: dict[str, str]) -> None:
             nonlocal section
             if name == "numFmt" and section == "numFmts":
-                codes[attributes.get("numFmtId", "")] = attributes.get("formatCode", "")
+                code = attributes.get("formatCode", "")
+                if "0" in code:
+                    codes[attributes.get("numFmtId", "")] = code
             elif name == "xf" and section == "cellXfs":
                 cell_formats.append(attributes.get("numFmtId", ""))
             elif name in _STYLE_SECTIONS:
                 section = name
 
         list_elements(self.open_part(_STYLES), add_format)
-        formats = {id_: parse_zero_format(code) for id_, code in codes.items()}
-        by_style = {str(style): formats.get(id_) for style, id_ in enumerate(cell_formats)}
-        return {style: format_ for style, format_ in by_style.items() if format_ is not None}
+        return {str(style): codes[id_] for style, id_ in enumerate(cell_formats) if id_ in codes}
 
     def _get_entry(self, name: str) -> zipfile.ZipInfo:
         entry = self._parts.get(_normalise(name))
@@ -256,6 +267,8 @@ class WorkbookPackage:
                 targets[attributes.get("Id", "")] = attributes.get("Target", "")
 
         def add_sheet(name: str, attributes: dict[str, str]) -> None:
+            if name == "calcPr" and attributes.get("fullCalcOnLoad") in ("1", "true"):
+                self.has_placeholders = True
             if name != "sheet":
                 return
             id_ = next(
@@ -275,6 +288,30 @@ class WorkbookPackage:
         list_elements(self.open_part(_RELATIONSHIPS), add_target)
         list_elements(self.open_part(_WORKBOOK), add_sheet)
         return sheets
+
+
+def _create_text_parser() -> Any:
+    """Return a parser for the shared texts that refuses text that the library would lose."""
+    element = ""
+
+    def start_element(name: str, _: dict[str, str]) -> None:
+        nonlocal element
+        element = remove_prefix(name)
+
+    def end_element(_: str) -> None:
+        nonlocal element
+        element = ""
+
+    def check_text(text: str) -> None:
+        if element != "t" and not text.isspace():
+            raise refuse_damaged("a shared text is outside of its element")
+
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = start_element
+    parser.EndElementHandler = end_element
+    parser.CharacterDataHandler = check_text
+    return parser
 
 
 def _normalise(name: str) -> str:

@@ -6,7 +6,7 @@ don't count, because the library skips these cells.
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import IO, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
@@ -32,6 +32,8 @@ MAX_ERROR_CHARACTERS = 40
 # The errors that the library knows. The library refuses a sheet with any other error.
 _KNOWN_ERRORS = frozenset(("", "#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"))
 _SUBSTITUTE_ERROR = "#N/A"
+# The value that some programs store for a formula that they don't calculate.
+_PLACEHOLDER = "0"
 _DIGITS = "0123456789"
 _LETTERS = re.compile(r"[A-Za-z]{1,3}\Z", re.ASCII)
 _ROW = re.compile(r"[0-9]{1,7}\Z", re.ASCII)
@@ -68,14 +70,21 @@ class SheetCheck:
         edits: replace what the library doesn't read with something that it reads.
 
     Args:
-        zero_formats: the number formats with leading zeros, by the style of a cell.
+        find_zero_format: returns the number format of a style if it shows leading zeros.
+        has_placeholders: whether a formula with the stored value 0 was never calculated.
     """
 
     def __init__(
-        self, name: str, content: IO[bytes], zero_formats: Mapping[str, ZeroFormat]
+        self,
+        name: str,
+        content: IO[bytes],
+        find_zero_format: Callable[[str], ZeroFormat | None],
+        *,
+        has_placeholders: bool = False,
     ) -> None:
         self._name = name
-        self._zero_formats = zero_formats
+        self._find_zero_format = find_zero_format
+        self._has_placeholders = has_placeholders
         self.formats: dict[int, list[FormattedRows]] = {}
         self.span: CellRange | None = None
         self.merged: list[CellRange] = []
@@ -85,7 +94,7 @@ class SheetCheck:
         # may contain a different row number.
         self._row = 0
         self._row_text = ""
-        # The element that started last.
+        # The element that contains the next text, or "" after the end of an element.
         self._element = ""
         self._cell_row = 0
         self._column = 0
@@ -102,11 +111,13 @@ class SheetCheck:
         # States whether the cell has a formula, and no stored value so far.
         self._is_uncalculated = False
         self._is_text = False
+        self._format: ZeroFormat | None = None
         # Maps the letters of each column to the column's number.
         self._columns: dict[str, int] = {}
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start_element
+        self._parser.EndElementHandler = self._end_element
         self._parser.CharacterDataHandler = self._read_text
         self._parser.StartCdataSectionHandler = self._check_section
         self._pieces = parse_part(content, self._parser)
@@ -145,6 +156,9 @@ class SheetCheck:
                 raise refuse_damaged("a formula follows its value")
             self._is_uncalculated = True
 
+    def _end_element(self, _: str) -> None:
+        self._element = ""
+
     def _start_cell(self, element: str, attributes: dict[str, str]) -> None:
         self._end_cell()
         reference = attributes.get("r")
@@ -161,9 +175,8 @@ class SheetCheck:
         self._is_text = kind == "str"
         self._has_value = False
         self._inline_attributes = None
-        if kind == "n" and self._zero_formats:
-            self._add_format(self._zero_formats.get(attributes.get("s", "0")))
-        elif kind == "inlineStr":
+        self._format = self._find_zero_format(attributes.get("s", "0")) if kind == "n" else None
+        if kind == "inlineStr":
             self._inline_start = self._parser.CurrentByteIndex
             self._inline_element = element
             self._inline_attributes = attributes
@@ -176,11 +189,12 @@ class SheetCheck:
     def _read_text(self, text: str) -> None:
         """Refuse text outside of values, because the library would lose the text."""
         element = self._element
-        if element in ("c", "is"):
+        if element in ("c", "is", "r", ""):
             if not text.isspace():
                 raise refuse_damaged("a cell contains text outside of its value")
         elif self._is_uncalculated and element in ("v", "t"):
-            self._is_uncalculated = False
+            is_placeholder = self._has_placeholders and text == _PLACEHOLDER and not self._is_text
+            self._is_uncalculated = is_placeholder or text.isspace()
 
     def _add_value(self, name: str) -> None:
         if self._has_value:
@@ -194,6 +208,8 @@ class SheetCheck:
         if self._is_text:
             # An empty text is a stored value, too.
             self._is_uncalculated = False
+        if self._format is not None:
+            self._add_format(self._format)
         row = self._cell_row
         column = self._column
         self._cells += 1
@@ -227,9 +243,7 @@ class SheetCheck:
         start = f'<{self._inline_element}{text} t="str">'.encode()
         self.edits.append(Edit(self._inline_start, self._parser.CurrentByteIndex, start))
 
-    def _add_format(self, format_: ZeroFormat | None) -> None:
-        if format_ is None:
-            return
+    def _add_format(self, format_: ZeroFormat) -> None:
         row = self._cell_row
         ranges = self.formats.setdefault(self._column, [])
         if ranges and ranges[-1].format is format_ and ranges[-1].last_row == row - 1:
@@ -262,7 +276,8 @@ class SheetCheck:
 
     def _end_error(self, name: str) -> None:
         self._parser.CharacterDataHandler = self._read_text
-        self._parser.EndElementHandler = None
+        self._parser.EndElementHandler = self._end_element
+        self._element = ""
         self._is_uncalculated = False
         self._error_cells += 1
         if self._error_cells > MAX_ERROR_CELLS:

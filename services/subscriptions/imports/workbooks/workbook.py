@@ -1,7 +1,7 @@
 """Reads the rows of one sheet in a workbook through a child process."""
 
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import IO, Any, NamedTuple
 
@@ -96,6 +96,8 @@ class Workbook:
         sheet: the chosen sheet, or ``None`` if no sheet has been chosen.
         dialect: the header and the first records of the chosen sheet.
         records: the records of the chosen sheet from its first row on, including the header.
+        unreadable_headers: the indexes of the columns whose header contains an error, or a formula
+            that was never calculated.
     """
 
     def __init__(
@@ -241,7 +243,23 @@ class Workbook:
                 sample[record.line] = record.cells
                 characters += sum(map(len, record.cells))
         self.dialect = detect_table_dialect(sample, mapping or {})
+        self.unreadable_headers = self._name_unreadable_headers(first_records)
         self.records = chain(first_records, records)
+
+    def _name_unreadable_headers(
+        self, records: Sequence[SheetRecord | RejectedRecord]
+    ) -> Collection[int]:
+        """Name columns whose header can't be read after the content of the header's cell.
+
+        Return the indexes of these columns.
+        """
+        line = self.dialect.header_line
+        for record in records:
+            if isinstance(record, SheetRecord) and record.line == line:
+                for index, error in record.errors.items():
+                    self.dialect.header[index] = error
+                return record.errors.keys()
+        return ()
 
     def _read_records(self) -> Iterator[SheetRecord | RejectedRecord]:
         is_end = False

@@ -5,6 +5,7 @@ import os
 import random
 import struct
 import zipfile
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
@@ -13,6 +14,9 @@ import pytest
 
 from core.errors import DomainError
 from services.subscriptions.imports import containers
+from services.subscriptions.imports.formats import open_member_rows
+from services.subscriptions.imports.rows import MemberRow
+from services.subscriptions.imports.workbooks.reading_slots import MemoryLimit
 from services.subscriptions.imports.workbooks.workbook import Workbook
 from tests.support.imports.workbooks import (
     MAIN,
@@ -297,7 +301,22 @@ HOSTILE_WORKBOOKS: dict[str, tuple[Callable[[], bytes], str]] = {
             "value after an inline text": '<c r="B2" t="inlineStr"><is/><v>unsubscribed</v></c>',
             "text outside of a value": '<c r="B2" t="str">unsubscribed</c>',
             "text outside of an inline text": '<c r="B2" t="inlineStr"><is>unsubscribed</is></c>',
+            "text in a run": '<c r="B2" t="inlineStr"><is><r>unsubscribed</r></is></c>',
+            "text after a value": '<c r="B2" t="str"><v/>unsubscribed</c>',
+            "text after an inline text": '<c r="B2" t="inlineStr"><is><t/>unsubscribed</is></c>',
         }.items()
+    },
+    **{
+        f"shared text {content!r}": (
+            partial(with_part, "xl/sharedStrings.xml", SHARED_TEXTS % content),
+            DAMAGED,
+        )
+        for content in (
+            "<si>unsubscribed</si>",
+            "<si><t>un</t>subscribed</si>",
+            "<si><r>unsubscribed</r></si>",
+            "<si><T>unsubscribed</T></si>",
+        )
     },
     **{
         f"sheet in {encoding}": (
@@ -367,6 +386,38 @@ def test_overlapping_merged_ranges_are_refused_at_once() -> None:
     merged = '<mergeCell ref="A1:KN16000"/>' * 50_000
     with pytest.raises(DomainError, match="merged ranges cover"):
         read_workbook(package(build_sheet(rows, after=merged)))
+
+
+@pytest.mark.slow
+def test_million_formulas_without_values_are_read_in_bounded_memory() -> None:
+    formulas = "<c><f>A1</f></c>" * 299
+    rows = (
+        f'<row r="{number}">{cell(f"A{number}", f"m{number}@example.com")}{formulas}</row>'
+        for number in range(2, 3_347)
+    )
+    header = f'<row r="1">{cell("A1", "email")}{cell("B1", "Unsubscribed")}</row>'
+    _, read = read_workbook(package(build_sheet(header, *rows)))
+    codes = Counter(row.problem.code for row in read if isinstance(row, MemberRow) and row.problem)
+    assert codes == {"row.status_unknown": 3_345}
+
+
+@pytest.mark.slow
+def test_hundred_thousand_number_formats_are_read_with_little_memory() -> None:
+    numbers = range(100_000)
+    zeros = "0" * 100
+    formats = "".join(f'<numFmt numFmtId="{n}" formatCode="{zeros}\\{n}"/>' for n in numbers)
+    styles = "".join(f'<xf numFmtId="{n}"/>' for n in numbers)
+    row = f'<row r="2">{cell("A2", "ann@example.com")}<c r="B2" s="7"><v>5</v></c></row>'
+    header = f'<row r="1">{cell("A1", "email")}{cell("B1", "code")}</row>'
+    text = f'<styleSheet xmlns="{MAIN}"><numFmts>{formats}</numFmts><cellXfs>{styles}</cellXfs>'
+    data = package(build_sheet(header, row), parts={"xl/styles.xml": text + "</styleSheet>"})
+    opened = Workbook(io.BytesIO(data), len(data), limit=MemoryLimit.LOW)
+    with closing(opened):
+        for steps in opened.open(), opened.choose_sheet(None, None):
+            deque(steps, maxlen=0)
+        [member] = open_member_rows(opened)
+    assert isinstance(member, MemberRow)
+    assert member.cells[1].startswith("0" * 99 + "5")
 
 
 @pytest.mark.slow

@@ -77,6 +77,13 @@ def read_error(data: bytes, **options: Any) -> DomainError:
         (1067, '"D-"00000', "D-01067"),
         (1067, "[Red][$-407]0\\ 0000_)", "0 1067"),
         (67, "#000", "067"),
+        (67, "0###", "0067"),
+        (612345678, '0#" "##" "##" "##" "##', "06 12 34 56 78"),
+        (1067, "00000;-00000;;@", "01067"),
+        (0, "00000;-00000;;@", "0"),
+        (0, '00000;00000;"none"', "0"),
+        (1e30, "00000", "1" + "0" * 30),
+        (1e300, "00000", "1" + "0" * 300),
         (67, "0", "67"),
         (1067, "#,##0", "1067"),
         (1067, "0,000,000", "1067"),
@@ -182,6 +189,7 @@ UNCALCULATED = [
     '<c r="B2"><f>C2</f><v></v></c>',
     '<c r="B2"><f>C2</f><v/></c>',
     '<c r="B2"><f t="shared" si="0"/></c>',
+    '<c r="B2"><f>C2</f><v> </v></c>',
 ]
 
 
@@ -204,6 +212,41 @@ def test_formula_without_a_value_in_another_column_is_listed_as_a_problem(conten
     assert list(map(str, member.extras.left_out)) == [
         "note: the cell contains a formula that was never calculated"
     ]
+
+
+def test_placeholder_of_a_program_that_does_not_calculate_is_not_a_value() -> None:
+    """XlsxWriter stores 0 for each formula, and asks for a calculation when the file is opened."""
+    header = ["email", "Unsubscribed", "score", "seats"]
+    row = ["ann@example.com", '=IF(C2>0,"yes","no")', "=1+1", 0]
+    member = read_only_row(workbook({"Members": [[*header], [*row]]}))
+    assert member.problem is not None
+    assert member.problem.code == "row.status_unknown"
+    assert member.cells == ["ann@example.com", "", "", "0"]
+    formula = '<c r="B2"><f>C2</f><v>0</v></c>'
+    rows = HEADER + '<row r="2">' + cell("A2", "ann@example.com") + formula + "</row>"
+    member = read_only_row(package(sheet_xml(rows)), mapping={"note": "unsubscribed"})
+    assert member.suppression is SuppressionStatus.WANTED
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ('<c r="B1"><f>"Unsub"&amp;"scribed"</f></c>', "a formula that was never calculated"),
+        ('<c r="B1" t="e"><v>#REF!</v></c>', "the error #REF!"),
+    ],
+)
+def test_column_with_answers_below_an_unreadable_header_is_ambiguous(
+    content: str, name: str
+) -> None:
+    def build(text: str) -> bytes:
+        people = cell("A2", "ann@example.com") + cell("B2", text)
+        header = f'<row r="1">{cell("A1", "email")}{content}</row>'
+        return package(sheet_xml(f'{header}<row r="2">{people}</row>'))
+
+    error = read_error(build("yes"))
+    assert (error.code, repr(name) in error.message) == ("import.column_ambiguous", True)
+    assert read_only_row(build("yes"), mapping={name: "unsubscribed"}).is_opt_out
+    assert read_only_row(build("Ann Lee")).suppression is SuppressionStatus.WANTED
 
 
 @pytest.mark.parametrize(
