@@ -55,11 +55,12 @@ def test_python_client_rejects_malformed_webhook_secret(package: ModuleType) -> 
         assert secret not in "".join(traceback.format_exception(error.value))
 
 
-@pytest.mark.parametrize("blank", ["\n", "\r\n", " ", "\t"])
+@pytest.mark.parametrize("blank", ["\n", "\r\n", " ", "\t", "\ufeff"])
 def test_python_client_removes_blanks_around_a_key(
     package: ModuleType, stack: Stack, owner: Owner, blank: str
 ) -> None:
-    with package.Pressroom(stack.api_url, blank + owner.key + blank) as client:
+    around = blank.replace("\ufeff", " ")
+    with package.Pressroom(around + stack.api_url + around, blank + owner.key + blank) as client:
         assert client.read_me()["id"] == owner.user_id
 
 
@@ -80,6 +81,33 @@ def test_python_client_never_quotes_a_malformed_key(
         with pytest.raises(package.PressroomError, match="HTTP forbids") as error:
             client.read_me()
         assert "prk_" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("prk_secret", "https://prk_secret@example.com", "https://me:prk_secret@example.com"),
+        *("https://example.com:prk_secret", "https://example.com/ prk_secret", "ftp://prk_secret"),
+        *("https://", "https://prk_secret\n.example.com", ""),
+    ],
+)
+def test_python_client_never_quotes_a_malformed_url(package: ModuleType, url: str) -> None:
+    def open_oauth(url: str, key: str) -> Any:
+        return package.OAuth(url, "client", "https://example.com", client_secret=key)
+
+    for connect in package.Pressroom, package.AsyncPressroom, open_oauth:
+        with pytest.raises(package.PressroomError, match="The URL of the API") as error:
+            connect(url, "prk_secret")
+        assert "prk_secret" not in str(error.value)
+        assert error.value.__context__ is None
+
+
+def test_python_client_rejects_a_key_that_is_not_a_text(package: ModuleType, stack: Stack) -> None:
+    with (
+        package.Pressroom(stack.api_url, b"prk_secret") as client,
+        pytest.raises(package.SecretInvalid, match="isn't a text"),
+    ):
+        client.read_me()
 
 
 def test_representation_of_oauth_tokens_has_no_token(package: ModuleType) -> None:

@@ -6,11 +6,13 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx2
 import pytest
@@ -298,6 +300,70 @@ def test_addresses_beyond_ascii_are_converted_or_skipped_for_good(sender: Sender
         "6 mails skipped, because the server refuses addresses beyond ASCII",
     ]
     assert second.stdout.splitlines() == ["0 mails sent"]
+
+
+class _ServerThatRefusesTheSender(_ServerWithoutExtensions):
+    """The handler of an SMTP server that refuses the sender of the first mails."""
+
+    refused = True
+
+    async def handle_MAIL(  # noqa: N802 - aiosmtpd's name
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if self.refused:
+            return "550 5.7.1 Sender refused"
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        return "250 OK"
+
+
+def test_address_beyond_ascii_is_tried_again_if_the_server_refused_the_sender(
+    sender: Sender,
+) -> None:
+    address = f"jörg+{time.time_ns()}@example.com"
+    environment = sender.build_resend_environment(sender.create_list(address))
+    handler = _ServerThatRefusesTheSender()
+    server = Controller(handler, hostname=LOOPBACK, port=free_port(), enable_SMTPUTF8=True)
+    server.start()
+    try:
+        environment["SMTP_URL"] = f"smtp://{LOOPBACK}:{server.port}"
+        first = sender.run("python send_smtp.py", **environment, PATH=_python_path())
+        handler.refused = False
+        second = sender.run("python send_smtp.py", **environment, PATH=_python_path())
+    finally:
+        server.stop()
+    assert first.returncode == 1
+    assert "1 mails were not sent. Run the program again later" in first.stderr
+    assert second.stdout == "1 mails sent\n", second.stderr
+    assert handler.recipients == [address]
+
+
+class _BusyProvider(BaseHTTPRequestHandler):
+    """A mail provider that is busy at first, and names the date at which it will be available."""
+
+    statuses: ClassVar[list[int]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.statuses.append(200 if self.statuses else 503)
+        self.send_response(self.statuses[-1])
+        self.send_header("Retry-After", "Wed, 21 Oct 2026 07:28:00 GMT")
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+
+def test_sending_continues_if_a_provider_asks_for_a_pause_until_a_date(sender: Sender) -> None:
+    environment = sender.build_resend_environment(
+        sender.create_list(f"reader+{time.time_ns()}@example.com")
+    )
+    with HTTPServer((LOOPBACK, 0), _BusyProvider) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environment["RESEND_URL"] = f"http://{LOOPBACK}:{server.server_port}"
+        completed = sender.run("python send_resend.py", **environment, PATH=_python_path())
+        server.shutdown()
+    assert completed.stdout == "1 mails sent\n", completed.stderr
+    assert _BusyProvider.statuses == [503, 200]
 
 
 @pytest.mark.parametrize("recipe", _RECIPES)

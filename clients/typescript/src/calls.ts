@@ -71,7 +71,7 @@ export class Calls {
   readonly #ignoredNames = new Set<string>();
 
   constructor(baseUrl: string, options: ClientOptions = {}) {
-    this.#baseUrl = baseUrl.replace(/\/+$/, "");
+    this.#baseUrl = tidyUrl(baseUrl);
     this.#credentials = options.credentials;
     this.#retries = { ...RETRIES, ...options.retries };
     this.#timeout = options.timeout ?? TIMEOUT_SECONDS;
@@ -200,6 +200,32 @@ export class Calls {
     const credentials = this.#credentials;
     const token = typeof credentials === "function" ? await credentials() : credentials;
     return token ? { Authorization: `Bearer ${tidyToken(token)}` } : {};
+  }
+}
+
+/**
+ * Return the URL of the API without the blanks around it, and without final slashes. Throws
+ * PressroomError for a malformed URL, and for a URL with a password. The message doesn't quote the URL,
+ * because it may be a misplaced key, and the text of fetch would quote it.
+ */
+export function tidyUrl(url: string): string {
+  const tidied = url.trim().replace(/\/+$/, "");
+  // In a browser, the URL may be relative to the page.
+  const page = (globalThis as { location?: { href: string } }).location?.href;
+  if (!isValidUrl(tidied, page)) {
+    throw new PressroomError(
+      "The URL of the API must begin with https:// or http://, and must contain a valid host and port, but no user name, password or blank.",
+    );
+  }
+  return tidied;
+}
+
+function isValidUrl(url: string, page: string | undefined): boolean {
+  try {
+    const { protocol, username, password } = new URL(url, page);
+    return /^https?:$/.test(protocol) && !username && !password && !/\s/.test(url);
+  } catch {
+    return false;
   }
 }
 

@@ -1,5 +1,5 @@
 import { ApiError } from "./errors.js";
-import { Calls } from "./calls.js";
+import { Calls, tidyUrl } from "./calls.js";
 import { Operations } from "./generated/operations.js";
 
 // A token is refreshed this long before its end, so that it doesn't expire during a call.
@@ -40,7 +40,7 @@ export class OAuth {
   readonly #api: Operations;
 
   constructor(baseUrl: string, options: OAuthOptions) {
-    this.#baseUrl = baseUrl.replace(/\/+$/, "");
+    this.#baseUrl = tidyUrl(baseUrl);
     this.#options = options;
     this.#api = new Operations(new Calls(baseUrl, options.fetch ? { fetch: options.fetch } : {}));
   }

@@ -218,3 +218,16 @@ test("a strict client gets errors for unknown names", async () => {
   await assert.rejects(call({ age: 7 }), isUnknown);
   assert.ok((await call({})) instanceof Accepted);
 });
+
+test("blanks around a URL are removed, and a malformed URL is never quoted", async () => {
+  const spacious = new Pressroom(` ${testInput.api_url}/\n`, { credentials: testInput.key });
+  assert.equal((await spacious.readMe()).id, (await pressroom.readMe()).id);
+  const urls = ["prk_secret", "https://prk_secret@example.com", "https://me:prk_secret@example.com"];
+  urls.push("https://example.com:prk_secret", "https://example.com/ prk_secret", "ftp://prk_secret", "");
+  for (const url of urls) {
+    assert.throws(
+      () => new Pressroom(url, { credentials: testInput.key }),
+      (error) => error instanceof PressroomError && /The URL/.test(error.message) && !inspect(error).includes("prk_"),
+    );
+  }
+});

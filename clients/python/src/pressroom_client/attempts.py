@@ -152,12 +152,12 @@ def read_data(response: httpx2.Response) -> Any:
 
 
 def _tidy_token(token: str) -> str:
-    """Return an API key or token without the blanks and line ends around it."""
-    tidied = token.strip()
+    """Return an API key or token without the blanks, line ends and byte order marks around it."""
+    tidied = token.strip().strip("\ufeff").strip() if isinstance(token, str) else ""
     if not tidied or not all("!" <= character <= "~" for character in tidied):
         raise SecretInvalid(
             "The API key or token contains a character that no key has, such as a blank or a line"
-            " end, or it is empty."
+            " end, or it is empty or isn't a text."
         )
     return tidied
 

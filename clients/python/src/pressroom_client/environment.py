@@ -2,8 +2,9 @@
 
 import os
 from typing import TypeVar
+from urllib.parse import urlsplit
 
-from pressroom_client.errors import SettingMissing
+from pressroom_client.errors import PressroomError, SettingMissing
 
 URL_VARIABLE = "PRESSROOM_URL"
 KEY_VARIABLE = "PRESSROOM_KEY"
@@ -11,14 +12,14 @@ Given = TypeVar("Given")
 
 
 def read_connection(base_url: str | None, credentials: Given) -> tuple[str, Given | str]:
-    """Return the URL of the API without a final slash, and the credentials.
+    """Return the tidied URL of the API, and the credentials.
 
     The environment variables replace missing arguments. A client with a ``base_url`` ignores
     ``PRESSROOM_KEY``, because the key could belong to another server. Raises ``SettingMissing`` if
-    an environment variable is missing too.
+    an environment variable is missing too, and ``PressroomError`` for a malformed URL.
     """
     if base_url is not None:
-        return base_url.rstrip("/"), credentials
+        return tidy_url(base_url), credentials
     url = os.environ.get(URL_VARIABLE)
     key = credentials or os.environ.get(KEY_VARIABLE, "")
     missing_names = [
@@ -28,4 +29,31 @@ def read_connection(base_url: str | None, credentials: Given) -> tuple[str, Give
         raise SettingMissing(
             f"Set {' and '.join(missing_names)}, or pass the URL and the API key to the client."
         )
-    return url.rstrip("/"), key
+    return tidy_url(url), key
+
+
+def tidy_url(url: str) -> str:
+    """Return the URL of the API without the blanks around it, and without a final slash.
+
+    Raises ``PressroomError`` for a malformed URL, and for a URL with a password, which log lines
+    would contain. The message doesn't quote the URL, because it may be a misplaced key.
+    """
+    tidied = url.strip().rstrip("/")
+    if not _is_valid_url(tidied):
+        raise PressroomError(
+            "The URL of the API must begin with https:// or http://, and must contain a valid host"
+            " and port, but no user name, password or blank."
+        )
+    return tidied
+
+
+def _is_valid_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+    is_readable = url.isprintable() and " " not in url
+    return (
+        parts.scheme in {"http", "https"} and has_host and is_readable and "@" not in parts.netloc
+    )

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx2
 from typing_extensions import Self
 
+from pressroom_client.environment import tidy_url
 from pressroom_client.errors import ApiError
 from pressroom_client.generated import types
 from pressroom_client.generated.async_operations import AsyncOperations
@@ -60,7 +61,7 @@ class Program:
         client_secret: str | None = None,
         issuer: str | None = None,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
+        self._base_url = tidy_url(base_url)
         self._client_id = client_id
         self._redirect_uri = redirect_uri
         self._client_secret = client_secret and client_secret.strip()
