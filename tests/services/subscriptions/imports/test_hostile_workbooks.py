@@ -405,7 +405,9 @@ def test_million_formulas_without_values_are_read_in_bounded_memory() -> None:
 def test_hundred_thousand_number_formats_are_read_with_little_memory() -> None:
     numbers = range(100_000)
     zeros = "0" * 100
-    formats = "".join(f'<numFmt numFmtId="{n}" formatCode="{zeros}\\{n}"/>' for n in numbers)
+    formats = "".join(
+        f'<numFmt numFmtId="{n}" formatCode="{zeros}&quot;{n}&quot;"/>' for n in numbers
+    )
     styles = "".join(f'<xf numFmtId="{n}"/>' for n in numbers)
     row = f'<row r="2">{cell("A2", "ann@example.com")}<c r="B2" s="7"><v>5</v></c></row>'
     header = f'<row r="1">{cell("A1", "email")}{cell("B1", "code")}</row>'
@@ -417,7 +419,7 @@ def test_hundred_thousand_number_formats_are_read_with_little_memory() -> None:
             deque(steps, maxlen=0)
         [member] = open_member_rows(opened)
     assert isinstance(member, MemberRow)
-    assert member.cells[1].startswith("0" * 99 + "5")
+    assert member.cells[1] == "0" * 99 + "57"
 
 
 @pytest.mark.slow
