@@ -138,11 +138,14 @@ def test_import_adds_nobody_without_permission_and_opts_nobody_out_for_lack_of_i
         "email,Marketing permission\nin2@,Yes\nwaits2@,No\n",
         "email,Send newsletter\nin3@,Yes\nwaits3@,No\n",
         "Email Address,State\nin4@,Active\nwaits4@,Deleted\n",
+        "email,Monthly newsletter\nin5@,yes\nwaits5@,no\n",
     ]
     for number, file in enumerate(files, 1):
         codes = imported_list.codes(imported_list.imported(file))
         assert codes == {f"waits{number}": "row.not_subscribed"}
-    assert imported_list.members() == {"in1", "in2", "in3", "in4"}
+    cancelled = imported_list.imported("email,Newsletter cancelled\nin6@,no\nasked6@,yes\n")
+    assert imported_list.codes(cancelled) == {"asked6": "row.status_unknown"}
+    assert imported_list.members() == {f"in{number}" for number in range(1, 7)}
     assert imported_list.opt_outs() == {}
 
 
