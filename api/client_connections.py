@@ -130,8 +130,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._head_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # The parser removes blanks and tabs only before the value. RFC 9110, section 5.5, excludes
-        # them from both ends.
+        # The parser removes blanks and tabs only before the value. According to RFC 9110, section
+        # 5.5, blanks and tabs after the value don't belong to the value either.
         super().on_header(name, value.rstrip(b" \t"))
 
     def on_headers_complete(self) -> None:

@@ -170,7 +170,7 @@ class ImportChunk(Model):
     # The chunk's rows that were not added to the list, as CSV compressed with zlib.
     not_added: Mapped[bytes]
     # The rows and values of an API request that the result of its job names. NULL for a file, and
-    # if release 1.1.0 has imported the chunk.
+    # for a chunk that release 1.1.0 has imported.
     report: Mapped[dict[str, Any] | None]
 
 

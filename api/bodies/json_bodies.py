@@ -31,8 +31,8 @@ MAX_EXACT_NUMBERS = 10_000
 # The maximum size of a JSON body that is parsed on the event loop. Larger bodies of the same caller
 # are parsed one after the other.
 MAX_UNQUEUED_BYTES = 256 * 1024
-# The maximum number of arrays and objects in such a body, because each is searched for unknown
-# names.
+# The maximum number of arrays and objects in a JSON body that is parsed on the event loop. Each of
+# them is searched for unknown names.
 MAX_UNQUEUED_VALUES = 1_000
 
 M = TypeVar("M", bound=BaseModel)

@@ -30,12 +30,12 @@ MAX_LISTED_NAMES = 20
 MAX_PLACE_PARTS = 20
 
 IGNORED_HEADER = "Pressroom-Ignored"
-# The maximum size of the header ``Pressroom-Ignored``, because a proxy rejects long headers. The
-# longest name fits.
+# The maximum size of the header ``Pressroom-Ignored``. Proxies reject long headers. The longest
+# name fits.
 MAX_HEADER_BYTES = 1_500
 MAX_NAME_CHARACTERS = 100
 # Without strict handling, the unknown names are searched only in the first items of a list, so that
-# the search takes little time. The items usually have the same names.
+# the search takes little time. The items of a list usually have the same properties.
 MAX_SEARCHED_ITEMS = 100
 _MAX_SEARCHED_NAMES = 1_000
 
@@ -134,7 +134,10 @@ def report_ignored_names(request: Request, places: Iterable[Place]) -> None:
 
 
 def _encode_place(place: Place) -> str:
-    """Return a place without indexes. All characters other than letters are percent-encoded."""
+    """Return a place such as ``body.members[].age``, without the indexes of list items.
+
+    All characters other than letters are percent-encoded.
+    """
     steps = ("[]" if isinstance(step, int) else f".{step}" for step in place)
     text = "".join(steps).removeprefix(".")[:MAX_NAME_CHARACTERS]
     return quote(text, safe="[]", errors="replace")

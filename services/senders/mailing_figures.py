@@ -178,7 +178,7 @@ def _has_soft_bounce(mail: _Mail, times: Mapping[_Mark, datetime]) -> bool:
 
 
 def _iterate_places(reports: Iterable[ReceivedReport]) -> Iterator[_Place]:
-    """Yield the mark of each member that a report concerns, except of members of old mailings."""
+    """Yield the marks of the members in each report, except for old mailings."""
     oldest = clock.now() - MAX_MAILING_AGE
     for report, event, index, member, outcome in iterate_outcomes(reports):
         if member.mailing_at >= oldest:

@@ -171,7 +171,7 @@ async def _accept_members(
 def _check_members(parsed: object, own_fields: OwnFields | None) -> bool:
     """Validate the body, and return whether a member has a type, fields or tags.
 
-    ``own_fields``: the owner's fields, in order to reject wrong values, or ``None`` to accept them.
+    ``own_fields``: the owner's fields, or ``None`` to accept values that the job would ignore.
     """
     members = parsed.get("members") if isinstance(parsed, dict) else None
     if isinstance(members, list) and len(members) > MAX_MEMBERS_PER_REQUEST:

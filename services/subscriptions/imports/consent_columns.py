@@ -86,7 +86,8 @@ _STATUS_KINDS = frozenset({"confirmed", "holding", "status"})
 _WISH_KINDS = _CONSENT_KINDS | {"unsubscribed", "refused", "unclear"}
 # The kinds of headers that need no other word about consent than a word for mail.
 _MAIL_KINDS = frozenset({"refused", "newsletter"})
-# Matches words of opting in or out, which concern mail only next to known words.
+# Matches words such as "opt in". A header with such a word concerns mail only if it has no unknown
+# words.
 _OPTING = re.compile(r"\bopt(?:ed)? ?(?:in|out)\b")
 # Match "do not e-mail" and "do not mail". Next to the first header, the second one means post.
 _NO_EMAIL = re.compile(r"\b(?:do not|don t|dont|never) (?:\w+ ){0,3}emails?\b")
@@ -244,7 +245,7 @@ def _find_mail_kinds(text: str) -> list[str]:
 def _asks_about_newsletter(text: str) -> bool:
     """Return whether a header only names a newsletter, as in "Monthly newsletter".
 
-    Words that follow the newsletter, as in "Newsletter author", mean something else.
+    A header with a further word, as in "Newsletter author", doesn't ask who wants the newsletter.
     """
     if _PATTERNS["issues"].search(text):
         return False

@@ -175,8 +175,8 @@ def _store_file(
                 lease.check_cancelled()
                 facts = _store_next_chunk(rows, stored)
                 task = _record_progress(resources, lease, task, rows, stored, facts=facts)
-                # Don't keep a file open between turns if all of its rows are in one chunk. An open
-                # file with a hostile header can take tens of megabytes.
+                # Don't end the turn before the first chunk is stored. Otherwise, small files would
+                # stay open between turns, and a hostile header takes tens of megabytes.
                 if facts is None and turn.is_over():
                     yield
                     turn = Turn(resources, lease)

@@ -149,7 +149,7 @@ SELECT verdict, array_agg(number) FROM inserted GROUP BY verdict
 def build_change_parameters(task: MemberImport) -> dict[str, bool]:
     """Return the parameters that decide what the import changes about active members.
 
-    Members in an API request change nothing about active members.
+    The rows of an API request never change active members.
     """
     return {"update": task.on_existing == "update", "completes": task.source == "file"}
 
@@ -157,7 +157,7 @@ def build_change_parameters(task: MemberImport) -> dict[str, bool]:
 def _build_change_condition(row: str, *, has_extras: bool) -> str:
     """Build an SQL condition that is true if a row would change the active member ``m``.
 
-    A row of a file adds the fields, tags and join date that the member lacks (``:completes``). A
+    If ``:completes`` is true, a row adds the fields, tags and join date that the member lacks. A
     row replaces existing values only if the import has the option ``update``.
     """
     extras = """OR :completes AND e.number IS NOT NULL AND (

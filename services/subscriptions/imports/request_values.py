@@ -17,7 +17,7 @@ from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
 # The names in a row that every release reads.
 PLAIN_NAMES = frozenset({"email", "name"})
-# The names that release 1.1.0 ignores.
+# The properties of a member that release 1.1.0 ignores.
 VALUE_NAMES = frozenset({"type", "fields", "tags"})
 # The maximum number of values that are left out of one row and reported. A job's result names no
 # more.
@@ -31,7 +31,7 @@ _TIERS = {tier.value for tier in Tier}
 
 
 class MemberValues(NamedTuple):
-    """The tier and the extras of a row. Each is ``None`` if the row doesn't state it."""
+    """The tier of a member, and the fields and tags. ``None`` stands for missing values."""
 
     tier: str | None
     extras: RowExtras | None
@@ -123,7 +123,7 @@ def _show_name(name: str) -> str:
 class RequestColumns:
     """The columns in which the rejected rows of a request are written.
 
-    The columns have names that imports of files read, so that a corrected file can be imported.
+    The columns have headers that imports recognise, so that the owner can import a corrected file.
     """
 
     def __init__(self, members: Sequence[Member], own_fields: OwnFields) -> None:
@@ -155,7 +155,7 @@ def _get_fields(member: Member) -> Member:
 
 
 def _format_cell(value: object) -> str:
-    """Return a text as it is, and other values as JSON, which imports of files read too."""
+    """Return a text unchanged, and any other value as JSON. Imports of files read both."""
     if value is None:
         return ""
     return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -276,7 +276,7 @@ class SuppressionReader:
         return _Reason.COMPLAINED if cell.strip() else None
 
     def _may_contain_code(self, index: int, cell: str) -> bool:
-        """Return whether the code of a mail server is read in a cell.
+        """Return whether a cell contains the status code of a mail server.
 
         A value to which the owner has assigned a status contains no code, and nor does a column
         with a product's own numbers. Below the header of another subject, only a full reply counts.

@@ -14,7 +14,7 @@ Given = TypeVar("Given")
 def read_connection(base_url: str | None, credentials: Given) -> tuple[str, Given | str]:
     """Return the tidied URL of the API, and the credentials.
 
-    The environment variables replace missing arguments. A client with a ``base_url`` ignores
+    Missing arguments are read from the environment variables. A client with a ``base_url`` ignores
     ``PRESSROOM_KEY``, because the key could belong to another server. Raises ``SettingMissing`` if
     an environment variable is missing too, and ``PressroomError`` for a malformed URL.
     """
@@ -35,8 +35,9 @@ def read_connection(base_url: str | None, credentials: Given) -> tuple[str, Give
 def tidy_url(url: str) -> str:
     """Return the URL of the API without the blanks around it, and without a final slash.
 
-    Raises ``PressroomError`` for a malformed URL, and for a URL with a password, which log lines
-    would contain. The message doesn't quote the URL, because it may be a misplaced key.
+    Raises ``PressroomError`` for a malformed URL. A URL with a password is refused too, because
+    logs would contain the password. The message doesn't quote the URL, because it may be a
+    misplaced key.
     """
     tidied = url.strip().rstrip("/")
     if not _is_valid_url(tidied):

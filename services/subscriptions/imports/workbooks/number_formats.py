@@ -84,7 +84,7 @@ def parse_zero_format(code: str) -> ZeroFormat | None:
             break
         position = token.end()
         if token["digit"]:
-            # Behind a zero, "#" shows a digit too.
+            # After a zero, "#" also shows a digit.
             has_zero = (True, "0") in sections[-1]
             sections[-1].append((True, "0" if has_zero else token["digit"]))
             continue

@@ -88,7 +88,7 @@ class Workbook:
     the child process needs more memory than a limit below ``MemoryLimit.FULL``, a
     ``TransientError`` is raised.
 
-    The generators ``open`` and ``choose_sheet`` must be finished before ``records`` is read.
+    The generators ``open`` and ``choose_sheet`` must be exhausted before ``records`` is read.
 
     Attributes:
         sheets: the sheets in the order of the workbook. Hidden sheets are included, and sheets
