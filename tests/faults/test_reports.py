@@ -127,13 +127,15 @@ def build_reports(ids: Sequence[str]) -> list[Report]:
         "soft_bounced": lambda each: bounce("soft", "4.2.2", delivery_id=each),
         "blocked": lambda each: bounce("blocked", "5.7.1", delivery_id=each),
     }
+    # The bounces happen after the deliveries, so that the deliveries don't take soft bounces back.
+    delivered = [report("delivered", delivery_id=each) for each in ids]
     # Each member with a report of the kind `blocked` also has a report of the kind `soft_bounced`.
     members = [*ids, *ids[-COUNTS["blocked"] :]]
     bad = [
         makers[kind](each) if kind in makers else report(kind, delivery_id=each)
         for kind, each in zip(kinds, members, strict=True)
     ]
-    reports = [*(report("delivered", delivery_id=each) for each in ids), *bad]
+    reports = [*delivered, *bad]
     step = 7_919
     return [reports[number * step % len(reports)] for number in range(len(reports))]
 
