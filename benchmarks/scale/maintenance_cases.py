@@ -13,6 +13,7 @@ DUE: dict[str, str | None] = {
     "credits.verify": None,
     "senders.apply": None,
     "senders.silence": None,
+    "operator.mail": None,
     "objects.remove": (
         "INSERT INTO object_removals (key)"
         " SELECT 'media/gone-' || n FROM generate_series(1, 20) AS n"
