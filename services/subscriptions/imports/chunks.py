@@ -12,7 +12,7 @@ from services.subscriptions.imports.verdicts import ALREADY, DUPLICATE, INVALID
 ROWS_PER_CHUNK = 10_000
 # A chunk of a file or request is full when it has at least this number of characters. The number
 # for requests must not change, because an import that continues skips the chunks that were applied.
-MAX_FILE_CHUNK_CHARACTERS = 2_500_000
+MAX_FILE_CHUNK_CHARACTERS = 1_000_000
 MAX_REQUEST_CHUNK_CHARACTERS = 5_000_000
 
 
