@@ -1,9 +1,12 @@
 """Tests limits on requests in progress, concurrent calls, password hashes, and body memory."""
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import pytest
@@ -68,6 +71,31 @@ async def test_hanging_work_in_one_bulkhead_takes_no_thread_of_another(
     assert not hanging_call.done()
     release_work.set()
     await hanging_call
+
+
+async def test_arguments_of_failed_work_are_freed_without_garbage_collection() -> None:
+    """Otherwise, refused bodies of two megabytes stay in memory until the next collection."""
+
+    class Body:
+        pass
+
+    def refuse(_: Body) -> None:
+        raise BODY_TOO_MANY_UNFINISHED()
+
+    async def fail() -> None:
+        body = Body()
+        weakref.finalize(body, loop.call_soon_threadsafe, is_freed.set)
+        with suppress(DomainError):
+            await Bulkhead("failing", 1).run(refuse, body)
+
+    loop = asyncio.get_running_loop()
+    is_freed = asyncio.Event()
+    gc.disable()
+    try:
+        await fail()
+        await asyncio.wait_for(is_freed.wait(), 20)
+    finally:
+        gc.enable()
 
 
 async def test_running_work_keeps_its_thread_after_its_caller_disconnects(
