@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from services.subscriptions.imports.column_layout import FIELD_PREFIX, IGNORED
+from services.subscriptions.imports.columns.column_layout import FIELD_PREFIX, IGNORED
 
 Entry = Mapping[str, Any]
 

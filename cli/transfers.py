@@ -15,10 +15,11 @@ from core.errors.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_O
 from models import ImportKind
 from services.subscriptions import exports, lists
 from services.subscriptions.export_sheets import ExportKind
-from services.subscriptions.imports import accepting, import_options, rejected_rows
-from services.subscriptions.imports.dates import DateOrder
+from services.subscriptions.imports import accepting, import_options
+from services.subscriptions.imports.chunks import rejected_rows
+from services.subscriptions.imports.columns.dates import DateOrder
+from services.subscriptions.imports.columns.samples import add_samples
 from services.subscriptions.imports.import_options import ImportOptions
-from services.subscriptions.imports.samples import add_samples
 from storage.resources import Resources
 
 NOT_ALL_VALID = 3

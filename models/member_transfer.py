@@ -89,7 +89,7 @@ class MemberImport(Model):
     # The detected format and the header row of the imported file.
     description: Mapped[dict[str, Any] | None]
     # The target of each column in the file, such as a member field
-    # (``services.subscriptions.imports.column_plan``).
+    # (``services.subscriptions.imports.columns.column_plan``).
     columns: Mapped[dict[str, Any] | None]
     # Encrypted sample rows and cells that the owner sees, or NULL after the file was removed.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)

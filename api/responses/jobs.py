@@ -20,9 +20,9 @@ from core.errors.imports import IMPORT_ENCODING_NEEDED
 from models import Job, JobStatus
 from services.jobs.records import restore_error
 from services.subscriptions import exports
+from services.subscriptions.imports.columns.samples import add_samples
 from services.subscriptions.imports.import_job import IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.subscriptions.imports.records import IMPORT_JOBS
-from services.subscriptions.imports.samples import add_samples
 from storage.redis.notifications import build_job_topic
 
 UNDO_WAIT_SECONDS = 30.0

@@ -33,19 +33,14 @@ from core.errors import access, imports, mailing, media, requests
 from core.queues import Queue
 from models import ImportKind, MemberImport
 from services.access.sessions import has_recent_login
-from services.subscriptions.imports import (
-    accepting,
-    endings,
-    import_options,
-    records,
-    rejected_rows,
-)
-from services.subscriptions.imports.dates import DateOrder
-from services.subscriptions.imports.encodings import ENCODINGS
+from services.subscriptions.imports import accepting, endings, import_options, records
+from services.subscriptions.imports.chunks import rejected_rows
+from services.subscriptions.imports.columns.dates import DateOrder
+from services.subscriptions.imports.formats.encodings import ENCODINGS
+from services.subscriptions.imports.formats.workbooks.refusals import MAX_SHEET_NAME_CHARACTERS
 from services.subscriptions.imports.import_options import ImportOptions
 from services.subscriptions.imports.undo import IMPORT_UNDO
 from services.subscriptions.imports.undo_preview import forecast_undo
-from services.subscriptions.imports.workbooks.refusals import MAX_SHEET_NAME_CHARACTERS
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 

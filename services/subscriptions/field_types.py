@@ -16,8 +16,8 @@ from core.errors import mailing as errors
 from models import FieldType, MailingList, MemberField
 from services.subscriptions import fields
 from services.subscriptions.fields import FieldValue
-from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.field_values import abbreviate_cell, parse_value
+from services.subscriptions.imports.columns.column_forms import ColumnForms
+from services.subscriptions.imports.columns.field_values import abbreviate_cell, parse_value
 from services.subscriptions.members import locks
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork

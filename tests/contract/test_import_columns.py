@@ -9,9 +9,10 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from models import MemberImport
-from services.subscriptions.imports import accepting, applying, chunks
-from services.subscriptions.imports.chunk_extras import TagIds
-from services.subscriptions.imports.chunks import PreparedChunk
+from services.subscriptions.imports import accepting
+from services.subscriptions.imports.chunks import applying, chunks
+from services.subscriptions.imports.chunks.chunk_extras import TagIds
+from services.subscriptions.imports.chunks.chunks import PreparedChunk
 from storage.unit_of_work import UnitOfWork
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import (

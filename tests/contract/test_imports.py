@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
+from services.subscriptions.imports.chunks.chunks import ROWS_PER_CHUNK
 from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.imports.bulk import (
     COUNT_NAMES,

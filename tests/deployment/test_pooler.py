@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from devstack.harness.embedded_services import Services
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from services.subscriptions.imports import staging
+from services.subscriptions.imports.chunks import staging
 from storage.database import SESSION_DEFAULTS, Statement, open_database
 from tests.support.credits.credits import balance, consume, grant
 from tests.support.deployment.pooler import RunningPooler, running_pooler

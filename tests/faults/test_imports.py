@@ -18,8 +18,8 @@ from devstack.harness.stack import Owner
 from models import FINISHED
 from services.accounts import accounts
 from services.jobs.outbox import send_job
-from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
-from services.subscriptions.imports.judging import MAX_BATCH_ROWS
+from services.subscriptions.imports.chunks.chunks import ROWS_PER_CHUNK
+from services.subscriptions.imports.chunks.judging import MAX_BATCH_ROWS
 from tests.support.imports.importing import ImportRunner, counts_of, csv_of, new_addresses
 from tests.support.imports.killed_imports import (
     await_success,
@@ -266,6 +266,6 @@ def _find_reader(running: Running) -> psutil.Process | None:
     """The child process that reads a workbook for this worker."""
     for child in psutil.Process(running.process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if "services.subscriptions.imports.workbooks.child" in child.cmdline():
+            if "services.subscriptions.imports.formats.workbooks.child" in child.cmdline():
                 return child
     return None

@@ -10,7 +10,7 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner
-from services.subscriptions.imports.workbooks.reading_slots import MemoryLimit, ReadingSlot
+from services.subscriptions.imports.formats.workbooks.reading_slots import MemoryLimit, ReadingSlot
 from tests.support.http.replies import data
 from tests.support.imports.importing import ImportRunner
 from tests.support.imports.killed_imports import await_success
@@ -23,7 +23,7 @@ MEGABYTE = 1024**2
 # A child that reads a small workbook may use this address space.
 SMALL_CHILD_BYTES = 128 * MEGABYTE
 MAX_SECONDS = 240.0
-CHILD_MODULE = "services.subscriptions.imports.workbooks.child"
+CHILD_MODULE = "services.subscriptions.imports.formats.workbooks.child"
 PEOPLE_SHEET = sheet_xml(
     '<row r="1">' + cell("A1", "email") + '</row><row r="2">' + cell("A2", "ann@example.com")
     + "</row>"

@@ -10,9 +10,9 @@ from typing import Any
 from api.console.typed_forms import build_field_error
 from core.errors import DomainError
 from models import MemberField, MemberImport
-from services.subscriptions.imports import column_layout, field_columns
-from services.subscriptions.imports.column_forms import DecimalMark
-from services.subscriptions.imports.column_layout import (
+from services.subscriptions.imports.columns import column_layout, field_columns
+from services.subscriptions.imports.columns.column_forms import DecimalMark
+from services.subscriptions.imports.columns.column_layout import (
     CONSENT_PARTS,
     CONSENT_PREFIX,
     FIELD_PREFIX,
@@ -20,7 +20,7 @@ from services.subscriptions.imports.column_layout import (
     ORIGIN_PREFIX,
     ConsentSubject,
 )
-from services.subscriptions.imports.dates import DateOrder
+from services.subscriptions.imports.columns.dates import DateOrder
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 MAX_NAME_CHARACTERS = 80

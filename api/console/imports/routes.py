@@ -54,8 +54,8 @@ from services.paging import PageRequest
 from services.subscriptions import lists, tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.imports import accepting, records
-from services.subscriptions.imports.dates import DateOrder
-from services.subscriptions.imports.encodings import ENCODINGS
+from services.subscriptions.imports.columns.dates import DateOrder
+from services.subscriptions.imports.formats.encodings import ENCODINGS
 from services.subscriptions.imports.import_options import ImportOptions
 from services.subscriptions.imports.undo_preview import forecast_undo
 from storage.unit_of_work import UnitOfWork

@@ -10,8 +10,8 @@ from typing import Any
 
 from api.console.typed_forms import build_field_error
 from models import ImportKind, MemberImport
-from services.subscriptions.imports.consent_cells import STATUS_VALUES, fold_value
-from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
+from services.subscriptions.imports.columns.consent_cells import STATUS_VALUES, fold_value
+from services.subscriptions.imports.columns.known_words import MAX_WORD_CHARACTERS
 
 AS_RECOGNISED = ""
 STATUS_CHOICES = (

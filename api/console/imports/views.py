@@ -16,9 +16,9 @@ from services.jobs import records as jobs
 from services.jobs.records import Progress
 from services.subscriptions import fields, lists
 from services.subscriptions.imports import endings, records
-from services.subscriptions.imports.dates import DateOrder
-from services.subscriptions.imports.encodings import ENCODINGS
-from services.subscriptions.imports.samples import add_samples
+from services.subscriptions.imports.columns.dates import DateOrder
+from services.subscriptions.imports.columns.samples import add_samples
+from services.subscriptions.imports.formats.encodings import ENCODINGS
 from services.subscriptions.imports.undo import IMPORT_UNDO
 
 COLUMNS_ON_PAGE = 20

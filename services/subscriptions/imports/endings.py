@@ -20,8 +20,8 @@ from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.lease import Lease
 from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
 from services.jobs.transitions import complete_job, fail_job
-from services.subscriptions.imports import request_reports
-from services.subscriptions.imports.verdicts import COUNTS
+from services.subscriptions.imports.chunks import request_reports
+from services.subscriptions.imports.chunks.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
 # How long the file of a dry run is kept, so that the owner can import the file without a second

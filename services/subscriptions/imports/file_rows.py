@@ -18,18 +18,18 @@ from typing import Any
 from core.errors import DomainError
 from core.languages.shown_lines import strip_invisible
 from models import MemberImport
-from services.subscriptions.imports import chunks
-from services.subscriptions.imports.chunks import Chunk, PendingChunk, get_rows_per_batch
-from services.subscriptions.imports.column_plan import MAX_COLUMNS_SHOWN
-from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
-from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
-from services.subscriptions.imports.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.chunks import chunks
+from services.subscriptions.imports.chunks.chunks import Chunk, PendingChunk, get_rows_per_batch
+from services.subscriptions.imports.chunks.judging import judge_rows
+from services.subscriptions.imports.chunks.seen_addresses import SeenAddresses
+from services.subscriptions.imports.columns.column_plan import MAX_COLUMNS_SHOWN
+from services.subscriptions.imports.columns.consent_cells import STATUS_UNKNOWN
+from services.subscriptions.imports.columns.consent_interpreter import ConsentInterpreter
+from services.subscriptions.imports.columns.samples import Problems, mark_duplicates
+from services.subscriptions.imports.formats.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.formats.workbooks.workbook import Workbook
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.judging import judge_rows
 from services.subscriptions.imports.opened_file import open_file, readings_by_encoding
-from services.subscriptions.imports.samples import Problems, mark_duplicates
-from services.subscriptions.imports.seen_addresses import SeenAddresses
-from services.subscriptions.imports.workbooks.workbook import Workbook
 from storage.resources import Resources
 
 # The error codes of rejected rows that may be valid in a different encoding.

@@ -62,14 +62,15 @@ from services.jobs.transitions import (
     lock_shared_lease,
     record_progress,
 )
-from services.subscriptions.imports import applying, endings
-from services.subscriptions.imports.applying import ChunkFailed, EarlierChunkPending
-from services.subscriptions.imports.chunks import PreparedChunk
-from services.subscriptions.imports.chunks_at_once import (
+from services.subscriptions.imports import endings
+from services.subscriptions.imports.chunks import applying
+from services.subscriptions.imports.chunks.applying import ChunkFailed, EarlierChunkPending
+from services.subscriptions.imports.chunks.chunks import PreparedChunk
+from services.subscriptions.imports.chunks.chunks_at_once import (
     MAX_CHUNKS_AT_ONCE,
     chunk_committer,
 )
-from services.subscriptions.imports.stored_chunks import fetch_chunk
+from services.subscriptions.imports.chunks.stored_chunks import fetch_chunk
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork

@@ -27,19 +27,20 @@ from services.jobs.batches import Turn
 from services.jobs.kinds import COMPUTING_DEADLINE_SECONDS, JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import record_progress, set_total
-from services.subscriptions.imports import applying, endings, helper_jobs
-from services.subscriptions.imports.applying import ChunkFailed
-from services.subscriptions.imports.chunks import (
+from services.subscriptions.imports import endings, helper_jobs
+from services.subscriptions.imports.chunks import applying
+from services.subscriptions.imports.chunks.applying import ChunkFailed
+from services.subscriptions.imports.chunks.chunks import (
     ROWS_PER_CHUNK,
     PreparedChunk,
     prepare_chunk,
 )
-from services.subscriptions.imports.chunks_at_once import chunk_committer
+from services.subscriptions.imports.chunks.chunks_at_once import chunk_committer
+from services.subscriptions.imports.chunks.stored_chunks import StoredChunks, fetch_chunk
+from services.subscriptions.imports.columns.samples import store_samples
 from services.subscriptions.imports.file_rows import BlankColumns, FileFacts, FileRows
 from services.subscriptions.imports.opened_file import open_source
 from services.subscriptions.imports.request_rows import RequestRows
-from services.subscriptions.imports.samples import store_samples
-from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chunk
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 

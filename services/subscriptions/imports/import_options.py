@@ -10,9 +10,9 @@ from core.errors import imports as errors
 from core.errors.catalogue import ErrorType
 from models import ImportKind
 from services.jobs.kinds import JobKind
-from services.subscriptions.imports import encodings
-from services.subscriptions.imports.consent_cells import check_status_values
-from services.subscriptions.imports.dates import DateOrder
+from services.subscriptions.imports.columns.consent_cells import check_status_values
+from services.subscriptions.imports.columns.dates import DateOrder
+from services.subscriptions.imports.formats import encodings
 from services.subscriptions.imports.import_job import IMPORT_FILE, IMPORT_SUPPRESSIONS
 
 MAX_STATUS_VALUES = 200

@@ -10,28 +10,28 @@ from typing import Any
 from core.errors import DomainError, TransientError
 from models import ImportKind, MemberImport
 from services.subscriptions import bulk_files
-from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.column_plan import ColumnPlan
-from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
-from services.subscriptions.imports.containers import is_workbook, open_ranged_file
-from services.subscriptions.imports.dates import DateOrder
-from services.subscriptions.imports.encoding_detection import EncodingUnclear
-from services.subscriptions.imports.formats import (
-    RowReader,
-    ignore_columns,
-    open_member_rows,
-    open_suppression_rows,
-)
-from services.subscriptions.imports.json_lines_reader import convert_document
-from services.subscriptions.imports.samples import (
+from services.subscriptions.imports.columns.column_forms import ColumnForms
+from services.subscriptions.imports.columns.column_plan import ColumnPlan
+from services.subscriptions.imports.columns.consent_interpreter import ConsentInterpreter
+from services.subscriptions.imports.columns.dates import DateOrder
+from services.subscriptions.imports.columns.samples import (
     MAX_ROWS_SHOWN,
     AnyRow,
     ImportSamples,
     store_samples,
 )
-from services.subscriptions.imports.suppression_files import SuppressionReader
-from services.subscriptions.imports.workbooks.reading_slots import MemoryLimit, ReadingSlot
-from services.subscriptions.imports.workbooks.workbook import Workbook
+from services.subscriptions.imports.columns.suppression_files import SuppressionReader
+from services.subscriptions.imports.formats.containers import is_workbook, open_ranged_file
+from services.subscriptions.imports.formats.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.formats.formats import (
+    RowReader,
+    ignore_columns,
+    open_member_rows,
+    open_suppression_rows,
+)
+from services.subscriptions.imports.formats.json_lines_reader import convert_document
+from services.subscriptions.imports.formats.workbooks.reading_slots import MemoryLimit, ReadingSlot
+from services.subscriptions.imports.formats.workbooks.workbook import Workbook
 from storage.resources import Resources
 
 # A workbook of at most this size is first read with little memory.

@@ -18,6 +18,7 @@ from services.jobs import records
 from services.jobs.outbox import enqueue_job
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.imports.accepting import check_upload
+from services.subscriptions.imports.chunks.verdicts import COUNTS
 from services.subscriptions.imports.import_job import (
     ADD_MEMBERS,
     ADD_MEMBERS_WITH_VALUES,
@@ -26,7 +27,6 @@ from services.subscriptions.imports.import_job import (
 )
 from services.subscriptions.imports.import_options import ImportOptions
 from services.subscriptions.imports.undo import IMPORT_UNDO
-from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
 IMPORT_JOBS = (ADD_MEMBERS, ADD_MEMBERS_WITH_VALUES, IMPORT_FILE, IMPORT_SUPPRESSIONS)

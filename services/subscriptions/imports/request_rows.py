@@ -6,15 +6,16 @@ import orjson
 
 from models import MemberImport
 from services.subscriptions import bulk_files, fields
-from services.subscriptions.imports.chunks import (
+from services.subscriptions.imports.chunks.chunks import (
     MAX_REQUEST_CHUNK_CHARACTERS,
     Chunk,
     PendingChunk,
     get_rows_per_batch,
 )
+from services.subscriptions.imports.chunks.judging import judge_rows
+from services.subscriptions.imports.chunks.seen_addresses import SeenAddresses
+from services.subscriptions.imports.columns.member_names import tidy_name
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.judging import judge_rows
-from services.subscriptions.imports.member_names import tidy_name
 from services.subscriptions.imports.request_values import (
     NO_VALUES,
     PLAIN_NAMES,
@@ -23,7 +24,6 @@ from services.subscriptions.imports.request_values import (
     read_values,
 )
 from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
-from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
 
 

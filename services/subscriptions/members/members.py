@@ -25,7 +25,7 @@ from services.access import quotas
 from services.accounts import accounts
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import deny_lists, member_attributes
-from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
+from services.subscriptions.imports.chunks.chunks import ROWS_PER_CHUNK
 from services.subscriptions.member_attributes import AttributeChanges
 from services.subscriptions.members import bounces, changes, locks, opt_out_checks
 from services.subscriptions.members.changes import Actor, ActorKind, Via

@@ -12,10 +12,10 @@ import pytest
 
 from integrations.senders.generic import ENVELOPE_TYPE, GenericAdapter
 from models import ImportKind
-from services.subscriptions.imports.containers import open_ranged_file
-from services.subscriptions.imports.formats import open_suppression_rows
+from services.subscriptions.imports.columns.suppression_files import SuppressionReader
+from services.subscriptions.imports.formats.containers import open_ranged_file
+from services.subscriptions.imports.formats.formats import open_suppression_rows
 from services.subscriptions.imports.rows import MemberRow
-from services.subscriptions.imports.suppression_files import SuppressionReader
 from tests.support.imports.forms import StoredObject
 from tests.support.senders.adapters import ADDRESS, describe, parse_one
 

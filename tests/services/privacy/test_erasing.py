@@ -21,7 +21,7 @@ from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure, stages
 from services.subscriptions import exports, lists, sign_up
 from services.subscriptions.export_sheets import ExportKind
-from services.subscriptions.imports import rejected_rows
+from services.subscriptions.imports.chunks import rejected_rows
 from services.subscriptions.member_attributes import AttributeChanges
 from services.subscriptions.members import changes, locks, mails, members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from services.subscriptions.imports.formats import RowReader, open_member_rows
+from services.subscriptions.imports.formats.formats import RowReader, open_member_rows
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 
 

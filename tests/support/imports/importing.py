@@ -20,14 +20,8 @@ from services.jobs.transitions import claim_job, fail_job, hand_back_job
 from services.subscriptions import lists, subscriber_counts
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
-from services.subscriptions.imports import (
-    accepting,
-    helper_jobs,
-    import_job,
-    records,
-    rejected_rows,
-    verdicts,
-)
+from services.subscriptions.imports import accepting, helper_jobs, import_job, records
+from services.subscriptions.imports.chunks import rejected_rows, verdicts
 from services.subscriptions.imports.import_options import ImportOptions
 from services.subscriptions.imports.undo import IMPORT_UNDO
 from services.subscriptions.members import members, unsubscribe

@@ -14,9 +14,9 @@ from typing import Any
 
 import xlsxwriter
 
-from services.subscriptions.imports.formats import RowReader, open_member_rows
+from services.subscriptions.imports.formats.formats import RowReader, open_member_rows
+from services.subscriptions.imports.formats.workbooks.workbook import Workbook
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
-from services.subscriptions.imports.workbooks.workbook import Workbook
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

@@ -3,7 +3,8 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.harness.stack import Owner
-from services.subscriptions.imports import chunks, import_job
+from services.subscriptions.imports import import_job
+from services.subscriptions.imports.chunks import chunks
 from tests.support.imports.importing import ImportRunner, new_addresses
 from tests.support.imports.turns import ShortTurn
 from tests.support.lists.racing import no_deadlock

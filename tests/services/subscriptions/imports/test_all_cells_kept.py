@@ -12,7 +12,7 @@ import pytest
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from services.subscriptions import fields
-from services.subscriptions.imports.row_extras import split_tags
+from services.subscriptions.imports.columns.row_extras import split_tags
 from tests.support.imports.importing import ImportRunner
 from tests.support.imports.product_files import PRODUCT_FILES
 

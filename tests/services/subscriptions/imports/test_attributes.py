@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from models import FieldType, MemberField
-from services.subscriptions.imports import field_columns
-from services.subscriptions.imports.column_layout import ColumnLayout
-from services.subscriptions.imports.field_values import guess_type
-from services.subscriptions.imports.formats import FindFields
-from services.subscriptions.imports.judging import MAX_BATCH_CHARACTERS, judge_rows
+from services.subscriptions.imports.chunks.judging import MAX_BATCH_CHARACTERS, judge_rows
+from services.subscriptions.imports.chunks.seen_addresses import SeenAddresses
+from services.subscriptions.imports.columns import field_columns
+from services.subscriptions.imports.columns.column_layout import ColumnLayout
+from services.subscriptions.imports.columns.field_values import guess_type
+from services.subscriptions.imports.formats.formats import FindFields
 from services.subscriptions.imports.rows import MemberRow, RowExtras
-from services.subscriptions.imports.seen_addresses import SeenAddresses
 from tests.support.imports.forms import open_reader, read_rows
 
 MEMBER_FIELDS = (

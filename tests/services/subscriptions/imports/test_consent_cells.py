@@ -3,7 +3,7 @@
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
+from services.subscriptions.imports.columns.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.import_options import read_status_values
 from services.subscriptions.imports.rows import MemberRow
 from tests.support.imports.forms import open_reader

@@ -3,8 +3,8 @@
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.consent_columns import Unclear, recognise_header
-from services.subscriptions.imports.consent_interpreter import (
+from services.subscriptions.imports.columns.consent_columns import Unclear, recognise_header
+from services.subscriptions.imports.columns.consent_interpreter import (
     MAX_COLUMNS_WATCHED,
     ConsentInterpreter,
 )

@@ -6,9 +6,9 @@ import zlib
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports import containers
-from services.subscriptions.imports.containers import open_ranged_file
-from services.subscriptions.imports.formats import open_member_rows
+from services.subscriptions.imports.formats import containers
+from services.subscriptions.imports.formats.containers import open_ranged_file
+from services.subscriptions.imports.formats.formats import open_member_rows
 from tests.support.imports.forms import (
     StoredObject,
     compress,

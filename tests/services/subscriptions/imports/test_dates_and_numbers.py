@@ -5,9 +5,13 @@ import pytest
 from core import clock
 from core.errors import DomainError
 from models import MemberField
-from services.subscriptions.imports.column_forms import ColumnForms, DecimalMark, normalise_number
-from services.subscriptions.imports.dates import DateOrder, parse_date
-from services.subscriptions.imports.field_values import parse_value
+from services.subscriptions.imports.columns.column_forms import (
+    ColumnForms,
+    DecimalMark,
+    normalise_number,
+)
+from services.subscriptions.imports.columns.dates import DateOrder, parse_date
+from services.subscriptions.imports.columns.field_values import parse_value
 from tests.support.imports.forms import read_rows
 
 AUGUST_20 = "2025-08-20T00:00:00+00:00"

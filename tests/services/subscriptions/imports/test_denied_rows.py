@@ -5,7 +5,7 @@ import pytest
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from services.subscriptions import deny_lists
-from services.subscriptions.imports import chunks
+from services.subscriptions.imports.chunks import chunks
 from tests.support.imports.importing import ImportRunner
 from tests.support.people.quotas import leave_room_for_members
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from services.subscriptions.imports.encoding_detection import ROWS_SHOWN, EncodingUnclear
-from services.subscriptions.imports.encodings import ENCODINGS, read_encoding
+from services.subscriptions.imports.formats.encoding_detection import ROWS_SHOWN, EncodingUnclear
+from services.subscriptions.imports.formats.encodings import ENCODINGS, read_encoding
 from tests.support.imports.forms import open_reader, read_rows, zip_files
 
 WESTERN_NAMES_BY_LANGUAGE = {

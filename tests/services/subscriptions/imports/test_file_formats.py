@@ -17,10 +17,10 @@ from services.subscriptions.export_sheets import (
     guard_foreign_cells,
     unguard_cell,
 )
-from services.subscriptions.imports.encoding_detection import EncodingUnclear
-from services.subscriptions.imports.formats import open_member_rows
+from services.subscriptions.imports.chunks.rejected_rows import format_csv_lines, format_header_line
+from services.subscriptions.imports.formats.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.formats.formats import open_member_rows
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.rejected_rows import format_csv_lines, format_header_line
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from tests.support.imports.forms import (
     FileFormat,

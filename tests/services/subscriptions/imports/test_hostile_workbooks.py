@@ -13,11 +13,11 @@ from functools import partial
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports import containers
-from services.subscriptions.imports.formats import open_member_rows
+from services.subscriptions.imports.formats import containers
+from services.subscriptions.imports.formats.formats import open_member_rows
+from services.subscriptions.imports.formats.workbooks.reading_slots import MemoryLimit
+from services.subscriptions.imports.formats.workbooks.workbook import Workbook
 from services.subscriptions.imports.rows import MemberRow
-from services.subscriptions.imports.workbooks.reading_slots import MemoryLimit
-from services.subscriptions.imports.workbooks.workbook import Workbook
 from tests.support.imports.workbooks import (
     MAIN,
     OFFICE,

@@ -18,7 +18,7 @@ from models import Job, OptOutKind
 from services.accounts import accounts
 from services.jobs import records as job_records
 from services.subscriptions import lists, sign_up
-from services.subscriptions.imports import applying, chunks
+from services.subscriptions.imports.chunks import applying, chunks
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.imports.importing import ImportRunner, csv_of, new_addresses

@@ -15,8 +15,9 @@ from devstack.harness.stack import Owner
 from services.jobs.lease import Lease, LeaseLost
 from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.subscriptions import lists
-from services.subscriptions.imports import applying, chunks, helper_jobs, import_job
-from services.subscriptions.imports.applying import AppliedChunk
+from services.subscriptions.imports import helper_jobs, import_job
+from services.subscriptions.imports.chunks import applying, chunks
+from services.subscriptions.imports.chunks.applying import AppliedChunk
 from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import DecryptionFailed
 from tests.support.imports.importing import ImportRunner, csv_of, new_addresses

@@ -15,8 +15,9 @@ from devstack.harness.stack import Owner
 from models import MemberImport
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
 from services.jobs.transitions import hand_back_job
-from services.subscriptions.imports import accepting, applying, import_job
-from services.subscriptions.imports.chunks import Chunk, PreparedChunk, prepare_chunk
+from services.subscriptions.imports import accepting, import_job
+from services.subscriptions.imports.chunks import applying
+from services.subscriptions.imports.chunks.chunks import Chunk, PreparedChunk, prepare_chunk
 from services.subscriptions.imports.request_rows import RequestRows
 from storage.resources import Resources
 from tests.support.imports.importing import ImportRunner, counts_of, new_addresses

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.formats import open_member_rows
-from services.subscriptions.imports.line_blocks import MAX_LINE_CHARACTERS
+from services.subscriptions.imports.formats.formats import open_member_rows
+from services.subscriptions.imports.formats.line_blocks import MAX_LINE_CHARACTERS
 
 MEGABYTE = 1024 * 1024
 MAX_MEMORY_BYTES = 32 * MEGABYTE

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner
-from services.subscriptions.imports import applying
+from services.subscriptions.imports.chunks import applying
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import ImportRunner, csv_of
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from core.ids import random_hash_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner
-from services.subscriptions.imports import applying, chunks, file_rows, seen_addresses
-from services.subscriptions.imports.chunks import PreparedChunk
-from services.subscriptions.imports.seen_addresses import SeenAddresses
+from services.subscriptions.imports import file_rows
+from services.subscriptions.imports.chunks import applying, chunks, seen_addresses
+from services.subscriptions.imports.chunks.chunks import PreparedChunk
+from services.subscriptions.imports.chunks.seen_addresses import SeenAddresses
 from storage.resources import Resources
 from tests.support.imports.importing import ImportRunner, new_addresses
 from tests.support.people.quotas import leave_room_for_members

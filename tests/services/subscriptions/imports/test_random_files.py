@@ -14,7 +14,7 @@ from core.ids import random_hash_id, random_id
 from devstack.harness.stack import Owner
 from models import OptOut, Subscription, User
 from services.subscriptions import fields, tags
-from services.subscriptions.imports import chunks
+from services.subscriptions.imports.chunks import chunks
 from services.subscriptions.members import opt_out_checks
 from tests.support.imports.importing import ImportRunner, Rows, counts_of, csv_of
 from tests.support.imports.oracle import HEADER, PAST_EXPIRY, STATUSES, ExpectedList, Line, Member

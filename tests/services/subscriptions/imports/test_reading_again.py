@@ -8,7 +8,8 @@ from models import ImportChunk
 from services import removals
 from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job
-from services.subscriptions.imports import chunks, import_job, records
+from services.subscriptions.imports import import_job, records
+from services.subscriptions.imports.chunks import chunks
 from services.subscriptions.imports.import_options import ImportOptions
 from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 from tests.support.imports.turns import ShortTurn

@@ -1,11 +1,11 @@
 import pytest
 
-from services.subscriptions.imports.csv_reader import (
+from services.subscriptions.imports.formats.csv_reader import (
     MAX_RECORD_CHARACTERS,
     MAX_RECORD_LINES,
     MAX_STRAY_QUOTES,
 )
-from services.subscriptions.imports.line_blocks import MAX_LINE_CHARACTERS
+from services.subscriptions.imports.formats.line_blocks import MAX_LINE_CHARACTERS
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from tests.support.imports.forms import open_reader, read_outcomes, read_rows
 

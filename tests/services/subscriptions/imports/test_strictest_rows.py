@@ -17,20 +17,14 @@ from models import Job, MemberImport
 from services.jobs import records as job_records
 from services.jobs.lost_jobs import LAST_CRASH_PATIENCE, DatabaseWatch, requeue_lost_jobs
 from services.subscriptions import bulk_files
-from services.subscriptions.imports import (
-    applying,
-    chunks,
-    import_job,
-    judged_rows,
-    seen_addresses,
-    verdicts,
-)
-from services.subscriptions.imports.applying import AppliedChunk
-from services.subscriptions.imports.chunk_extras import TagIds
-from services.subscriptions.imports.chunks import PreparedChunk
+from services.subscriptions.imports import import_job, judged_rows
+from services.subscriptions.imports.chunks import applying, chunks, seen_addresses, verdicts
+from services.subscriptions.imports.chunks.applying import AppliedChunk
+from services.subscriptions.imports.chunks.chunk_extras import TagIds
+from services.subscriptions.imports.chunks.chunks import PreparedChunk
+from services.subscriptions.imports.chunks.stored_chunks import StoredChunks, get_chunk_key
+from services.subscriptions.imports.columns.samples import add_samples
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.samples import add_samples
-from services.subscriptions.imports.stored_chunks import StoredChunks, get_chunk_key
 from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import ImportRunner, counts_of, csv_of, new_addresses

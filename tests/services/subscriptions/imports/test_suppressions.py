@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 
 from models import ImportKind
-from services.subscriptions.imports.containers import open_ranged_file
-from services.subscriptions.imports.formats import open_suppression_rows
-from services.subscriptions.imports.json_lines_reader import convert_document
+from services.subscriptions.imports.columns.suppression_files import SuppressionReader
+from services.subscriptions.imports.formats.containers import open_ranged_file
+from services.subscriptions.imports.formats.formats import open_suppression_rows
+from services.subscriptions.imports.formats.json_lines_reader import convert_document
 from services.subscriptions.imports.rows import MemberRow
-from services.subscriptions.imports.suppression_files import SuppressionReader
 from tests.support.imports.forms import StoredObject
 
 pytestmark = pytest.mark.tier("check")

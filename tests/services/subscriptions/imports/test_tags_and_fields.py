@@ -10,9 +10,9 @@ from devstack.harness.stack import Owner
 from models import FieldType, MemberImport
 from services.subscriptions import fields, tags
 from services.subscriptions.bulk_files import open_stored_file
-from services.subscriptions.imports import applying, chunks
-from services.subscriptions.imports.containers import open_ranged_file
+from services.subscriptions.imports.chunks import applying, chunks
 from services.subscriptions.imports.file_rows import FileRows
+from services.subscriptions.imports.formats.containers import open_ranged_file
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import ImportRunner, counts_of, csv_of
 from tests.support.lists.own_fields import create_company_and_age

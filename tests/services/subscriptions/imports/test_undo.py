@@ -11,8 +11,9 @@ from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure
 from services.subscriptions import daily_figures, folding, lists
 from services.subscriptions.daily_figures import DayRange, FiguresBy
-from services.subscriptions.imports import applying, chunks, undo
-from services.subscriptions.imports.chunks import PreparedChunk
+from services.subscriptions.imports import undo
+from services.subscriptions.imports.chunks import applying, chunks
+from services.subscriptions.imports.chunks.chunks import PreparedChunk
 from services.subscriptions.imports.undo import IMPORT_UNDO
 from services.subscriptions.member_attributes import AttributeChanges
 from services.subscriptions.members import members, transfers, unsubscribe

@@ -6,7 +6,8 @@ from devstack.harness.stack import Owner
 from services import removals
 from services.jobs import records as jobs
 from services.jobs.kinds import get_kind
-from services.subscriptions.imports import chunks, records
+from services.subscriptions.imports import records
+from services.subscriptions.imports.chunks import chunks
 from tests.support.imports.bulk import fail_job
 from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 

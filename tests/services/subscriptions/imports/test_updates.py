@@ -8,9 +8,9 @@ import pytest
 from devstack.harness.stack import Owner
 from services.subscriptions import bulk_files
 from services.subscriptions.imports import judged_rows
+from services.subscriptions.imports.chunks.stored_chunks import get_chunk_key
+from services.subscriptions.imports.columns.samples import add_samples
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.samples import add_samples
-from services.subscriptions.imports.stored_chunks import get_chunk_key
 from storage.encryption import seal
 from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
 

@@ -12,9 +12,9 @@ import pytest
 
 from core.errors import MachineBusy, TransientError
 from devstack.harness.polling import eventually
-from services.subscriptions.imports.formats import open_member_rows
-from services.subscriptions.imports.workbooks import workbook as workbook_module
-from services.subscriptions.imports.workbooks.workbook import Workbook
+from services.subscriptions.imports.formats.formats import open_member_rows
+from services.subscriptions.imports.formats.workbooks import workbook as workbook_module
+from services.subscriptions.imports.formats.workbooks.workbook import Workbook
 from tests.support.imports.workbooks import cell, open_workbook, package, sheet_xml, workbook
 
 PEOPLE_SHEET = sheet_xml(

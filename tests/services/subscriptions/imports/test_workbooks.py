@@ -10,10 +10,10 @@ import pytest
 
 from core.errors import DomainError
 from models import ImportKind
-from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.formats import open_suppression_rows
+from services.subscriptions.imports.columns.column_forms import ColumnForms
+from services.subscriptions.imports.columns.suppression_files import SuppressionReader
+from services.subscriptions.imports.formats.formats import open_suppression_rows
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord, SuppressionStatus
-from services.subscriptions.imports.suppression_files import SuppressionReader
 from tests.support.imports.workbooks import (
     MAIN,
     cell,
