@@ -54,7 +54,7 @@ _MODULES = """
     removals store_checks
     subscriptions.bulk_actions.actions subscriptions.bulk_actions.undo subscriptions.bulk_files
     subscriptions.deleted_tags subscriptions.exports subscriptions.folding
-    subscriptions.imports.helper_jobs subscriptions.imports.import_job subscriptions.imports.undo
+    subscriptions.imports.helper subscriptions.imports.import_job subscriptions.imports.undo
     subscriptions.member_addresses subscriptions.members.mails subscriptions.members.unsubscribe
     subscriptions.preferences.link_mails
     senders.applying senders.silence webhooks.endpoints_of_keys webhooks.sending

@@ -16,7 +16,7 @@ The import of a file uses the modules in the following order.
   must not receive mail.
 - ``judging`` validates each row without accessing the database.
 - ``file_rows`` groups the validated rows into chunks, which ``stored_chunks`` stores.
-- ``helper_jobs`` claims chunks, and ``applying`` writes each chunk to the database in one
+- ``helper`` claims chunks, and ``applying`` writes each chunk to the database in one
   transaction.
 - ``endings`` records the result of the import.
 - ``undo`` removes the added members and restores the changed members if the owner undoes the

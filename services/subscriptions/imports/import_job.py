@@ -6,7 +6,7 @@ because the API has already validated the request.
 
 An import's job reads the file in turns of a few seconds. All turns of the job run in one process,
 because an open file can't be moved to another process. If the job's process crashes or has too many
-open files, another process reads the file from the start. The module ``helper_jobs`` describes how
+open files, another process reads the file from the start. The module ``helper`` describes how
 chunks are applied.
 """
 
@@ -27,7 +27,7 @@ from services.jobs.batches import Turn
 from services.jobs.kinds import COMPUTING_DEADLINE_SECONDS, JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import record_progress, set_total
-from services.subscriptions.imports import endings, helper_jobs
+from services.subscriptions.imports import endings, helper
 from services.subscriptions.imports.chunks import applying
 from services.subscriptions.imports.chunks.applying import ChunkFailed
 from services.subscriptions.imports.chunks.chunks import (
@@ -126,7 +126,7 @@ def _begin_turn(
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {"format": "request", "header": rows.header}
         if rows.total > ROWS_PER_CHUNK:
-            helper_jobs.enable_parallel_chunks(uow, task)
+            helper.enable_parallel_chunks(uow, task)
     return task
 
 
@@ -291,9 +291,9 @@ def _store_facts(task: MemberImport, facts: FileFacts, blank_columns: BlankColum
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
     """Enqueue a helper job for several chunks, or apply a single chunk and end the import."""
     with resources.unit_of_work() as uow:
-        missing = helper_jobs.find_missing_chunks(uow, task)
+        missing = helper.find_missing_chunks(uow, task)
         if missing and task.chunks > 1:
-            helper_jobs.hand_over_chunks(uow, lease, uow.session.get_one(MemberImport, task.id))
+            helper.hand_over_chunks(uow, lease, uow.session.get_one(MemberImport, task.id))
             return
     for number in missing:
         lease.check_cancelled()

@@ -20,7 +20,7 @@ from services.jobs.transitions import claim_job, fail_job, hand_back_job
 from services.subscriptions import lists, subscriber_counts
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
-from services.subscriptions.imports import accepting, helper_jobs, import_job, records
+from services.subscriptions.imports import accepting, helper, import_job, records
 from services.subscriptions.imports.chunks import rejected_rows, verdicts
 from services.subscriptions.imports.import_options import ImportOptions
 from services.subscriptions.imports.undo import IMPORT_UNDO
@@ -142,7 +142,7 @@ class ImportRunner:
             for helper_id in helper_ids:
                 lease = self.claim(helper_id)
                 if lease is not None:
-                    self._run(helper_jobs.run_helper, lease)
+                    self._run(helper.run_helper, lease)
 
     def helpers(self, job_id: int) -> list[int]:
         """Return the ids of the job's helper jobs that haven't ended."""

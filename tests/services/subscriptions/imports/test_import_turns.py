@@ -15,7 +15,7 @@ from devstack.harness.stack import Owner
 from services.jobs.lease import Lease, LeaseLost
 from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.subscriptions import lists
-from services.subscriptions.imports import helper_jobs, import_job
+from services.subscriptions.imports import helper, import_job
 from services.subscriptions.imports.chunks import applying, chunks
 from services.subscriptions.imports.chunks.applying import AppliedChunk
 from services.subscriptions.imports.file_rows import FileRows
@@ -190,10 +190,10 @@ def test_attempt_of_a_helper_that_lost_its_lease_but_is_alive_does_not_count_for
         raise LeaseLost(helper_id)
 
     with monkeypatch.context() as patch:
-        patch.setattr(helper_jobs, "MAX_CHUNKS_AT_ONCE", 1)
+        patch.setattr(helper, "MAX_CHUNKS_AT_ONCE", 1)
         patch.setattr(applying, "apply_chunk", apply_too_late)
         with pytest.raises(LeaseLost):
-            helper_jobs.run_helper(importing.resources, importing.lease(helper_id))
+            helper.run_helper(importing.resources, importing.lease(helper_id))
     [later_lease] = later_leases
     # The late helper takes back its own try, and leaves the later claim alone.
     claims = importing.stack.query(
@@ -212,12 +212,12 @@ def test_attempt_of_a_helper_that_lost_its_lease_but_is_alive_does_not_count_for
 def claim_first_chunk(importing: ImportRunner, lease: Lease) -> None:
     """Claim the first chunk of an import, as a helper does."""
     importing.resources.database.rows(
-        helper_jobs._CLAIM_CHUNK,
+        helper._CLAIM_CHUNK,
         import_id=importing.of_job(lease.subject_id or 0).id,
         job_id=lease.job_id,
         attempt=lease.attempt,
         is_first=True,
-        most=helper_jobs.MAX_TRIES,
+        most=helper.MAX_TRIES,
         opt_outs=[],
     )
 
