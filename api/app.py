@@ -13,7 +13,6 @@ from fastapi import FastAPI, Request, Response
 from redis.asyncio import Redis
 from sqlalchemy.exc import SQLAlchemyError
 
-from api import openapi
 from api.auth.page_sessions import FactorNeeded, LoginNeeded, redirect_to_factors, redirect_to_login
 from api.console.assets import CONSOLE_PATH
 from api.console.frame import render_console_problem
@@ -25,6 +24,7 @@ from api.html.api_docs import DOCUMENT_PATH, add_docs
 from api.limits.bulkheads import BACKGROUND, REQUESTS, SINGLE_STATEMENTS, TRANSACTION_THREADS
 from api.limits.rate_limits import RateLimiter
 from api.middleware.layers import build_request_layers
+from api.openapi import document
 from api.pages import PAGES, READER_PAGES
 from api.readiness import Readiness
 from api.routes import ROUTERS
@@ -107,7 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     if settings.api_docs:
         add_docs(app)
-    app.openapi = lambda: openapi.build_document(app, settings)  # type: ignore[method-assign]
+    app.openapi = lambda: document.build_document(app, settings)  # type: ignore[method-assign]
     return app
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from benchmarks import plain_writers
 from benchmarks.corpus import LANGUAGES, read_samples
 from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
-from services.composer import offline
+from services.composer.offline import writer
 from services.composer.offline.document import get_tokenizer
 from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, PlainPost, Post
@@ -72,7 +72,7 @@ def _milliseconds(seconds: list[float]) -> float:
 
 
 def _write_metadata(subject: _Subject) -> None:
-    offline.write_metadata(subject.plain, frozenset(MetadataField), "0" * 64)
+    writer.write_metadata(subject.plain, frozenset(MetadataField), "0" * 64)
 
 
 def _create_subject(language: str) -> _Subject:

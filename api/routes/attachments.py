@@ -16,7 +16,7 @@ from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.openapi import (
+from api.openapi.declarations import (
     IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
     PREFER_PARAMETER,

@@ -10,7 +10,7 @@ from api.auth.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader, 
 from api.bodies.json_bodies import read_exact_json
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import MONEY
-from api.openapi import (
+from api.openapi.declarations import (
     IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
     PREFER_PARAMETER,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import EVENT_TYPE_SCOPES
-from api.openapi import error_responses
+from api.openapi.declarations import error_responses
 from api.paging import Limit
 from api.record_ids import PathId
 from api.route_classes import JsonRoute

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.auth.requirements import EXPORT_KIND_SCOPE, UNLIMITED
 from api.limits.bulkheads import STORAGE
-from api.openapi import (
+from api.openapi.declarations import (
     LIST_ERRORS,
     PREFER_PARAMETER,
     SELECTION_ERRORS,

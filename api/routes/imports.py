@@ -11,7 +11,7 @@ from api.bodies.multipart import MULTIPART
 from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
-from api.openapi import (
+from api.openapi.declarations import (
     LIST_ERRORS,
     PREFER_PARAMETER,
     accepted_response,

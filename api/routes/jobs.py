@@ -13,7 +13,7 @@ from api.auth.identification import identify_caller
 from api.auth.requirements import JOB_KIND_SCOPE
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.request_rewriting import is_head
-from api.openapi import error_responses
+from api.openapi.declarations import error_responses
 from api.paging import Paging
 from api.record_ids import PathId
 from api.responses.jobs import add_file_samples, add_links, list_readings

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.keyed_bulkheads import threaded_by_list
-from api.openapi import LIST_ERRORS, error_responses
+from api.openapi.declarations import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists

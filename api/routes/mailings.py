@@ -5,7 +5,7 @@ from functools import partial
 from fastapi import APIRouter
 
 from api.auth.requirements import ListReader
-from api.openapi import LIST_ERRORS, error_responses
+from api.openapi.declarations import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute

@@ -13,7 +13,7 @@ from api.auth.requirements import UNLIMITED
 from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
 from api.middleware.request_rewriting import is_head
-from api.openapi import describe_file, error_responses
+from api.openapi.declarations import describe_file, error_responses
 from api.responses.downloads import stream_file
 from api.responses.file_links import is_signed
 from api.route_classes import JsonRoute

@@ -18,7 +18,7 @@ from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
 from api.html.frame import render_page
 from api.middleware.admission import split_authorization
 from api.middleware.versions import VERSIONS
-from api.openapi import describe_text, error_responses
+from api.openapi.declarations import describe_text, error_responses
 from api.readiness import READY, judge_process
 from api.route_classes import JsonRoute, ThreadedRoute
 from api.schemas.envelope import Envelope, build_envelope

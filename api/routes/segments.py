@@ -7,7 +7,7 @@ from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
-from api.openapi import LIST_ERRORS, error_responses
+from api.openapi.declarations import LIST_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute

@@ -11,7 +11,7 @@ from api.auth.sender_proofs import verify_sender
 from api.bodies.content_encodings import is_gzip
 from api.limits.bulkheads import REPORTS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
-from api.openapi import error_responses
+from api.openapi.declarations import error_responses
 from api.paging import Cursor, Limit
 from api.record_ids import PathId, parse_id
 from api.response_timing import pad_failure

@@ -18,7 +18,7 @@ from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
 from api.limits.bulkheads import LEAVING
 from api.limits.keyed_bulkheads import CHANGES_BY_LIST, threaded_by_list
-from api.openapi import array_page_responses, error_responses
+from api.openapi.declarations import array_page_responses, error_responses
 from api.paging import ArrayPaging, link_next_page
 from api.record_ids import ListId, PathId
 from api.responses.lists import describe_list, describe_lists

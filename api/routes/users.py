@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import AnyCaller, UnrestrictedCaller
-from api.openapi import array_page_responses, error_responses
+from api.openapi.declarations import array_page_responses, error_responses
 from api.paging import ArrayPaging, Cursor, Limit, link_next_page
 from api.record_ids import PathId
 from api.route_classes import JsonRoute

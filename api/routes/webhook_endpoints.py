@@ -5,7 +5,7 @@ from functools import partial
 from fastapi import APIRouter
 
 from api.auth.requirements import WebhookKeeper
-from api.openapi import error_responses
+from api.openapi.declarations import error_responses
 from api.paging import Cursor, Limit
 from api.record_ids import PathId
 from api.route_classes import JsonRoute

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 
 from api.auth.requirements import UNLIMITED
 from api.limits.bulkheads import MONEY
-from api.openapi import error_responses
+from api.openapi.declarations import error_responses
 from api.route_classes import ThreadedRoute
 from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf

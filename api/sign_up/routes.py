@@ -18,7 +18,7 @@ from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
 from api.html.problems import is_for_browser, mark_reader_request
-from api.openapi import error_responses
+from api.openapi.declarations import error_responses
 from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
 from api.schemas.envelope import Envelope, build_envelope

@@ -92,7 +92,7 @@ def _files_behind_urls() -> Iterator[tuple[str, str]]:
     # Import the application late, because the import takes a second and ``--list`` doesn't need the
     # application.
     from api.app import create_app
-    from api.openapi import list_api_routes
+    from api.openapi.document import list_api_routes
     from core.settings import Settings
 
     for route in list_api_routes(create_app(Settings.model_construct())):

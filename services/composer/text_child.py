@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.process import child_loop, confinement
-from services.composer import offline
+from services.composer.offline import writer
 from services.composer.text import markup
 from services.composer.text.post import MetadataField, Post, join_tweets
 
@@ -42,8 +42,8 @@ def _answer(request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:
         return plain.to_payload(), ()
     fields = frozenset(map(MetadataField, request["wanted"]))
     if not fields:
-        return join_tweets(offline.write_tweets(plain)), ()
-    return offline.write_metadata(plain, fields, plain.content_hash).to_fields(), ()
+        return join_tweets(writer.write_tweets(plain)), ()
+    return writer.write_metadata(plain, fields, plain.content_hash).to_fields(), ()
 
 
 if __name__ == "__main__":

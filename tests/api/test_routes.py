@@ -11,7 +11,7 @@ import pytest
 
 import api
 from api.app import create_app
-from api.openapi import list_api_routes
+from api.openapi.document import list_api_routes
 from core.settings import Settings
 
 pytestmark = pytest.mark.tier("check")

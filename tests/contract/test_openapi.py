@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from api.app import create_app
 from api.auth.requirements import LOGIN, PUBLIC, TraceAccess
-from api.openapi import find_access, list_api_routes
+from api.openapi.document import find_access, list_api_routes
 from api.route_classes import ThreadedRoute
 from cli.openapi_document import main
 from core.settings import Settings

@@ -13,7 +13,7 @@ from fastapi.dependencies.models import Dependant
 
 from api.app import create_app
 from api.auth.page_sessions import depend_on_recent
-from api.openapi import list_api_routes
+from api.openapi.document import list_api_routes
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem, send

@@ -19,7 +19,7 @@ from api.limits.body_budgets import (
     MAX_UNFINISHED_BODIES,
 )
 from api.limits.rate_limits import RateLimitName
-from api.openapi import find_access, list_api_routes
+from api.openapi.document import find_access, list_api_routes
 from core.settings import Settings
 from devstack import LOOPBACK
 from devstack.harness.polling import eventually

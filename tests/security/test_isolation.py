@@ -16,7 +16,7 @@ import pytest
 
 from api.app import create_app
 from api.auth.csrf import CSRF_HEADER
-from api.openapi import list_api_routes
+from api.openapi.document import list_api_routes
 from core.scopes import USER_SCOPES, Scope
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack

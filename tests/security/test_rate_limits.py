@@ -15,7 +15,7 @@ import pytest
 from api.app import create_app
 from api.limits.bulkheads import REPORTS
 from api.limits.rate_limits import RateLimitName
-from api.openapi import find_access, list_api_routes
+from api.openapi.document import find_access, list_api_routes
 from core.settings import Settings, notations
 from devstack import LOOPBACK
 from devstack.harness.polling import eventually

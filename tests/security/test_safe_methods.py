@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from api.openapi import list_api_routes
+from api.openapi.document import list_api_routes
 from core.settings import Settings
 from devstack.harness.stack import Stack
 from tests.support.people.oauth import REDIRECT, challenge_of, log_in

@@ -22,7 +22,7 @@ from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
 from api.middleware.body_limits import body_of, build_row_limits, release_body
-from api.openapi import (
+from api.openapi.declarations import (
     IDEMPOTENCY_ERRORS,
     IDEMPOTENCY_KEY_PARAMETER,
     LIST_ERRORS,

@@ -9,7 +9,7 @@ from api.auth import actors
 from api.auth.member_reads import count_members_page
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.keyed_bulkheads import threaded_by_list
-from api.openapi import LIST_ERRORS, array_page_responses, error_responses
+from api.openapi.declarations import LIST_ERRORS, array_page_responses, error_responses
 from api.paging import ArrayPaging, Paging, link_next_page
 from api.record_ids import ListId, MemberName, PathId
 from api.responses.lists import describe_lists

@@ -12,7 +12,7 @@ from api.auth.requirements import ListReader
 from api.bodies.url_encoded_forms import BOOLEAN_WORDS
 from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
-from api.openapi import LIST_ERRORS, SELECTION_ERRORS, error_responses
+from api.openapi.declarations import LIST_ERRORS, SELECTION_ERRORS, error_responses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.composer import offline
+from services.composer.offline import writer
 from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, Post
 
@@ -104,6 +104,6 @@ def test_hidden_html_element_hides_only_its_own_text(
 def test_summary_and_tweets_start_with_visible_text_rather_than_hidden_preheader() -> None:
     html = f"<div style='max-height:0;overflow:hidden'>{PREHEADER}</div><p>{VISIBLE}</p>"
     plain = parse_post(Post("Harbour", html))
-    summary = offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), "0" * 64).summary
+    summary = writer.write_metadata(plain, frozenset({MetadataField.SUMMARY}), "0" * 64).summary
     assert summary == VISIBLE
-    assert offline.write_tweets(plain)[0].startswith(VISIBLE)
+    assert writer.write_tweets(plain)[0].startswith(VISIBLE)

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from benchmarks.corpus import Sample, read_samples
-from services.composer import offline, rules
+from services.composer import rules
+from services.composer.offline import writer
 from services.composer.offline.document import detect_language
 from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, Post, PostMetadata
@@ -21,7 +22,7 @@ for_each_sample = pytest.mark.parametrize("sample", read_samples(), ids=lambda s
 
 
 def write_metadata(title: str, content: str) -> PostMetadata:
-    return offline.write_metadata(parse_post(Post(title, content)), ALL_FIELDS, HASH)
+    return writer.write_metadata(parse_post(Post(title, content)), ALL_FIELDS, HASH)
 
 
 @for_each_sample
@@ -29,8 +30,8 @@ def test_offline_composer_detects_language_and_writes_valid_metadata_and_tweets(
     sample: Sample,
 ) -> None:
     plain = parse_post(sample.post)
-    metadata = offline.write_metadata(plain, ALL_FIELDS, HASH)
-    tweets = offline.write_tweets(plain)
+    metadata = writer.write_metadata(plain, ALL_FIELDS, HASH)
+    tweets = writer.write_tweets(plain)
     assert detect_language(plain) == sample.language
     assert rules.find_metadata_faults(plain, metadata, ALL_FIELDS) == []
     assert rules.find_tweets_faults(plain, tweets) == []
@@ -41,7 +42,7 @@ def test_offline_composer_detects_language_and_writes_valid_metadata_and_tweets(
 @for_each_sample
 def test_offline_summary_consists_of_whole_sentences_of_the_post(sample: Sample) -> None:
     plain = parse_post(sample.post)
-    summary = offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
+    summary = writer.write_metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
     for paragraph in plain.paragraphs:
         for sentence in split_sentences(paragraph, sample.language):
             summary = summary.replace(sentence, "", 1)
@@ -51,7 +52,7 @@ def test_offline_summary_consists_of_whole_sentences_of_the_post(sample: Sample)
 def test_post_without_words_gets_slug_from_its_hash_and_empty_metadata() -> None:
     metadata = write_metadata("", "<img src=x>")
     assert metadata == PostMetadata(slug="post-89abcdef", summary="", tags=())
-    assert offline.write_tweets(parse_post(Post("", "<img src=x>"))) == ("…",)
+    assert writer.write_tweets(parse_post(Post("", "<img src=x>"))) == ("…",)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +68,9 @@ def test_post_without_words_gets_slug_from_its_hash_and_empty_metadata() -> None
 )
 def test_offline_composer_writes_valid_metadata_in_other_scripts(content: str) -> None:
     plain = parse_post(Post("", content))
-    metadata = offline.write_metadata(plain, ALL_FIELDS, HASH)
+    metadata = writer.write_metadata(plain, ALL_FIELDS, HASH)
     assert rules.find_metadata_faults(plain, metadata, ALL_FIELDS) == []
-    assert rules.find_tweets_faults(plain, offline.write_tweets(plain)) == []
+    assert rules.find_tweets_faults(plain, writer.write_tweets(plain)) == []
     assert len(metadata.tags or ()) >= 3
     assert not (metadata.slug or "").startswith("post-")
 
@@ -78,7 +79,7 @@ def test_tags_include_words_from_the_middle_of_a_long_post_without_other_words()
     paragraphs = ["77"] * 2000
     paragraphs[1007] = "alpha beta gamma."
     plain = parse_post(Post("", "\n\n".join(paragraphs)))
-    metadata = offline.write_metadata(plain, frozenset({MetadataField.TAGS}), "0" * 16)
+    metadata = writer.write_metadata(plain, frozenset({MetadataField.TAGS}), "0" * 16)
     assert metadata.tags is not None
     assert len(metadata.tags) >= 3
 
@@ -86,17 +87,17 @@ def test_tags_include_words_from_the_middle_of_a_long_post_without_other_words()
 _WRITE_SCRIPT = """
 import json, sys
 from benchmarks.corpus import read_samples
-from services.composer import offline
+from services.composer.offline import writer
 from services.composer.text.post import MetadataField
 from services.composer.text.markup import parse_post
 for sample in read_samples():
     plain = parse_post(sample.post)
-    found = offline.write_metadata(plain, frozenset(MetadataField), "0" * 64)
-    print(json.dumps([found.slug, found.summary, found.tags, offline.write_tweets(plain)]))
+    found = writer.write_metadata(plain, frozenset(MetadataField), "0" * 64)
+    print(json.dumps([found.slug, found.summary, found.tags, writer.write_tweets(plain)]))
 """
 _LOAD_COMPOSER_SCRIPT = """
 import json, sys
-import services.composer.offline, services.composer.text.markup, services.composer.rules
+import services.composer.offline.writer, services.composer.text.markup, services.composer.rules
 print(json.dumps(sorted(sys.modules)))
 """
 _LOAD_API_SCRIPT = "import json, sys, api.app; print(json.dumps(sorted(sys.modules)))"

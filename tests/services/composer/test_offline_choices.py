@@ -1,6 +1,6 @@
 import pytest
 
-from services.composer import offline
+from services.composer.offline import writer
 from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, Post
 
@@ -15,12 +15,12 @@ NEWS_SENTENCES = (
 
 def write_summary(title: str, content: str) -> str:
     plain = parse_post(Post(title, content))
-    return offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
+    return writer.write_metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
 
 
 def write_tags(title: str, content: str) -> tuple[str, ...]:
     plain = parse_post(Post(title, content))
-    return offline.write_metadata(plain, frozenset({MetadataField.TAGS}), HASH).tags or ()
+    return writer.write_metadata(plain, frozenset({MetadataField.TAGS}), HASH).tags or ()
 
 
 def test_offline_summary_consists_of_first_sentences_of_the_post() -> None:
@@ -131,7 +131,7 @@ def test_summary_omits_a_back_reference_without_the_sentence_that_it_refers_to(
 def test_offline_tweets_never_start_with_a_back_reference(
     statement: str, back_reference: str, independent: str
 ) -> None:
-    tweets = offline.write_tweets(
+    tweets = writer.write_tweets(
         parse_post(Post("", f"{statement} {back_reference} {independent}"))
     )
     assert tweets == (statement, independent)
@@ -156,7 +156,7 @@ def test_back_reference_phrase_is_recognised_only_by_all_its_words() -> None:
 def test_tweet_starts_with_the_title_unless_its_sentence_repeats_the_title(
     title: str, tweet: str
 ) -> None:
-    assert offline.write_tweets(parse_post(Post(title, "The harbour is quiet in November."))) == (
+    assert writer.write_tweets(parse_post(Post(title, "The harbour is quiet in November."))) == (
         tweet,
     )
 

@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from services.composer import offline
+from services.composer.offline import writer
 from services.composer.offline.document import spell_japanese, split_morphemes
 from services.composer.rules import fit_slug
 from services.composer.text.characters import romanise_kana
@@ -14,7 +14,7 @@ HASH = "89abcdef" * 8
 
 def write_slug(title: str, content: str = "") -> str:
     plain = parse_post(Post(title, content))
-    return offline.write_metadata(plain, frozenset({MetadataField.SLUG}), HASH).slug or ""
+    return writer.write_metadata(plain, frozenset({MetadataField.SLUG}), HASH).slug or ""
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from services.composer import offline, rules
+from services.composer import rules
+from services.composer.offline import writer
 from services.composer.text.markup import clean_text, parse_post
 from services.composer.text.post import MetadataField, Post
 from tests.support.composer.posts import posts
@@ -26,9 +27,9 @@ with_random_posts = settings(
 @given(posts)
 def test_offline_metadata_and_tweets_keep_all_rules_for_random_posts(post: Post) -> None:
     plain = parse_post(post)
-    metadata = offline.write_metadata(plain, ALL_FIELDS, HASH)
+    metadata = writer.write_metadata(plain, ALL_FIELDS, HASH)
     assert rules.find_metadata_faults(plain, metadata, ALL_FIELDS) == []
-    assert rules.find_tweets_faults(plain, offline.write_tweets(plain)) == []
+    assert rules.find_tweets_faults(plain, writer.write_tweets(plain)) == []
 
 
 @with_random_posts

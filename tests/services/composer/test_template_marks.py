@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.composer import offline, rules
+from services.composer import rules
+from services.composer.offline import writer
 from services.composer.text.markup import clean_text, parse_post
 from services.composer.text.post import MetadataField, Post
 from services.composer.text.template_marks import remove_marks
@@ -211,8 +212,8 @@ def test_offline_composer_output_contains_no_template_tags() -> None:
         f"{tag} {TEXT} Issue {number}." for number, tag in enumerate(TEMPLATE_TAGS)
     )
     plain = parse_post(Post("", content))
-    metadata = offline.write_metadata(plain, frozenset(MetadataField), "0" * 64)
-    outputs = " ".join((metadata.slug or "", metadata.summary or "", *offline.write_tweets(plain)))
+    metadata = writer.write_metadata(plain, frozenset(MetadataField), "0" * 64)
+    outputs = " ".join((metadata.slug or "", metadata.summary or "", *writer.write_tweets(plain)))
     assert not set("[]{}|%<>«»#~$@*_") & set(outputs)
     assert "harbour" in (metadata.tags or ())
     assert clean_text(str(plain.paragraphs[0])) == plain.paragraphs[0]

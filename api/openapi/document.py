@@ -1,6 +1,6 @@
 """Adds credentials, scopes and errors to the OpenAPI document of FastAPI."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
@@ -9,19 +9,18 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
-from api import openapi_samples
 from api.auth.requirements import Access, PublicAccess
 from api.bodies.url_encoded_forms import FORM
-from api.errors import STATUS_OF
 from api.middleware.admission import is_never_refused
 from api.middleware.body_limits import find_body_limit
 from api.middleware.versions import VERSION_HEADER, VERSIONS
+from api.openapi import samples
+from api.openapi.declarations import add_errors
 from api.route_classes import JsonRoute, find_accesses
 from api.schemas.envelope import InvalidField, Problem
 from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
-from core.errors import mailing, requests
-from core.errors.catalogue import ErrorType
+from core.errors import requests
 from core.scopes import SCOPE_EXPLANATIONS
 from core.settings import Settings
 from services.feed.catalogue import CATALOGUE
@@ -89,62 +88,6 @@ VERSION_RESPONSE_HEADER = {
 _SCHEMA_PREFIX = "#/components/schemas/"
 # Keys in the OpenAPI document whose values contain no schemas.
 _VALUE_KEYS = frozenset({"example", "examples", "default", "enum", "const", "value"})
-_PROBLEM_REFERENCE = "#/components/schemas/Problem"
-# Dependencies read the following headers from the ``Request``, so FastAPI can't document them.
-PREFER_PARAMETER = {
-    "name": "Prefer",
-    "in": "header",
-    "description": "wait=N waits for at most N seconds, up to 60. respond-async returns 202 "
-    "immediately.",
-    "schema": {"type": "string"},
-    "example": "wait=30",
-}
-WAIT_PARAMETER = {
-    "name": "Prefer",
-    "in": "header",
-    "description": "wait=N waits for at most N seconds. Work that takes longer is abandoned, and "
-    "the response is 504.",
-    "schema": {"type": "string"},
-    "example": "wait=10",
-}
-IDEMPOTENCY_KEY_PARAMETER = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "description": "A unique key for the request. A repeated request with the same key within 24 "
-    "hours has no further effect and returns the same response.",
-    "schema": {"type": "string", "minLength": 16, "maxLength": 255},
-}
-
-JOB_ACCEPTED = (
-    "The job continues after the wait. The `Location` header contains the URL of the job."
-)
-
-# Errors that several routes can return, grouped by cause.
-IDEMPOTENCY_ERRORS = (
-    requests.IDEMPOTENCY_KEY_INVALID,
-    requests.IDEMPOTENCY_IN_PROGRESS,
-    requests.IDEMPOTENCY_KEY_REUSED,
-)
-QUEUE_ERRORS = (
-    requests.QUEUE_TOO_MANY_OF_YOURS,
-    requests.QUEUE_OVERLOADED,
-    requests.QUEUE_TOO_MANY_WAITERS,
-)
-LIST_ERRORS = (mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
-SELECTION_ERRORS = (
-    mailing.SELECTION_UNCLEAR,
-    mailing.SEGMENT_NOT_FOUND,
-    mailing.SEGMENT_FIELD_RETIRED,
-    mailing.SEGMENT_TAG_DELETED,
-)
-
-# The documentation of the ``Link`` header, for responses whose body is a JSON array.
-LINK_HEADER: dict[str, Any] = {
-    "description": 'The URL of the next page with rel="next", omitted on the last page',
-    "schema": {"type": "string"},
-}
-
-Responses = dict[int | str, dict[str, Any]]
 
 
 def describe_api(settings: Settings) -> dict[str, Any]:
@@ -269,59 +212,6 @@ def list_operations(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in document["paths"].values() for operation in path.values()]
 
 
-def describe_json_body(
-    schema: dict[str, Any], *, parameters: Sequence[dict[str, Any]] = ()
-) -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route whose handler parses the JSON body."""
-    return {
-        "parameters": [*parameters],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-    }
-
-
-def describe_file(*media_types: str) -> dict[str, Any]:
-    schema = {"type": "string", "format": "binary"}
-    return {media_type: {"schema": dict(schema)} for media_type in media_types}
-
-
-def describe_text(media_type: str, sample: str) -> dict[str, Any]:
-    return {media_type: {"schema": {"type": "string"}, "example": sample}}
-
-
-def array_page_responses(*errors: ErrorType) -> Responses:
-    """Return the ``responses`` of a route that returns a page of records as an array."""
-    page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
-    return {200: page, **error_responses(requests.CURSOR_INVALID, *errors)}
-
-
-def accepted_response(model: Any, *errors: ErrorType, description: str = JOB_ACCEPTED) -> Responses:
-    """Return the ``responses`` of a route that may respond before its work is finished.
-
-    ``model``: the response body for status 202, while the work is in progress.
-    """
-    return {202: {"model": model, "description": description}, **error_responses(*errors)}
-
-
-def error_responses(*errors: ErrorType) -> Responses:
-    responses: Responses = {}
-    _add_errors(responses, *errors)
-    return responses
-
-
-def _add_errors(responses: Responses, *errors: ErrorType) -> None:
-    for error in errors:
-        status = STATUS_OF[error.kind]
-        problem = {"schema": {"$ref": _PROBLEM_REFERENCE}, "examples": {}}
-        response = responses.setdefault(str(status), {"description": ""})
-        content = response.setdefault("content", {})
-        # An OAuth operation may already document this HTTP status in OAuth's own error format.
-        examples = content.setdefault("application/problem+json", problem)["examples"]
-        sample = openapi_samples.build_problem_sample(error, status)
-        examples[error.code] = {"summary": error.example_sentence, "value": sample}
-        if len(content) == 1:
-            response["description"] = "; ".join(f"`{code}`" for code in examples)
-
-
 def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, routes=app.routes)
@@ -330,7 +220,7 @@ def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
             schema = model.model_json_schema(ref_template=_SCHEMA_PREFIX + "{model}")
             schema.pop("$defs", None)
             components["schemas"][model.__name__] = schema
-        document["webhooks"] = openapi_samples.describe_event_calls(
+        document["webhooks"] = samples.describe_event_calls(
             CATALOGUE, components["schemas"]
         )
         rename_schemas_to_titles(document)
@@ -372,15 +262,15 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
         _add_common_errors(operation, route, schemas)
         access = find_access(route)
         if access and access.stranger:
-            _add_errors(operation["responses"], requests.RATE_LIMITED)
+            add_errors(operation["responses"], requests.RATE_LIMITED)
         if not is_never_refused(method, route.path_format or ""):
-            _add_errors(
+            add_errors(
                 operation["responses"], requests.REQUESTS_TOO_MANY_OF_YOURS, requests.SERVICE_BUSY
             )
         operation["security"] = access.docs.security if access else []
         if access and not isinstance(access, PublicAccess):
             operation["description"] += f"\n\n{access.docs.credential}"
-            _add_errors(operation["responses"], *access.docs.errors)
+            add_errors(operation["responses"], *access.docs.errors)
         path = route.path_format or ""
         parameters = operation.get("parameters", [])
         # Put path parameters first, in their order in the path, as generated clients do.
@@ -404,7 +294,7 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
             if int(status) < HTTPStatus.BAD_REQUEST:
                 reference = {"$ref": "#/components/headers/Version"}
                 response.setdefault("headers", {})[VERSION_HEADER] = reference
-        openapi_samples.add_samples(operation, schemas)
+        samples.add_samples(operation, schemas)
 
 
 def _add_common_errors(
@@ -414,24 +304,24 @@ def _add_common_errors(
     # FastAPI documents the status 422 for an invalid path or query, but Pressroom returns 400.
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
-    invalid = openapi_samples.build_invalid_parameter_error(
+    invalid = samples.build_invalid_parameter_error(
         operation.get("parameters", []), schemas
     )
-    _add_errors(responses, *([invalid] if invalid else []), requests.VERSION_UNKNOWN)
+    add_errors(responses, *([invalid] if invalid else []), requests.VERSION_UNKNOWN)
     if isinstance(route.original_route, JsonRoute):
-        _add_errors(responses, requests.REQUEST_UNKNOWN)
+        add_errors(responses, requests.REQUEST_UNKNOWN)
     body = operation.get("requestBody", {}).get("content", {})
-    invalid = openapi_samples.build_invalid_body_error(
+    invalid = samples.build_invalid_body_error(
         body.get("application/json", {}).get("schema", {}), schemas
     )
     if invalid:
-        _add_errors(responses, requests.BODY_NOT_JSON)
+        add_errors(responses, requests.BODY_NOT_JSON)
         problems = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
         # Don't overwrite an example from the route's own documentation.
         if invalid.code not in problems.get("examples", {}):
-            _add_errors(responses, invalid)
+            add_errors(responses, invalid)
     if body:
         limit = find_body_limit(route.path_format or "")
-        _add_errors(responses, limit.error, requests.BODY_TOO_MANY_UNFINISHED)
+        add_errors(responses, limit.error, requests.BODY_TOO_MANY_UNFINISHED)
     if "application/json" in body:
-        _add_errors(responses, requests.BODY_TOO_COMPLEX.fill(**asdict(limit.json_limits)))
+        add_errors(responses, requests.BODY_TOO_COMPLEX.fill(**asdict(limit.json_limits)))
