@@ -1,13 +1,6 @@
-"""Builds the columns and rows of exports, and formats the rows as CSV or JSON Lines.
-
-Spreadsheet programs treat a cell that begins with a sign such as ``=`` or ``+`` as a formula.
-Exports put an apostrophe in front of a formula, as OWASP recommends under "CSV Injection". Exports
-also put an apostrophe in front of a sign after a semicolon, tab or line end, where spreadsheet
-programs may start a new cell. Imports remove the apostrophes that exports have added.
-"""
+"""Builds the columns and rows of exports, and formats the rows as CSV or JSON Lines."""
 
 import codecs
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date
 from enum import StrEnum
@@ -43,28 +36,12 @@ from services.subscriptions.consent.evidence import CONSENT_COLUMNS
 from services.subscriptions.fields import format_value
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
+from services.subscriptions.formula_guard import guard_cell
 from services.subscriptions.members import delivery_ids, mails, opt_out_checks, traces
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Matches a sign that can begin a formula in a spreadsheet, including the full-width signs of East
-# Asian locales.
-_SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
-_CELL_START = r"(\A|[;\t\r\n])"
-# Matches the start of a cell that contains a formula. Spaces and quotes may precede the sign of the
-# formula, because spreadsheet programs may skip spaces and quotes.
-_UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
-# Matches a semicolon, tab or line end before a formula.
-_ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# Matches the start of a cell that contains a formula, even if the formula already has an
-# apostrophe. If a formula already has an apostrophe, the export adds a second one, and an import
-# removes only the added apostrophe.
-_ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
-_GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# First search for a character that can start a formula, because few cells contain such a character
-# and the search for formulas is slower.
-_ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
     *("user_id", "created_at", "joined_at"),
@@ -82,31 +59,6 @@ WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
 AnyRow = Row[*tuple[Any, ...]]
 AnySelect = Select[*tuple[Any, ...]]
 Values = Sequence[Any]
-
-
-def guard_foreign_cell(cell: str) -> str:
-    """Put an apostrophe in front of each unescaped formula in a cell of an uploaded file."""
-    return _UNGUARDED_START.sub(r"\1'", cell)
-
-
-def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
-    """Put an apostrophe in front of each formula in a row of an uploaded file."""
-    if _ANY_UNGUARDED_START.search(";" + ";".join(cells)) is None:
-        return list(cells)
-    return [guard_foreign_cell(cell) for cell in cells]
-
-
-def guard_cell(value: str) -> str:
-    """Put an apostrophe in front of each formula in an exported value.
-
-    ``unguard_cell`` removes the apostrophes that ``guard_cell`` adds.
-    """
-    return _ANY_START.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
-
-
-def unguard_cell(cell: str) -> str:
-    """Remove the apostrophes that ``guard_cell`` has added to a cell."""
-    return _GUARDED_START.sub(r"\1", cell)
 
 
 class ExportKind(StrEnum):

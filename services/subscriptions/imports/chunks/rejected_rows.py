@@ -14,7 +14,7 @@ from core.errors.mailing import MEMBER_DENIED
 from models import ImportChunk, MemberImport
 from services.accounts import accounts
 from services.subscriptions import bulk_files
-from services.subscriptions.export_sheets import guard_foreign_cell, guard_foreign_cells
+from services.subscriptions.formula_guard import guard_foreign_cell, guard_foreign_cells
 from services.subscriptions.imports.chunks.verdicts import (
     ADDED,
     ALREADY,

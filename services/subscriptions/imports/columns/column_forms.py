@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
-from services.subscriptions.export_sheets import unguard_cell
+from services.subscriptions.formula_guard import unguard_cell
 from services.subscriptions.imports.columns.column_layout import ColumnLayout
 from services.subscriptions.imports.columns.consent_words import is_date
 from services.subscriptions.imports.columns.dates import NUMBERED_DATE, DateOrder, parse_date

@@ -8,7 +8,7 @@ from unicodedata import category
 
 from integrations.senders.bounce_statuses import choose_bounce_class
 from integrations.senders.port import BounceClass
-from services.subscriptions.export_sheets import unguard_cell
+from services.subscriptions.formula_guard import unguard_cell
 from services.subscriptions.imports.columns.dates import DateOrder, parse_date
 from services.subscriptions.imports.columns.known_words import (
     MAX_TEXT_CHARACTERS,

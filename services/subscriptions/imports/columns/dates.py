@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from babel.dates import get_month_names
 
 from core import clock
-from services.subscriptions.export_sheets import unguard_cell
+from services.subscriptions.formula_guard import unguard_cell
 from services.subscriptions.imports.columns.column_vocabulary import is_no
 from services.subscriptions.imports.columns.known_words import MAX_WORD_CHARACTERS, normalise_word
 

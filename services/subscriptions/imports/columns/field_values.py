@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from models import FieldType, MemberField
 from services.subscriptions import fields
-from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.fields import FieldValue
+from services.subscriptions.formula_guard import unguard_cell
 from services.subscriptions.imports.columns.column_forms import ColumnForms
 from services.subscriptions.imports.columns.column_vocabulary import BOOLEANS, find_concept
 from services.subscriptions.imports.columns.dates import complete_birthday, is_written_date

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from unicodedata import normalize
 
 from core.languages.shown_lines import JOINERS, fold_case
-from services.subscriptions.export_sheets import unguard_cell
+from services.subscriptions.formula_guard import unguard_cell
 from services.subscriptions.imports.columns.column_layout import ColumnLayout
 from services.subscriptions.imports.columns.column_vocabulary import NAME_OR_PART
 from services.subscriptions.imports.columns.known_words import normalise_word

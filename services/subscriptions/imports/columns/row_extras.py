@@ -16,8 +16,8 @@ import orjson
 from core import clock
 from models import ConsentHow
 from services.subscriptions import tags
-from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.fields import FieldValue, InvalidAttribute
+from services.subscriptions.formula_guard import unguard_cell
 from services.subscriptions.imports.columns.column_forms import ColumnForms
 from services.subscriptions.imports.columns.column_layout import (
     CONSENT_PARTS,

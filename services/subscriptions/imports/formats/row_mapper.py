@@ -7,7 +7,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from core.languages.shown_lines import strip_invisible
-from services.subscriptions.export_sheets import unguard_cell
+from services.subscriptions.formula_guard import unguard_cell
 from services.subscriptions.imports.columns.column_forms import ColumnForms
 from services.subscriptions.imports.columns.column_layout import (
     MAX_COLUMN_NAME_CHARACTERS_SHOWN,

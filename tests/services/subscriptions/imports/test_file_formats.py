@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from core.errors import DomainError
-from services.subscriptions.export_sheets import (
+from services.subscriptions.formula_guard import (
     guard_cell,
     guard_foreign_cell,
     guard_foreign_cells,
