@@ -20,6 +20,12 @@ from api.openapi.declarations import (
 from api.paging import Cursor, Limit, Offset, Paging
 from api.preferences import PreferenceOf
 from api.record_ids import PathId
+from api.responses.credits import (
+    build_decimal_response,
+    count_json_bytes,
+    describe_order,
+    describe_prices,
+)
 from api.responses.jobs import wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
@@ -95,7 +101,7 @@ def _charge(request: Request, caller: Caller, content: bytes, body: schemas.NewC
         key=read_idempotency_key(request, caller, [content]),
     )
     headers = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
-    return schemas.build_decimal_response(charge.entry, headers)
+    return build_decimal_response(charge.entry, headers)
 
 
 @router.get(
@@ -107,7 +113,7 @@ def _charge(request: Request, caller: Caller, content: bytes, body: schemas.NewC
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """Retrieve your credit balance. The first request opens an empty account."""
     database = state.resources.database
-    return schemas.build_decimal_response(ledger.read_account(database, caller.user_id))
+    return build_decimal_response(ledger.read_account(database, caller.user_id))
 
 
 @router.get(
@@ -154,7 +160,7 @@ def read_ledger(
     )
     pagination = Pagination.of(page_request, entries).model_dump_json()
     items = ",".join(entries.rows)
-    return schemas.build_decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
+    return build_decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
 
 
 @router.get(
@@ -166,7 +172,7 @@ def read_ledger(
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Retrieve the balance below which you receive the event `credits.low`. The default is 100."""
     below = thresholds.read_threshold(state.resources.database, caller.user_id)
-    return schemas.build_decimal_response(f'{{"below_credit":{below}}}')
+    return build_decimal_response(f'{{"below_credit":{below}}}')
 
 
 @router.put(
@@ -255,12 +261,12 @@ def _build_order_response(state: State, accepted: AcceptedJob) -> Response:
         order = uow.session.get_one(PaymentOrder, accepted.subject_id)
     # The response contains the URL of the payment page even if the order has been paid in the
     # meantime.
-    record = schemas.describe_order(order) | {
+    record = describe_order(order) | {
         "payment_url": order.payment_url,
         "claim_token": claim_tokens.restore_token(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
-    return schemas.build_decimal_response(record, headers)
+    return build_decimal_response(record, headers)
 
 
 @orders_router.post(
@@ -274,7 +280,7 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
     """Claim an order that was created without credentials. You receive the credits."""
     order = claim_tokens.claim_order(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
-    return schemas.build_decimal_response(schemas.describe_order(order))
+    return build_decimal_response(describe_order(order))
 
 
 @orders_router.post(
@@ -287,8 +293,8 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """Retrieve an order by its `claim_token`. The request needs no credentials."""
-    return schemas.build_decimal_response(
-        schemas.describe_order(claim_tokens.find_order(uow, body.claim_token))
+    return build_decimal_response(
+        describe_order(claim_tokens.find_order(uow, body.claim_token))
     )
 
 
@@ -310,10 +316,10 @@ def list_orders(
     """List your orders, newest first. The list includes orders that you claimed."""
     read = partial(orders.list_orders, uow, caller.user_id, status=status)
     records = fill_page(
-        paging, read, lambda rows: [*map(schemas.describe_order, rows)], schemas.count_json_bytes
+        paging, read, lambda rows: [*map(describe_order, rows)], count_json_bytes
     )
     pagination = Pagination.of(paging, records).model_dump()
-    return schemas.build_decimal_response({"pagination": pagination, "items": records.rows})
+    return build_decimal_response({"pagination": pagination, "items": records.rows})
 
 
 @orders_router.get(
@@ -324,8 +330,8 @@ def list_orders(
 )
 async def read_prices(state: StateOf) -> Response:
     """List the currencies in which credits are sold, and the prices. The response can be cached."""
-    prices = schemas.describe_prices(state.resources.settings, state.payments.configured)
-    return schemas.build_decimal_response(prices, {"Cache-Control": PRICES_CACHE_CONTROL})
+    prices = describe_prices(state.resources.settings, state.payments.configured)
+    return build_decimal_response(prices, {"Cache-Control": PRICES_CACHE_CONTROL})
 
 
 @orders_router.get(
@@ -337,6 +343,6 @@ async def read_prices(state: StateOf) -> Response:
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Retrieve one of your orders."""
-    return schemas.build_decimal_response(
-        schemas.describe_order(orders.get_order(uow, caller.user_id, order_id))
+    return build_decimal_response(
+        describe_order(orders.get_order(uow, caller.user_id, order_id))
     )

@@ -21,9 +21,9 @@ from api.console.typed_forms import TypedForm, build_field_error, read_text
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
 from api.record_ids import PathId
+from api.responses.credits import describe_prices
 from api.responses.jobs import wait_for_job
 from api.route_classes import ThreadedRoute
-from api.schemas.credits import describe_prices
 from api.state import Transaction
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
