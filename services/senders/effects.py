@@ -30,7 +30,7 @@ from services.senders.received_reports import (
 from services.senders.strangers import opt_out_strangers, predict_opt_outs
 from services.subscriptions.members import bounce_reports, unsubscribe
 from services.subscriptions.members.bounce_reports import BounceOutcome, ReportedBounce
-from services.subscriptions.members.member_mailings import MemberMailing
+from services.subscriptions.members.stale_events import MemberMailing
 from storage.unit_of_work import UnitOfWork
 
 # If a report concerns several lists, its outcomes on these lists can differ. Owners see only one

@@ -13,7 +13,7 @@ from models import ReportOutcome
 from services.senders.reports import mask_recipient
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.delivery_ids import DeliveryId
-from services.subscriptions.members.member_mailings import MemberMailing
+from services.subscriptions.members.stale_events import MemberMailing
 
 # If the time in a report is later than the report's arrival by more than ``_MAX_CLOCK_DIFFERENCE``,
 # the time of arrival is used instead.

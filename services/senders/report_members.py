@@ -26,7 +26,7 @@ from services.senders.received_reports import (
 )
 from services.subscriptions.members import changes, delivery_ids
 from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE
-from services.subscriptions.members.member_mailings import MemberMailing, find_stale_mailings
+from services.subscriptions.members.stale_events import MemberMailing, find_stale_mailings
 from storage.array_texts import format_numbers
 from storage.unit_of_work import UnitOfWork
 

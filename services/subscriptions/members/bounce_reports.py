@@ -19,7 +19,7 @@ from models import Subscription, SubscriptionStatus
 from services.subscriptions.members import changes, locks, pending_requests
 from services.subscriptions.members.bounces import IS_IN_EFFECT
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from services.subscriptions.members.member_mailings import (
+from services.subscriptions.members.stale_events import (
     LatestActions,
     MemberMailing,
     Pair,

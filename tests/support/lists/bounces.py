@@ -13,7 +13,7 @@ from services.subscriptions.members.bounce_reports import (
     BounceOutcome,
     ReportedBounce,
 )
-from services.subscriptions.members.member_mailings import MemberMailing
+from services.subscriptions.members.stale_events import MemberMailing
 from tests.support.lists.subscribers import Reader
 
 
