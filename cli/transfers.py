@@ -89,11 +89,16 @@ def import_members(
     some rows are invalid, and 1 if the import failed.
     """
     columns = import_options.read_mapping(mapping, IMPORT_MAPPING_OPTION)
-    on_existing = "update" if update else "skip"
-    statuses = import_options.read_status_values(status_values)
-    read_in = import_options.read_encoding(encoding)
     options = ImportOptions(
-        *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in, sheet)
+        dry_run=dry_run,
+        on_existing="update" if update else "skip",
+        mapping=columns,
+        kind=kind,
+        create_fields=create_fields,
+        date_order=date_order,
+        status_values=import_options.read_status_values(status_values),
+        encoding=import_options.read_encoding(encoding),
+        sheet=sheet,
     )
     with open_command_resources() as resources:
         job_id = _begin(resources, list_name, file, options)

@@ -53,7 +53,7 @@ _MODULES = """
     privacy.erasure privacy.expired_rows privacy.ip_addresses privacy.strangers
     removals store_checks
     subscriptions.bulk_actions.actions subscriptions.bulk_actions.undo subscriptions.bulk_files
-    subscriptions.deleted_tags subscriptions.exports subscriptions.folding
+    subscriptions.count_merging subscriptions.deleted_tags subscriptions.exports
     subscriptions.imports.helper subscriptions.imports.import_job subscriptions.imports.undo
     subscriptions.member_addresses subscriptions.members.mails subscriptions.members.unsubscribe
     subscriptions.preferences.link_mails

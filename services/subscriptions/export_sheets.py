@@ -43,8 +43,16 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 _MEMBERS_COLUMNS = (
-    *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
-    *("user_id", "created_at", "joined_at"),
+    "email",
+    "name",
+    "status",
+    "tier",
+    "paid_expiry",
+    "email_enabled",
+    "source",
+    "user_id",
+    "created_at",
+    "joined_at",
 )
 _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
 # By default, an export of members omits people with the status ``removed``.
@@ -152,11 +160,11 @@ def build_members_sheet(
             status.label("status"),
             member.type,
             member.paid_expiry,
-            has_mail,
+            has_mail.label("has_mail"),
             member.source,
             member.user_id,
             member.created_at,
-            func.coalesce(member.joined_at, member.created_at),
+            func.coalesce(member.joined_at, member.created_at).label("joined_at"),
             member.tag_ids,
             member.fields,
             member.origin,
@@ -178,26 +186,22 @@ def build_members_sheet(
     def convert_rows(connection: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
         all_evidence = evidence.read_evidence_by_member(connection, [row.id for row in rows])
         for row in rows:
-            email, name, status, tier, expiry, has_mail, source, user_id, *further = row
-            created_at, joined_at, tag_ids, field_values, origin, subscription_id = further
-            tags = (
-                sorted(tag_names[each] for each in tag_ids if each in tag_names) if tag_ids else []
-            )
+            values = row.fields
             yield (
-                *(
-                    email,
-                    name,
-                    status,
-                    tier,
-                    expiry and clock.format_timestamp(expiry),
-                    has_mail,
-                    source,
-                ),
-                *(user_id, clock.format_timestamp(created_at), clock.format_timestamp(joined_at)),
-                *evidence.build_export_values(all_evidence.get(subscription_id, ())),
-                tags,
-                *([field_values.get(each) for each in field_keys] if field_values else no_values),
-                *map((origin or {}).get, ORIGIN_NAMES),
+                row.email,
+                row.name,
+                row.status,
+                row.type,
+                row.paid_expiry and clock.format_timestamp(row.paid_expiry),
+                row.has_mail,
+                row.source,
+                row.user_id,
+                clock.format_timestamp(row.created_at),
+                clock.format_timestamp(row.joined_at),
+                *evidence.build_export_values(all_evidence.get(row.id, ())),
+                sorted(tag_names[each] for each in row.tag_ids or () if each in tag_names),
+                *([values.get(each) for each in field_keys] if values else no_values),
+                *map((row.origin or {}).get, ORIGIN_NAMES),
             )
 
     text_places = (0, 1, _EMAIL_ENABLED_PLACE, *further_places)
@@ -216,8 +220,14 @@ def _build_roster(
     ``day``: the first day of the mailing, in UTC. Each delivery id in the roster contains ``day``.
     """
     columns = (
-        *("email", "name", "user_id", "trace_id", "one_click_url"),
-        *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
+        "email",
+        "name",
+        "user_id",
+        "trace_id",
+        "one_click_url",
+        "list_id_header",
+        "list_unsubscribe_header",
+        "list_unsubscribe_post_header",
         "delivery_id",
     )
     member = Subscription
@@ -276,9 +286,14 @@ def _build_roster(
             if user_id not in opted_out_ids:
                 trace_id = create_trace_id(user_id)
                 yield (
-                    *(changed_addresses.get(user_id, email), name or "", user_id, trace_id),
-                    *(one_click_prefix + trace_id, list_id),
-                    *(f"<{unsubscribe_prefix}{trace_id}>", post),
+                    changed_addresses.get(user_id, email),
+                    name or "",
+                    user_id,
+                    trace_id,
+                    one_click_prefix + trace_id,
+                    list_id,
+                    f"<{unsubscribe_prefix}{trace_id}>",
+                    post,
                     create_delivery_id(user_id),
                 )
 

@@ -9,7 +9,7 @@ from models import MemberImport
 from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure
-from services.subscriptions import daily_figures, folding, lists
+from services.subscriptions import count_merging, daily_figures, lists
 from services.subscriptions.daily_figures import DayRange, FiguresBy
 from services.subscriptions.imports import undo
 from services.subscriptions.imports.chunks import applying, chunks
@@ -129,7 +129,7 @@ def test_undone_import_changes_neither_joined_nor_left_of_any_day(
     importing.remove(list_id, people[5])
     age_by_a_day(importing, list_id)
     with importing.resources.unit_of_work() as uow:
-        folding.fold_days(uow, max_deltas=10_000)
+        count_merging.merge_batch(uow, count_merging.MEMBER_DAYS, max_changes=10_000)
     assert importing.undo(importer, task.id) == {
         "import_id": task.id,
         "undone": 3,

@@ -5,7 +5,7 @@ import pytest
 
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner
-from services.subscriptions import daily_figures, folding
+from services.subscriptions import count_merging, daily_figures
 from tests.support.lists.acting import ListActions, Person
 from tests.support.lists.model import Reply
 from tests.support.lists.racing import (
@@ -95,5 +95,5 @@ def build_actions(acting: ListActions, list_id: int, owner: Owner) -> list[Actio
 
 def fold_deltas(acting: ListActions) -> None:
     with acting.resources.unit_of_work() as uow:
-        folding.fold_counts(uow, max_deltas=7)
-        folding.fold_days(uow, max_deltas=7)
+        for merge in (count_merging.SUBSCRIBERS, count_merging.MEMBER_DAYS):
+            count_merging.merge_batch(uow, merge, max_changes=7)

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from devstack.harness.stack import Owner
 from models import Subscription
-from services.subscriptions import folding
+from services.subscriptions import count_merging
 from tests.support.lists.acting import ListActions, Person
 from tests.support.lists.model import (
     EMAIL,
@@ -316,8 +316,8 @@ class Subscriptions(RuleBasedStateMachine):
     @rule(max_deltas=st.integers(1, 5))
     def counts_are_folded(self, max_deltas: int) -> None:
         with self.acting.resources.unit_of_work() as uow:
-            folding.fold_counts(uow, max_deltas=max_deltas)
-            folding.fold_days(uow, max_deltas=max_deltas)
+            for merge in (count_merging.SUBSCRIBERS, count_merging.MEMBER_DAYS):
+                count_merging.merge_batch(uow, merge, max_changes=max_deltas)
 
     @invariant()
     def state_matches_the_model(self) -> None:
