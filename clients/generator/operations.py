@@ -74,6 +74,8 @@ class Parameter:
 @dataclass(frozen=True)
 class Operation:
     id: str
+    # The chapter of the API reference.
+    tag: str
     method: str
     path: str
     description: str
@@ -176,6 +178,7 @@ def _read_operation(document: Json, path: str, item: Json, method: str) -> Opera
     is_job_id = resolve_schema(document, accepted).get("type") == "integer"
     return Operation(
         id=spec["operationId"],
+        tag=spec["tags"][0],
         method=method.upper(),
         path=path,
         description=spec.get("description") or spec.get("summary", ""),

@@ -16,8 +16,10 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
-from clients.generator.resources import RESOURCES
+from clients.generator.operations import read_operations
+from clients.generator.resources import group_operations
 from tests.support.clients.building import build_python
+from tests.support.http.openapi import openapi_document
 
 NAMES_FILE = Path(__file__).parents[2] / "clients" / "python_names.txt"
 CLIENTS = ("Pressroom", "AsyncPressroom")
@@ -60,9 +62,8 @@ def _list_names(package: ModuleType) -> Iterator[str]:
             members = (member for base in exported.__mro__ for member in _public_members(base))
             yield from (f"{package.__name__} {name}.{member}" for member in members)
     for client in CLIENTS:
-        for resource, methods in RESOURCES.items():
-            for method in methods:
-                yield f"{package.__name__} {client}.{resource}.{method}"
+        for method in group_operations(read_operations(openapi_document())):
+            yield f"{package.__name__} {client}.{method.python_path}"
     types = importlib.import_module(_TYPES_MODULE)
     yield from (f"{_TYPES_MODULE} {name}" for name in _public_members(types))
 
