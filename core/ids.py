@@ -21,19 +21,15 @@ def random_id() -> int:
 
 
 def random_hash_id(length: int = 12) -> str:
-    """Return a random public identifier of lower-case letters and digits.
-
-    With the default length of 12 characters, the identifier contains 62 random bits.
-    """
+    """Return lower-case letters and digits, with 62 random bits for the default length."""
     return "".join(secrets.choice(_BASE36) for _ in range(length))
 
 
 def neighbouring_ids(count: int) -> list[int]:
     """Return ascending ids for a batch of new rows, starting at a random number.
 
-    The ids of a batch are close together, so that a database index stores them on a few pages. The
-    ids reveal neither the age of a row nor the number of rows. Even close to a known id, only about
-    one in half a million numbers is the id of a row.
+    The ids of a batch are close together, so that a database index stores them on a few pages. Even
+    close to a known id, only about one in half a million numbers is the id of a row.
     """
     gaps = array("I", secrets.token_bytes(4 * count))
     first = secrets.randbelow(MAX_ID - count * _MAX_GAP)
@@ -41,10 +37,7 @@ def neighbouring_ids(count: int) -> list[int]:
 
 
 def parse_id_cursor(cursor: str) -> int:
-    """Parse a pagination cursor, and return the id of the last row that the client has received.
-
-    Raises ``cursor.invalid``.
-    """
+    """Return the id of the last row that the client has received."""
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(MAX_ID)):
         raise CURSOR_INVALID()
     return int(cursor)

@@ -35,7 +35,7 @@ class Key:
 
     @property
     def fingerprint(self) -> str:
-        """Return a text that identifies the key. The key can't be derived from its fingerprint."""
+        """Return a text from which the key can't be derived."""
         return self.subkey("fingerprint").hex()[:32]
 
 
@@ -50,11 +50,7 @@ class Keyring:
 
     @classmethod
     def parse(cls, text: str) -> "Keyring":
-        """Parse a keyring in the format ``id:base64url[,…]``.
-
-        Raises ``ValueError`` for an invalid keyring. The message of the ``ValueError`` never
-        contains a secret.
-        """
+        """Raise ``ValueError`` for an invalid keyring. Its message never contains a secret."""
         keys = []
         for entry in filter(None, map(str.strip, text.split(","))):
             key_id, _, encoded = entry.partition(":")
@@ -99,22 +95,16 @@ class Signer:
         return self._digest(self._current, message)
 
     def digests(self, message: bytes) -> list[bytes]:
-        """Return an HMAC of the message for each key, starting with the current key.
-
-        A stored HMAC may have been computed with an older key, so callers compare it with every
-        returned HMAC.
+        """Return an HMAC per key, current key first, because a stored HMAC may be from an older
+        key.
         """
         return [self._digest(key_id, message) for key_id in self._keyed_hmacs]
 
     def sign(self, message: bytes) -> str:
-        """Return a URL-safe signature of the message in the format ``<key id>.<base64url>``."""
         return f"{self._current}.{_base64url(self.digest(message))}"
 
     def verify(self, message: bytes, signature: str) -> bool:
-        """Return whether a key of the keyring created the signature of the message.
-
-        Signatures are compared in constant time, to prevent timing attacks.
-        """
+        """Compare in constant time, to prevent timing attacks."""
         key_id, _, encoded = signature.partition(".")
         if key_id not in self._keyed_hmacs:
             return False

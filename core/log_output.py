@@ -13,10 +13,10 @@ with hide_module("rich"):
 
 
 class WholeLineHandler(logging.StreamHandler[TextIO]):
-    """Writes each log record in a line of its own, even after a disk was full.
+    """Writes each log record in a line of its own, even after a full disk has cut a line off.
 
-    A full disk can cut a line off. The handler bypasses the stream's buffer, which would otherwise
-    keep the rest of the line and mix it with later lines. A record that can't be written is lost.
+    The handler bypasses the stream's buffer, which would otherwise keep the rest of the line and
+    mix it with later lines. A record that can't be written is lost.
     """
 
     _has_failed = False
@@ -33,7 +33,6 @@ class WholeLineHandler(logging.StreamHandler[TextIO]):
         self._has_failed = not self._write_all(line.encode(errors="backslashreplace"))
 
     def _write_all(self, data: bytes) -> bool:
-        """Write to the file behind the stream, and return whether everything was written."""
         try:
             self.stream.flush()
             file = getattr(self.stream.buffer, "raw", self.stream.buffer)
@@ -49,7 +48,6 @@ class WholeLineHandler(logging.StreamHandler[TextIO]):
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Configure structlog and the standard library to write all log records to standard error."""
     is_pretty = settings.log_format == "pretty" or (
         settings.log_format == "auto" and sys.stderr.isatty()
     )
@@ -103,5 +101,4 @@ def _configure_libraries() -> None:
 
 
 def _add_span(_logger: Any, _method: str, record: Any) -> Any:
-    """Add the current trace id and span id to a log record."""
     return {**record, **spans.current_ids()}

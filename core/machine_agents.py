@@ -10,10 +10,8 @@ _AGENT_PARTS = tuple(part.lower() for part in _AGENTS["parts"])
 
 
 def is_machine_agent(user_agent: object) -> bool:
-    """Return whether a user agent belongs to a bot.
-
-    A missing user agent doesn't count as a bot, because most mail providers report opens and clicks
-    without the user agent.
+    """Don't count a missing user agent as a bot, because most mail providers report opens and
+    clicks without the user agent.
     """
     if not isinstance(user_agent, str):
         return False

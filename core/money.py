@@ -24,7 +24,6 @@ _MINOR_DIGITS = {
 
 
 def is_storable(amount: Decimal) -> bool:
-    """Return whether the amount is finite, has up to four decimal places and fits NUMERIC(15,4)."""
     # Use ``copy_abs``, because ``abs`` would round the amount and fail on large exponents.
     if not amount.is_finite() or amount.copy_abs() > MAX_AMOUNT:
         return False
@@ -32,10 +31,7 @@ def is_storable(amount: Decimal) -> bool:
 
 
 def minor_digits(currency: str) -> int:
-    """Return how many decimal places a currency has in payments, such as 2 for USD and 0 for JPY.
-
-    Raises ``ValueError`` for an unknown currency code.
-    """
+    """Return 2 for USD and 0 for JPY, and raise ``ValueError`` for an unknown currency code."""
     if currency not in _MINOR_DIGITS:
         raise ValueError(f"{currency!r} is not a supported currency")
     return _MINOR_DIGITS[currency]

@@ -8,10 +8,7 @@ _IPV6_PREFIX = 64
 
 
 def network_of(ip: str | None, *, ipv4_prefix: int = 32) -> IPv4Network | IPv6Network | None:
-    """Return the network that contains an IP address, or ``None`` for an invalid IP address.
-
-    An IPv4-mapped IPv6 address counts as the IPv4 address that it contains.
-    """
+    """Return ``None`` for an invalid IP address, and map an IPv4-mapped address to IPv4."""
     try:
         address = ip_address(ip or "")
     except ValueError:

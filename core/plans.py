@@ -2,7 +2,7 @@ from enum import StrEnum
 
 
 class Plan(StrEnum):
-    """The plan of a user. The plan determines the user's quotas (``services.access.quotas``)."""
+    """Determines a user's quotas (``services.access.quotas``)."""
 
     FREE = "free"
     PAID = "paid"

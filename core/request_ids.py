@@ -8,9 +8,6 @@ import structlog
 
 
 def current_request_id() -> str | None:
-    """Return the id of the request that caused the current work.
-
-    Return ``None`` if no request caused the current work.
-    """
+    """Return ``None`` if no request caused the current work."""
     request_id: str | None = structlog.contextvars.get_contextvars().get("request_id")
     return request_id

@@ -46,17 +46,13 @@ _INCLUDED_SCOPES = {
 
 
 def list_known_scopes(names: Iterable[str]) -> list[Scope]:
-    """Return the scopes with the given names. Omit names that only a newer release knows."""
+    """Omit names that only a newer release knows."""
     known_names = frozenset(Scope)
     return [Scope(name) for name in names if name in known_names]
 
 
 def expand_scopes(granted: Iterable[Scope]) -> frozenset[Scope]:
-    """Return the granted scopes and the scopes that they include.
-
-    ``credit.full`` includes ``credit.read``, and ``subscription.full`` includes
-    ``subscription.read``.
-    """
+    """Add the included scopes, such as ``credit.read`` for ``credit.full``."""
     scopes = set(granted)
     included = {_INCLUDED_SCOPES[scope] for scope in scopes if scope in _INCLUDED_SCOPES}
     return frozenset(scopes | included)

@@ -15,11 +15,6 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class SecretForm:
-    """The format of one kind of secret, such as API keys.
-
-    The prefix of a secret shows which kind of secret it is.
-    """
-
     prefix: str
 
     def generate(self) -> str:

@@ -14,14 +14,7 @@ _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 @dataclass(frozen=True)
 class SignedUrls:
-    """A signer for one kind of URL.
-
-    A signature is valid for only one kind of URL.
-
-    Attributes:
-        purpose: the name from which the keyring derives the signing key.
-        prefix: the part of the URL's path before the signed name.
-    """
+    """A signer whose signatures are valid for only one kind of URL."""
 
     purpose: str
     prefix: str = ""
@@ -39,7 +32,6 @@ class SignedUrls:
     def opens(
         self, keyring: Keyring, name: str, *, expires: str, signature: str, now: datetime
     ) -> bool:
-        """Return whether the signature of a URL is valid for ``name`` and hasn't expired."""
         if not _SECONDS.match(expires):
             return False
         is_signed = keyring.signer(self.purpose).verify(_message(name, int(expires)), signature)

@@ -1,8 +1,7 @@
 """A circuit breaker for the calls to a remote server.
 
 When a server fails, its circuit breaker rejects all calls to the server for a few seconds. A few
-seconds after a failure, the circuit breaker admits a single call as a probe. While a server hangs,
-only probes wait for a timeout, and all other calls fail at once.
+seconds after a failure, the circuit breaker admits a single call as a probe.
 """
 
 import threading
@@ -26,15 +25,12 @@ T = TypeVar("T")
 
 
 class Breaker:
-    """A circuit breaker for the calls that one process makes to one server.
-
-    The circuit breaker is thread-safe.
+    """A thread-safe circuit breaker for the calls that one process makes to one server.
 
     Args:
         failures: the exceptions that count as failures of the server.
         errors_answer: whether an exception that isn't in ``failures`` shows that the server works.
-            If ``errors_answer`` is false, the circuit breaker ignores exceptions that aren't in
-            ``failures``.
+            If ``errors_answer`` is false, the circuit breaker ignores these exceptions.
         tolerated: how many consecutive calls may fail without opening the circuit.
     """
 
@@ -67,9 +63,7 @@ class Breaker:
 
     @contextmanager
     def protect(self) -> Iterator[None]:
-        """Admit a call to the server in the ``with`` block, and record whether the call succeeded.
-
-        Raises ``ServerFailed`` while the circuit is open or while a concurrent call probes the
+        """Raise ``ServerFailed`` while the circuit is open or while a concurrent call probes the
         server.
         """
         is_probe = self._enter()
@@ -90,11 +84,8 @@ class Breaker:
             self._leave(works, recoveries, is_probe=is_probe)
 
     def attempt(self, event: str, call: Callable[[], T], **log_fields: object) -> T | None:
-        """Return the result of ``call``, or ``None`` if the call fails or the circuit is open.
-
-        Args:
-            event: the name of the log event for a failed call.
-            log_fields: additional fields of the log event for a failed call.
+        """Return ``None`` if the call fails, which is logged as ``event``, or if the circuit is
+        open.
         """
         try:
             with self.protect():
@@ -106,7 +97,7 @@ class Breaker:
         return None
 
     def _enter(self) -> bool:
-        """Admit or reject a call to the server, and return whether the admitted call is a probe."""
+        """Return whether the admitted call is a probe."""
         if self._consecutive_failures <= self._tolerated:
             return False
         with self._lock:

@@ -32,8 +32,6 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class _DeadlineMixin:
-    """Makes a socket operation fail at the deadline that ``time_limit`` has set."""
-
     def recv_into(self: Any, *arguments: Any, **options: Any) -> int:
         with _shortened_timeout(self, self.gettimeout()):
             count: int = super().recv_into(*arguments, **options)  # type: ignore[misc]
@@ -82,7 +80,6 @@ def limit_socket(connection: socket.socket) -> socket.socket:
 
 
 def create_tls_context() -> ssl.SSLContext:
-    """Create a TLS context for client connections, with sockets that respect ``time_limit``."""
     context = ssl.create_default_context()
     context.sslsocket_class = _TlsSocket
     return context

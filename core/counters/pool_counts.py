@@ -22,7 +22,6 @@ _ENDED = "ended"
 
 
 def create_pool_registry(folder: Path) -> CollectorRegistry:
-    """Return a registry that adds up the metrics of all processes in ``folder``."""
     registry = CollectorRegistry()
     registry.register(_PoolCounts(folder))
     ProcessCollector(registry=registry)
@@ -73,9 +72,7 @@ def _merge_files(files: list[Path], target: Path) -> None:
 def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric]:
     """Return the sum of each metric over several processes' files.
 
-    Args:
-        accumulate: whether to return histogram buckets in the cumulative form that Prometheus
-            expects. A metrics file stores a separate count for each bucket.
+    If ``accumulate`` is true, histogram buckets have the cumulative form that Prometheus expects.
     """
     names = list(map(str, files))
     metrics: Iterable[Metric] = MultiProcessCollector.merge(names, accumulate)  # type: ignore[no-untyped-call]
@@ -83,6 +80,5 @@ def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric
 
 
 def _is_current(file: Path) -> bool:
-    """Return whether a metrics file belongs to a running process or contains merged metrics."""
     process = file.stem.rpartition("_")[2]
     return process == _ENDED or is_running(int(process))

@@ -38,12 +38,8 @@ def shared_folder() -> Path:
 
 
 def remove_shared_folder(process: int | None = None) -> None:
-    """Remove the folder that contains the worker's metrics.
-
-    Args:
-        process: the id of the only process that may remove the folder, or ``None`` for any process.
-            A forked process inherits the worker's exit handler, but must not remove the folder of
-            the worker's metrics.
+    """Remove the folder, but only in ``process``, because forked processes inherit the exit
+    handler.
     """
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and process in (None, os.getpid()):

@@ -44,11 +44,6 @@ def count_slow_statement(seconds: float) -> None:
 def _observe_call(
     seconds: Histogram, failures: Counter, *failure_types: type[Exception]
 ) -> Iterator[None]:
-    """Measure the duration of the server call in the ``with`` block, and count its failure.
-
-    Args:
-        failure_types: the exceptions that count as failures.
-    """
     start = time.perf_counter()
     try:
         yield

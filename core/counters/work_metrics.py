@@ -125,7 +125,6 @@ for _cause in Kill:
 
 
 def initialize_provider_counters(provider: str) -> None:
-    """Create the counters for calls to a provider, and set them to 0."""
     for outcome in ProviderOutcome:
         _PROVIDER_CALLS.labels(provider, outcome)
 
@@ -144,9 +143,8 @@ def count_money(direction: MoneyDirection, currency: str, amount: Decimal) -> No
 
 
 def initialize_job_counters(queue: str, kind: str) -> None:
-    """Create the counters for one kind of job with the value 0.
-
-    Without the initial value 0, a Prometheus rate would miss a counter's first event.
+    """Set the counters to 0, because otherwise a Prometheus rate would miss a counter's first
+    event.
     """
     for counter in (_ATTEMPTS, RETRIES, LEASES_LOST):
         counter.labels(queue, kind)
@@ -155,11 +153,8 @@ def initialize_job_counters(queue: str, kind: str) -> None:
 
 
 def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
-    """Count a worker's claim of a job.
-
-    Args:
-        waited: how many seconds after its due time the job was first claimed, or ``None`` for a
-            repeated claim.
+    """Count a first claim, ``waited`` seconds after the job's due time, or a repeated claim
+    (``None``).
     """
     _attempts_counter(queue, kind).inc()
     if waited is not None:
@@ -167,11 +162,6 @@ def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
 
 
 def count_end(queue: str, kind: str, status: str, code: str | None) -> None:
-    """Increase the metrics that count ended jobs by queue, kind, status and error code.
-
-    Args:
-        code: the error code of a failed job, or ``None`` if the job didn't fail.
-    """
     _ended_counter(queue, kind, status).inc()
     if code is not None:
         _FAILURES.labels(queue, kind, code).inc()

@@ -36,8 +36,6 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """An invalid field of a request, such as ``body.members[3].email``."""
-
     field: str
     code: str
     message: str
@@ -45,11 +43,7 @@ class FieldProblem:
 
 @dataclass(eq=False)
 class DomainError(Exception):
-    """An error that a caller can act on.
-
-    The error message names the invalid field and the rule that it breaks, but never contains a
-    secret.
-    """
+    """An error that a caller can act on. The error message never contains a secret."""
 
     kind: Kind
     code: str
@@ -66,10 +60,7 @@ class DomainError(Exception):
 
 
 class SettingsError(Exception):
-    """An error for invalid settings.
-
-    The error message names each invalid setting, but never quotes a setting's value.
-    """
+    """Names each invalid setting, but never quotes a setting's value."""
 
 
 def strip_pydantic_prefix(message: str) -> str:
@@ -81,10 +72,7 @@ class TransientError(Exception):
 
 
 class MachineBusy(TransientError):
-    """Work wasn't finished in time, although it didn't exceed its limit of CPU time.
-
-    The input isn't at fault. Another attempt can succeed when the machine has less to do.
-    """
+    """Work wasn't finished in time, although it didn't exceed its limit of CPU time."""
 
     def __init__(self) -> None:
         super().__init__("The server is busy.")

@@ -13,9 +13,8 @@ class ErrorType:
     """A declared error. Calling an ``ErrorType`` creates the exception to raise.
 
     Attributes:
-        code: a stable identifier for programs, such as ``list.slug_taken``.
         sentence: the error message, in which ``{name}`` is a placeholder for a value. The message
-            names the invalid field and the rule that it breaks, but never contains a secret.
+            names the invalid field and the rule that it breaks.
         field: the invalid field, such as ``body.slug``. The field's path may contain placeholders.
         retry_after: the number of seconds to wait before repeating the request.
         examples: an example value for each placeholder in the sentence, for the API document.
@@ -41,10 +40,7 @@ class ErrorType:
 
         Args:
             retry_after: replaces the default ``retry_after`` of the error type.
-            problems: the invalid fields, if several fields are invalid.
-            needed_scope: the scope that the credential lacks.
-            facts: the values that the error message contains, so that programs don't have to parse
-                it.
+            facts: the values in the message, so that programs don't have to parse it.
         """
         error = self.fill(**values) if values else self
         message = error.sentence
@@ -54,7 +50,6 @@ class ErrorType:
         return DomainError(self.kind, self.code, message, wait, problems, needed_scope, facts or {})
 
     def fill(self, **values: object) -> Self:
-        """Return a copy of the error type, with ``values`` inserted into the sentence."""
         return dataclasses.replace(
             self,
             sentence=self.sentence.format(**values),
@@ -64,7 +59,6 @@ class ErrorType:
 
     @property
     def example_sentence(self) -> str:
-        """Return the error's sentence with example values, for the API document."""
         return self.sentence.format(**self.examples) if self.examples else self.sentence
 
 
@@ -82,10 +76,7 @@ def _entry(
 
 
 def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> ErrorType:
-    """Return the error type for an invalid field of a request.
-
-    The error's sentence starts with the field's name.
-    """
+    """Return the error type, whose sentence starts with the field's name."""
     return ErrorType(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
 
 

@@ -361,11 +361,6 @@ _MAX_NAMED_USES = 5
 
 
 def format_uses(uses: Sequence[Mapping[str, Any]]) -> str:
-    """List where a tag or field is used, for an error message.
-
-    Args:
-        uses: the ``kind`` and ``name`` of each object that uses the tag or field.
-    """
     descriptions = [f"the {use['kind'].replace('_', ' ')} {use['name']!r}" for use in uses]
     more = len(descriptions) - _MAX_NAMED_USES
     return ", ".join(descriptions[:_MAX_NAMED_USES]) + (f" and {more} more" if more > 0 else "")

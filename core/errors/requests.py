@@ -171,9 +171,4 @@ FILE_NOT_WRITTEN = malformed(
 
 
 def invalid_field(field: str, rule: str, code: str = "type") -> DomainError:
-    """Return the error ``body.invalid`` for a field that breaks a rule.
-
-    Args:
-        field: the path of the field in the request, such as ``body.name``.
-    """
     return BODY_INVALID(place=field, rule=rule, problems=(FieldProblem(field, code, rule),))

@@ -1,8 +1,7 @@
 """Translates the pages and mails that readers of newsletters receive.
 
-Pages for owners and operators are in English. The English texts of the pages and mails are in the
-templates and Python modules. Each catalogue in ``catalogues/`` contains the translations for one
-language. New translation catalogues take effect after a restart.
+Pages for owners and operators are in English. Each catalogue in ``catalogues/`` contains the
+translations for one language. New translation catalogues take effect after a restart.
 """
 
 import re
@@ -35,10 +34,7 @@ def list_languages() -> tuple[str, ...]:
 
 
 def choose_language(accept_language: str) -> str:
-    """Return the supported language that best fits an ``Accept-Language`` header.
-
-    Return English if no supported language fits the header.
-    """
+    """Return the supported language that best fits an ``Accept-Language`` header, or English."""
     names_by_lower_case = {name.lower(): name for name in list_languages()}
     for preferred_name in _parse_preferences(accept_language[:MAX_HEADER_CHARACTERS]):
         # Shorten the language tag, subtag by subtag, until it matches a supported language (RFC
@@ -57,12 +53,10 @@ def available_language(name: str | None) -> str:
 
 
 def translate(language: str, text: str) -> str:
-    """Return the translation of a text that was passed to ``marked``."""
     return load_translations(language).gettext(text)
 
 
 def marked(text: str) -> str:
-    """Mark a text for translation, and return the text unchanged."""
     return text
 
 
@@ -78,11 +72,7 @@ def load_translations(language: str) -> NullTranslations:
 
 
 def create_templates(language: str, loader: BaseLoader) -> Environment:
-    """Return a Jinja environment that renders templates in one language.
-
-    Values are escaped in HTML templates, but not in plain-text templates. Undefined variables in
-    templates raise an error.
-    """
+    """Return an environment that escapes values only in HTML, and rejects undefined variables."""
     templates = Environment(
         loader=loader,
         autoescape=select_autoescape(["html"]),
@@ -98,10 +88,7 @@ def create_templates(language: str, loader: BaseLoader) -> Environment:
 
 
 def _parse_preferences(accept_language: str) -> list[str]:
-    """Return the lower-case language tags of an ``Accept-Language`` header, by descending weight.
-
-    Languages with the weight 0 are omitted, because a weight of 0 means "not acceptable".
-    """
+    """Omit languages with the weight 0, because a weight of 0 means "not acceptable"."""
     ranges = [match for part in accept_language.split(",") if (match := _RANGE.match(part))]
     preferences = [(float(match["weight"] or 1), match["name"].lower()) for match in ranges]
     by_weight = sorted(preferences, key=lambda preference: -preference[0])

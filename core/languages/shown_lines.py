@@ -58,48 +58,36 @@ _DROPPED_CATEGORIES = frozenset({"Mn", "Me", "Cf"})
 
 
 def is_shown(text: str) -> bool:
-    """Return whether the text is one line with a visible character and no direction controls."""
     if LINE_ENDS.search(text) or _DIRECTION_CONTROLS.search(text):
         return False
     return any(category(character)[0] in "LNPS" and character not in _FILLERS for character in text)
 
 
 def has_direction(text: str) -> bool:
-    """Return whether the text contains a direction mark or a direction control."""
     return _ANY_DIRECTION.search(text) is not None
 
 
 def is_plain(text: str) -> bool:
-    """Return whether the text is a single line that isn't blank and contains no control characters.
-
-    Joiners and direction marks are allowed, because some scripts need these invisible characters.
-    """
+    """Allow joiners and direction marks, because some scripts need these invisible characters."""
     return is_shown(text) and all(
         category(character)[0] != "C" or character in _NEEDED_INVISIBLE for character in text
     )
 
 
 def strip_invisible(text: str) -> str:
-    """Remove whitespace and invisible characters from both ends of the text."""
     return text.strip(_STRIPPED)
 
 
 def has_invisible(text: str) -> bool:
-    """Return whether the text contains whitespace or an invisible character."""
     return _ANY_INVISIBLE.search(text) is not None
 
 
 def fold_case(text: str) -> str:
-    """Case-fold a text and normalize its Unicode composition, for case-insensitive comparisons."""
     return normalize("NFC", normalize("NFC", text).casefold())
 
 
 def fold_look_alikes(text: str) -> str:
-    """Convert a text to lower-case ASCII letters where possible, to compare it with known words.
-
-    Accents and invisible characters are removed. Letters of other scripts are replaced by the Latin
-    letters that they resemble.
-    """
+    """Convert a text to lower-case ASCII letters where possible, to compare it with known words."""
     decomposed = normalize("NFD", normalize("NFKC", text).casefold())
     letters = (each for each in decomposed if category(each) not in _DROPPED_CATEGORIES)
     return "".join(letters).translate(_LOOK_ALIKES)
@@ -108,9 +96,8 @@ def fold_look_alikes(text: str) -> str:
 def fold_words(text: str) -> tuple[str, str]:
     """Return two possible plain texts behind a disguised text, with single spaces between words.
 
-    Digits and symbols in a word with letters are replaced by the letters that they resemble. The
-    digit 1 resembles two letters, so the function returns a text with ``i`` and a text with ``l``.
-    Consecutive single letters, such as ``f r e e``, are joined into one word.
+    The digit 1 resembles two letters, so the function returns a text with ``i`` and a text with
+    ``l``. Consecutive single letters, such as ``f r e e``, are joined into one word.
     """
     return _read_words(text, "i"), _read_words(text, "l")
 

@@ -13,7 +13,6 @@ _METRICS = "opentelemetry.sdk.metrics"
 # Optimization: modules hidden from imports (decision 17).
 @contextmanager
 def hide_module(module: str) -> Iterator[None]:
-    """Hide a module from imports in the ``with`` block, unless the module is already imported."""
     loaded_module = sys.modules.setdefault(module, None)  # type: ignore[arg-type] # means: not installed
     try:
         yield
@@ -23,11 +22,9 @@ def hide_module(module: str) -> Iterator[None]:
 
 
 def hide_metrics() -> None:
-    """Hide OpenTelemetry's metrics module from imports, unless it is already imported."""
     sys.modules.setdefault(_METRICS, None)  # type: ignore[arg-type] # means: not installed
 
 
 def show_metrics() -> None:
-    """Undo ``hide_metrics``, so that OpenTelemetry's metrics module can be imported."""
     if sys.modules.get(_METRICS) is None:
         sys.modules.pop(_METRICS, None)

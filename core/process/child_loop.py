@@ -1,8 +1,8 @@
 """The main loop of a child process, which answers messages from its parent one by one.
 
-A module that calls `answer_messages` can run as a child process. `child_process.ChildProcess`
-starts the module as `python -m <module> <parent's pid> <memory in bytes>`. A child process exits
-with status 0 only between two messages, so that the parent can send an unanswered message again.
+`child_process.ChildProcess` starts a module as `python -m <module> <parent's pid> <memory in
+bytes>`. A child process exits with status 0 only between two messages, so that the parent can send
+an unanswered message again.
 """
 
 import json
@@ -44,13 +44,11 @@ def answer_messages(
 ) -> None:
     """Answer the parent's messages until the parent closes the pipe.
 
-    The loop ends early if the process has used too much CPU time or memory.
-
     Args:
         confine: a function that restricts the child process before the process reads its first
             message. ``confine`` gets the memory limit in bytes.
         max_resident_bytes: the resident memory above which the process exits after an answer.
-        max_cpu_seconds: the CPU time above which the process exits after an answer.
+        max_cpu_seconds: the CPU time with the same effect.
     """
     parent = int(sys.argv[1])
     memory_bytes = int(sys.argv[2])
@@ -82,11 +80,7 @@ def answer_messages(
 
 
 def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Read one message from the parent, and send the answer to the parent.
-
-    The loop calls a function for each message, so that Python frees the message's memory
-    afterwards.
-    """
+    """Answer in a function of its own, so that Python frees the message's memory afterwards."""
     text_length, data_length = HEAD.unpack(head)
     text = requests.read(text_length)
     data = requests.read(data_length)

@@ -27,21 +27,18 @@ _ROOT = Path(__file__).parents[2]
 
 
 class ChildTooSlow(Exception):
-    """Raised after the child process was killed because a message took too much CPU time."""
+    pass
 
 
 class ChildLate(Exception):
     """Raised after the child process was killed because it didn't answer a message in time.
 
-    The message took less CPU time than its limit, so the machine is busy, or the child was stopped.
+    The machine is busy, or the child was stopped.
     """
 
 
 class ChildCrashed(Exception):
-    """Raised if the child process exits before it answers a message.
-
-    ``cause`` is the child's exit status or signal.
-    """
+    """Raised with the child's exit status or signal if the child exits before it answers."""
 
     def __init__(self, cause: str, printed: str) -> None:
         super().__init__(cause)
@@ -57,7 +54,6 @@ class ChildProcess:
     thread that started the child ends. ``ask`` starts a new child process if no child is running.
 
     Args:
-        max_messages: the maximum number of messages per child process.
         cpu_seconds: the limit of the child's CPU time for one message. The parent measures the CPU
             time, so that hostile code in the child can't evade the limit.
         wait_seconds: how long the parent waits for one answer, by default
@@ -94,15 +90,10 @@ class ChildProcess:
     def ask(
         self, fields: Any, *data: bytes, wait_seconds: float | None = None
     ) -> tuple[Any, bytes]:
-        """Send a message to the child, and return the JSON fields and binary data of the answer.
+        """Return the JSON fields and binary data of the child's answer.
 
-        Raises ``ChildTooSlow`` if the message takes too much CPU time. Raises ``ChildLate`` if the
-        child doesn't answer in time. Raises ``ChildCrashed`` if the child process exits without an
-        answer.
-
-        Args:
-            wait_seconds: a shorter time limit for the answer, for example because the caller who
-                waits for the answer leaves earlier.
+        Raises ``ChildTooSlow``, ``ChildLate`` or ``ChildCrashed``. ``wait_seconds`` is a shorter
+        time limit, for example because the caller who waits for the answer leaves earlier.
         """
         message = pack_message(fields, data)
         deadline = time.monotonic() + min(wait_seconds or math.inf, self._wait_seconds)
@@ -182,10 +173,7 @@ class ChildProcess:
         self._kill(child, grace=_EXIT_SECONDS)
 
     def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> tuple[int, str]:
-        """Stop the child process, and return its exit status and its error output.
-
-        The child has ``grace`` seconds to exit before it is killed.
-        """
+        """Kill the child after ``grace`` seconds, and return its exit status and error output."""
         with suppress(subprocess.TimeoutExpired):
             child.wait(grace)
         child.kill()
@@ -209,8 +197,8 @@ class _Limits:
     def check(self) -> float:
         """Return the time in seconds before which the child can't exceed its limits.
 
-        Raises ``ChildTooSlow`` and ``ChildLate``. The CPU time is checked first, because a child
-        that exceeds both limits has worked on the message for too long.
+        The CPU time is checked first, because a child that exceeds both limits has worked on the
+        message for too long.
         """
         cpu_seconds = self.max_cpu_seconds - measure_cpu_seconds(self.pid)
         if cpu_seconds <= 0:

@@ -1,10 +1,9 @@
 """Restricts a child process before it receives untrusted data.
 
 A hostile image can run code by exploiting a vulnerability in a codec. Hostile code in a confined
-process can only compute, read requests and write answers. A seccomp filter refuses all system calls
-that aren't needed for decoding, even if the process runs as root. A process can't remove its
-seccomp filter. If the kernel doesn't support seccomp, only resource limits restrict the child
-process.
+process can only compute, read requests and write answers. A seccomp filter refuses all other system
+calls, even if the process runs as root. If the kernel doesn't support seccomp, only resource limits
+restrict the child process.
 """
 
 import errno
@@ -33,10 +32,7 @@ _PILLOW_CALLS = ("getcwd",)
 
 
 def confine_process(memory_bytes: int) -> None:
-    """Drop all privileges that decoding untrusted data doesn't need.
-
-    A confined process can't open files or import modules.
-    """
+    """Drop privileges, so that the process can't open files or import modules."""
     with suppress(OSError):
         # Call ``supported`` before the resource limits are set, because it starts a process. The
         # resource limits forbid the child process to start processes.
@@ -48,10 +44,7 @@ def confine_process(memory_bytes: int) -> None:
 
 
 def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
-    """Hide the memory of this process from other processes, and limit its resources.
-
-    The resource limits apply to memory, CPU time, open files, file sizes and child processes.
-    """
+    """Limit memory, CPU time, open files, file sizes and child processes, and hide the memory."""
     hide_memory()
     refuse_new_privileges()
     for kind, maximum in (
@@ -84,10 +77,7 @@ def filter_error() -> OSError | None:
 
 
 def create_decoding_filter() -> Filter:
-    """Return a seccomp filter that permits only the system calls needed for decoding.
-
-    Raises ``OSError`` if the processor architecture is unknown.
-    """
+    """Raise ``OSError`` if the processor architecture is unknown."""
     permitted = Filter(default=Action.ERRNO | errno.EPERM)
     for name in (*_MESSAGE_CALLS, *_MEMORY_CALLS, *_RUNTIME_CALLS, *_PILLOW_CALLS):
         permitted.allow(name)

@@ -21,32 +21,22 @@ _POOL_THRESHOLDS = (100_000, 10, 10)
 
 # Optimization: no garbage collection while a process starts (decision 17).
 def begin_start() -> None:
-    """Suspend Python's garbage collection until ``end_start`` is called."""
     gc.set_threshold(*_STARTUP_THRESHOLDS)
 
 
 def end_start() -> None:
-    """Resume garbage collection, but never collect objects that exist at the end of the startup.
-
-    Objects from the startup are excluded from garbage collection, because collecting them would
-    take a tenth of a second.
-    """
+    """Resume garbage collection without startup objects, which would take a tenth of a second."""
     gc.freeze()
     gc.set_threshold(*_STANDARD_THRESHOLDS)
 
 
 # Optimization: rare garbage collection in pool processes (decision 17).
 def collect_rarely() -> None:
-    """Reduce garbage collection in a process that creates many objects and hardly any garbage.
-
-    For example, an import creates four objects per row.
-    """
+    """Reduce garbage collection, for example in an import, which creates four objects per row."""
     gc.set_threshold(*_POOL_THRESHOLDS)
 
 
 class _Pauses:
-    """The number of ``with`` blocks, in all threads, during which garbage collection is paused."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._count = 0
@@ -68,11 +58,9 @@ _pauses = _Pauses()
 
 @contextmanager
 def pause_collection() -> Iterator[None]:
-    """Disable garbage collection during the ``with`` block, which creates only few cycles.
+    """Disable garbage collection during the ``with`` block, which must be short, and must not wait.
 
-    Otherwise, the garbage collector would check all new objects again and again. Several threads
-    can pause garbage collection at the same time. The ``with`` block must be short, and must not
-    wait.
+    Several threads can pause garbage collection at the same time.
     """
     _pauses.begin()
     try:
@@ -82,10 +70,8 @@ def pause_collection() -> Iterator[None]:
 
 
 def freeze_before_fork() -> None:
-    """Exclude existing objects from garbage collection, so that forked processes share memory.
-
-    A garbage collection writes to every object that it checks. When a forked process writes to a
-    shared memory page, the kernel copies the page.
+    """Exclude existing objects from garbage collection, so that forked processes share memory. A
+    garbage collection writes to every object that it checks.
     """
     gc.collect()
     gc.freeze()

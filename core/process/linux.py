@@ -30,8 +30,8 @@ def hide_memory() -> None:
     """Hide this process's memory, environment and files from other processes of the same user.
 
     The kernel doesn't write a core dump when a hidden process crashes. Root can still read the
-    memory of a process that has called ``hide_memory``. The memory of a forked child process stays
-    hidden from other processes, until the child process calls ``exec``.
+    memory. The memory of a forked child process stays hidden until the child process calls
+    ``exec``.
     """
     _control(_PR_SET_DUMPABLE, 0)
 
@@ -42,12 +42,8 @@ def refuse_new_privileges() -> None:
 
 
 def exit_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when the thread that started the process ends.
-
-    The process exits immediately if its parent has already exited.
-
-    Args:
-        parent: the process id of the parent process.
+    """Ask the kernel to kill this process when the thread that started the process ends. The
+    process exits immediately if its parent has already exited.
     """
     _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -55,27 +51,17 @@ def exit_with_parent(parent: int) -> None:
 
 
 def measure_cpu_seconds(pid: int) -> float:
-    """Return how much CPU time a process has used. The process may have ended, but not been waited
-    for.
-
-    On all systems except Linux, the CPU time of other processes is unknown, and the function
-    returns 0.
-    """
+    """Measure a process that may have ended, but not been waited for. Return 0 except on Linux."""
     return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED) if _IS_LINUX else 0.0
 
 
 def trim_memory() -> None:
-    """Return the unused memory of the C library's allocator to the operating system."""
     if _IS_LINUX:
         _libc.malloc_trim(0)
 
 
 def keep_freed_memory() -> None:
-    """Let the C library reuse the memory that this process frees, until ``trim_memory`` is called.
-
-    By default, the C library soon returns freed memory to the operating system. A process that
-    often allocates and frees large blocks therefore spends much time in the kernel.
-    """
+    """Let the C library reuse memory that this process frees, until ``trim_memory`` is called."""
     if _IS_LINUX:
         _libc.mallopt(_M_TRIM_THRESHOLD, _MAX_KEPT_BYTES)
         _libc.mallopt(_M_MMAP_THRESHOLD, _MAX_KEPT_BLOCK_BYTES)
@@ -84,8 +70,8 @@ def keep_freed_memory() -> None:
 def return_freed_blocks() -> None:
     """Let the C library return freed blocks of at least 256 KiB to the operating system at once.
 
-    By default, the C library soon keeps larger blocks. Small objects then divide the kept memory,
-    and the next large block takes new memory. The setting also applies to forked child processes.
+    By default, small objects soon divide the kept memory, and the next large block takes new
+    memory. The setting also applies to forked child processes.
     """
     if _IS_LINUX:
         _libc.mallopt(_M_MMAP_THRESHOLD, _MIN_RETURNED_BYTES)
@@ -94,9 +80,8 @@ def return_freed_blocks() -> None:
 def lower_priority() -> None:
     """Let other processes run before this process and its future children.
 
-    The priority of the process's session stays unchanged. With autogroups (``man 7 sched``), Linux
-    divides processor time among sessions first. While other programs are busy, a session with a
-    lower priority would get nearly no processor time (decision 17).
+    The priority of the process's session stays unchanged. With autogroups (``man 7 sched``), a
+    session with a lower priority would get nearly no processor time (decision 17).
     """
     os.nice(_LOW_PRIORITY)
 

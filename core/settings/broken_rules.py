@@ -28,7 +28,7 @@ _RULES = {
 
 
 def describe_broken_rule(problem: ErrorDetails) -> str:
-    """Return the rule that the value of a setting breaks. The rule never quotes the value."""
+    """Return the broken rule, which never quotes the value."""
     rule = _RULES.get(problem["type"])
     if rule is None:
         return strip_pydantic_prefix(problem["msg"])
@@ -36,5 +36,4 @@ def describe_broken_rule(problem: ErrorDetails) -> str:
 
 
 def _shorten(limit: object) -> object:
-    """Return the limit of a number without a useless ``.0``."""
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit

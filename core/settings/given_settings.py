@@ -31,10 +31,9 @@ S = TypeVar("S", bound="GivenSettings")
 class GivenSettings(BaseSettings):
     """The base class of all settings classes.
 
-    A process reads only the settings classes that it needs. In a settings class, the string below
-    each setting describes the setting. Only ``pressroom env`` reads the descriptions of settings.
-    Pydantic doesn't read the descriptions of settings, because parsing the source code would delay
-    each startup by a tenth of a second.
+    In a settings class, the string below each setting describes the setting. Only ``pressroom env``
+    reads these descriptions, because parsing the source code would delay each startup by a tenth of
+    a second.
     """
 
     model_config = SettingsConfigDict(
@@ -57,18 +56,11 @@ class GivenSettings(BaseSettings):
 
 
 def read_settings(kind: type[S]) -> S:
-    """Create a settings object from the environment variables and the secret files.
-
-    Raises ``SettingsError``, which names every invalid setting.
-    """
     return read_values(kind, read_secret_files(kind))
 
 
 def read_values(kind: type[S], values: Mapping[str, str]) -> S:
-    """Create a settings object from ``values``, and read missing values from environment variables.
-
-    Raises ``SettingsError``, which names every invalid setting.
-    """
+    """Create a settings object from ``values``, and take missing values from the environment."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -80,16 +72,13 @@ def read_values(kind: type[S], values: Mapping[str, str]) -> S:
 
 
 def variable_of(setting: str) -> str:
-    """Return the name of a setting's environment variable."""
     return PREFIX + setting.upper()
 
 
 def required_together(*others: str) -> AfterValidator:
     """Return a validator that requires either all settings of a group or none of them.
 
-    Args:
-        others: the names of the group's other settings, which the class must declare before the
-            validated setting.
+    The class must declare ``others`` before the validated setting.
     """
 
     def check(value: Any, info: ValidationInfo) -> Any:
@@ -111,7 +100,7 @@ def is_secret(field: FieldInfo) -> bool:
 def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
     """Read secrets from the files to which the ``PRESSROOM_…_FILE`` variables point.
 
-    An empty secret file means that an optional secret isn't set. Raises ``SettingsError``.
+    An empty secret file means that an optional secret isn't set.
     """
     secrets: dict[str, str] = {}
     problems: list[str] = []
@@ -137,7 +126,6 @@ def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
 
 
 def _read_secret(path: Path, *, may_be_empty: bool) -> str:
-    """Return the secret in a file, without the final line break."""
     with path.open("rb") as file:
         content = file.read(MAX_SECRET_BYTES + 1)
     if len(content) > MAX_SECRET_BYTES:

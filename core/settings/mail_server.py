@@ -12,10 +12,7 @@ _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_
 
 
 class MailSecurity(StrEnum):
-    """The encryption of connections to the mail server.
-
-    The scheme of the mail server's URL selects the encryption.
-    """
+    """The encryption, which the scheme of the mail server's URL selects."""
 
     NONE = "smtp"
     TLS = "smtps"
@@ -42,8 +39,8 @@ class MailServer:
     def parse(cls, url: str) -> Self:
         """Parse a mail server's URL in the format ``smtp://[user:password@]host[:port]``.
 
-        Raises ``ValueError`` for an invalid URL. The error message never quotes the mail server's
-        URL, because the URL may contain a password.
+        The error message never quotes the mail server's URL, because the URL may contain a
+        password.
         """
         try:
             parts = urlsplit(url)
@@ -85,7 +82,6 @@ class MailSender:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the sender of mails in the format ``Name <address>`` or ``address``."""
         match = _SENDER.match(text.strip())
         if match is not None and text.isprintable():
             name = (match["name"] or "").strip().removeprefix('"').removesuffix('"')
@@ -100,11 +96,7 @@ class MailSender:
         return self.address.rpartition("@")[2]
 
     def build_name(self, sender_name: str | None) -> str:
-        """Return the name that mail programs show as the sender.
-
-        The installation's name follows the sender name, so that a list owner can't impersonate
-        anyone.
-        """
+        """Append the installation's name, so that a list owner can't impersonate anyone."""
         if sender_name is None:
             return self.name
         return f"{sender_name} via {self.name or self.domain}"

@@ -49,17 +49,13 @@ K = TypeVar("K", bound=StrEnum)
 
 
 def _split(value: object) -> object:
-    """Split a text at its commas, and remove the spaces around each part."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
 
 
 def _read_lines(value: object) -> object:
-    """Return the lines of the file at ``value``, or ``value`` itself if it isn't an absolute path.
-
-    Comments and empty lines are omitted.
-    """
+    """Return the lines of the file at ``value``, or ``value`` if it isn't an absolute path."""
     if not isinstance(value, str) or not value.startswith("/"):
         return value
     try:
@@ -80,10 +76,7 @@ def _require_addresses_and_domains(entries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def require_bucket_name(name: str) -> str:
-    """Return the name of a bucket, or raise ``ValueError`` if S3 doesn't allow the name.
-
-    The check reports an invalid bucket name at startup, and not at the first call to the storage.
-    """
+    """Raise ``ValueError`` if S3 doesn't allow the name, at startup and not at the first call."""
     if not _BUCKET_NAME.match(name):
         raise ValueError(
             "a bucket name must have 3 to 63 letters, digits, dots, hyphens and underscores, and "
@@ -102,8 +95,6 @@ def require_bucket_name(name: str) -> str:
 
 
 def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
-    """Return a validator that rejects texts which ``parse`` can't parse."""
-
     def check(value: Any) -> Any:
         if value is not None:
             parse(value.get_secret_value() if isinstance(value, SecretStr) else value)
@@ -113,10 +104,7 @@ def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
 
 
 def matching(pattern: str, rule: str) -> AfterValidator:
-    """Return a validator that rejects texts which the pattern doesn't match as a whole.
-
-    ``rule`` describes the pattern, and begins with "must".
-    """
+    """Match the whole text. ``rule`` describes the pattern, and begins with "must"."""
 
     def check(text: str) -> None:
         if not re.fullmatch(pattern, text, re.ASCII):
@@ -126,10 +114,7 @@ def matching(pattern: str, rule: str) -> AfterValidator:
 
 
 def check_rate_limits(value: str) -> str:
-    """Validate the value of a rate limit setting, or raise ``ValueError``.
-
-    An empty value means that there is no rate limit.
-    """
+    """Accept an empty value, which means that there is no rate limit."""
     if value.strip() and not _RATE_LIMITS.match(value):
         raise ValueError(
             "must have the form 600/minute or 10/second;200/hour, or be empty for no limit"
@@ -156,10 +141,7 @@ class Currency:
 
 
 def parse_currencies(text: str) -> tuple[Currency, ...]:
-    """Parse currencies in the format ``CODE:rate:minimum,…``.
-
-    Raises ``ValueError`` with a message that quotes the invalid entry.
-    """
+    """Parse currencies in the format ``CODE:rate:minimum,…``."""
     currencies = tuple(_parse_currency(entry.strip()) for entry in text.split(",") if entry.strip())
     codes = {currency.code for currency in currencies}
     if not codes or len(codes) != len(currencies):
@@ -205,11 +187,7 @@ def _parse_numbers(
 ) -> dict[K, int]:
     """Parse named numbers in the format ``name=number,…``.
 
-    Raises ``ValueError`` with a message that quotes the invalid entry.
-
     Args:
-        kind: the enumeration of the allowed names.
-        digits: the maximum number of digits of each number.
         unknown: the part of the error message between an unknown name and the allowed names.
         form: describes the format of an entry in error messages.
     """
@@ -227,10 +205,6 @@ def _parse_numbers(
 
 
 def parse_quotas(value: object) -> object:
-    """Parse the quotas of a plan in the format ``quota=number,…``.
-
-    Raises ``ValueError`` with a message that quotes the invalid entry.
-    """
     if not isinstance(value, str):
         return value
     form = "{name}=number, such as {name}=10"
@@ -238,8 +212,6 @@ def parse_quotas(value: object) -> object:
 
 
 class Retained(StrEnum):
-    """A category of rows for which an operator can configure a retention period."""
-
     JOBS = "jobs"
     SUBSCRIPTION_EVENTS = "subscription_events"
     IP_ADDRESSES = "ip_addresses"
@@ -293,11 +265,7 @@ MIN_DAYS: Mapping[Retained, int] = {
 
 
 def parse_retention(value: object) -> object:
-    """Parse retention periods in the format ``name=days,…``.
-
-    A category that the setting omits has its default retention period. Raises ``ValueError`` with a
-    message that quotes the invalid entry.
-    """
+    """Parse periods in days. A category that the setting omits has its default retention period."""
     if not isinstance(value, str):
         return value
     return _parse_days(DEFAULT_RETENTION) | _parse_days(value)

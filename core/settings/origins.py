@@ -44,10 +44,7 @@ class PlainUrl:
     query: str
 
     def is_allowed(self, allowed: Collection[str]) -> bool:
-        """Return whether the URL's origin is allowed.
-
-        If ``allowed`` contains ``loopback``, every port of the local machine is allowed.
-        """
+        """Treat ``loopback`` in ``allowed`` as every port of the local machine."""
         is_local = LOOPBACK_WORD in allowed and is_loopback(self.origin)
         return self.origin in allowed or is_local
 
@@ -66,16 +63,12 @@ def read_url(text: str) -> PlainUrl | None:
 
 
 def strip_query(text: str) -> str | None:
-    """Return the URL without its query and fragment, or ``None`` if the URL is ambiguous.
-
-    The query and the fragment aren't checked.
-    """
+    """Return ``None`` if the URL is ambiguous. The query and the fragment aren't checked."""
     page = text.partition("#")[0].partition("?")[0]
     return None if read_url(page) is None else page
 
 
 def normalize_origin(text: str) -> str | None:
-    """Return the origin in lower case without a default port, or ``None`` for an invalid origin."""
     match = ORIGIN.fullmatch(text)
     return None if match is None else _normalize_match(match)
 
@@ -86,10 +79,6 @@ def is_loopback(origin: str) -> bool:
 
 
 def _normalize_match(match: re.Match[str]) -> str | None:
-    """Return the normalized origin from a match of the pattern ``ORIGIN``.
-
-    Return ``None`` if the port of the origin is invalid.
-    """
     scheme = match["scheme"].lower()
     host = match["host"].lower()
     port = match["port"]

@@ -14,7 +14,6 @@ class PlanContact:
     """An e-mail address or a web page where owners ask for the paid plan.
 
     Attributes:
-        address: the e-mail address, or ``None`` for a web page.
         url: the URL to which pages link. For an address, the URL is a ``mailto:`` URI.
     """
 
@@ -23,7 +22,6 @@ class PlanContact:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse an e-mail address or an https URL. Raises ``ValueError`` for any other text."""
         if _ADDRESS.match(text):
             return cls(text, f"mailto:{quote(text, safe='@')}")
         if _URL.match(text) and _is_web_page(text):
@@ -35,7 +33,6 @@ class PlanContact:
 
 
 def _is_web_page(url: str) -> bool:
-    """Return whether the URL has a host, a valid port, and neither a user nor a password."""
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc

@@ -1,7 +1,7 @@
 """The names of the settings that each kind of process needs.
 
-Each process gets only the settings that it needs. The worker that decodes uploads must not have
-secrets for payments and mail, because malicious code in an upload could read the environment.
+The worker that decodes uploads must not have secrets for payments and mail, because malicious code
+in an upload could read the environment.
 """
 
 from collections.abc import Collection
@@ -85,16 +85,10 @@ _SETTINGS_BY_COMMAND = {
 
 
 def list_settings(command: str, queues: Collection[Queue] = ()) -> SettingNames:
-    """Return the names of the settings that the command `pressroom <command>` needs.
-
-    Args:
-        queues: the queues that a worker process serves.
-    """
     if command == "worker":
         return _WORKER.union(*(_SETTINGS_BY_QUEUE[queue] for queue in queues))
     return _SETTINGS_BY_COMMAND[command]
 
 
 def load_worker_settings(queues: Collection[Queue]) -> Settings:
-    """Read the settings for a worker that serves the queues, or raise ``SettingsError``."""
     return read_settings(MediaSettings) if set(queues) == {Queue.MEDIA} else load_settings()

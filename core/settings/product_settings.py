@@ -245,11 +245,8 @@ class Settings(
         return str(self.public_url).rstrip("/")
 
     def forwarding_networks(self) -> tuple[str, ...]:
-        """Return the networks of the proxies whose forwarded headers the API trusts.
-
-        Raises ``SettingsError`` if the public URL is https and ``trusted_proxies`` is missing.
-        Without the address of the proxy that terminates TLS, all callers would share one rate
-        limit.
+        """Raise ``SettingsError`` if https lacks ``trusted_proxies``, because all callers would
+        share one rate limit.
         """
         if self.trusted_proxies is None and self.public_url.scheme == "https":
             raise SettingsError(
@@ -265,7 +262,6 @@ class Settings(
 
     @property
     def public_origin(self) -> str:
-        """Return the normalized origin of the public URL, without a default port."""
         return _format_origin(self.public_url)
 
     @property
@@ -274,7 +270,6 @@ class Settings(
 
     @property
     def pages_host(self) -> str:
-        """Return the normalized host of readers' pages, without a default port."""
         return _format_origin(self.pages_url or self.public_url).partition("://")[2]
 
     @property
@@ -297,10 +292,7 @@ class Settings(
 
 
 class MediaSettings(Settings):
-    """The settings of a worker that serves only the media queue.
-
-    The media worker must not have signing keys, because it decodes untrusted uploads.
-    """
+    """The media worker must not have signing keys, because it decodes untrusted uploads."""
 
     secret_keys: SecretStr = SecretStr("")
 
@@ -313,8 +305,5 @@ def _format_origin(url: AnyHttpUrl) -> str:
 
 @lru_cache(maxsize=1)
 def load_settings() -> Settings:
-    """Read all settings from the environment, or raise ``SettingsError``.
-
-    Every call of ``load_settings`` returns the same object.
-    """
+    """Read all settings once, and return the same object for every call."""
     return read_settings(Settings)

@@ -22,8 +22,6 @@ _HOST_WITH_API_KEY = "api.openai.com"
 
 
 class ProviderSettings(GivenSettings):
-    """The settings of providers, which ``core.settings.Settings`` inherits."""
-
     mail_url: Annotated[SecretStr | None, parsable_by(MailServer.parse)] = None
     """URL of the mail server: smtp://, smtps:// (TLS) or smtp+starttls://, followed by
     user:password@host:port. Without this setting, mail waits and isn't sent."""
@@ -182,11 +180,7 @@ class ProviderSettings(GivenSettings):
         return value
 
     def require_model_key(self) -> None:
-        """Raise ``SettingsError`` if the API key of the language model is missing.
-
-        Only a process that calls the language model needs the model's API key. The API process
-        reads the name of the language model, but has no API key for the model.
-        """
+        """Raise ``SettingsError`` in a process that calls the language model without an API key."""
         needs_key = self.llm_provider == "openai" and self.llm_base_url.host == _HOST_WITH_API_KEY
         if needs_key and not self.llm_api_key:
             raise SettingsError(

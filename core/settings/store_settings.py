@@ -40,10 +40,8 @@ class Sentinels:
     """Redis Sentinels, which report the current master and promote a replica if the master fails.
 
     Attributes:
-        master_name: the name under which the Sentinels monitor the Redis master and its replicas.
         is_encrypted: whether all connections use TLS, including connections to the Sentinels.
-        ca_file: the file with the trusted certificate authorities. If ``ca_file`` is ``None``,
-            connections trust the certificate authorities of the operating system.
+        ca_file: ``None`` means the certificate authorities of the operating system.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -59,11 +57,7 @@ class Sentinels:
     @classmethod
     def parse(cls, url: str) -> Self:
         """Parse ``sentinel://user:password@host:port/0?master_name=name;sentinel://host:port``.
-
-        Semicolons separate the URLs of the Sentinels. The first Sentinel's URL contains all
-        connection options. The URL of each additional Sentinel contains only a host and a port.
-        Raises ``ValueError`` with a message that never quotes a URL, because the URLs contain a
-        password.
+        Error messages never quote the URLs, which contain a password.
         """
         try:
             return cls._parse(url)
@@ -116,7 +110,6 @@ Encryption = Annotated[
 
 
 def _read_postgres_url(value: SecretStr | None) -> SecretStr | None:
-    """Return the database URL with the driver's name, which SQLAlchemy requires."""
     if value is None:
         return None
     scheme, separator, rest = value.get_secret_value().partition("://")
@@ -219,10 +212,7 @@ class BucketSettings(ObjectStorageSettings):
 
 
 def _check_backup_url(text: str) -> None:
-    """Raise ``ValueError`` for an invalid URL of a backup location.
-
-    The error message never quotes the URL, because the URL contains a secret key.
-    """
+    """Raise ``ValueError`` without quoting the URL, because the URL contains a secret key."""
     try:
         url = urlsplit(text)
         has_valid_port = url.port != 0
@@ -284,7 +274,6 @@ class BrokerSettings(LogSettings):
 
     @property
     def broker(self) -> str:
-        """Return the message broker's URL, which contains the password."""
         return _first_url(self.broker_url, self.redis_url)
 
 
@@ -306,7 +295,6 @@ class CacheSettings(BrokerSettings):
 
     @property
     def cache(self) -> str:
-        """Return the URL of the Redis server for caches and notifications, with the password."""
         return _first_url(self.cache_url, self.redis_url)
 
 

@@ -33,7 +33,6 @@ def is_tracing_enabled() -> bool:
 
 
 def has_service_name() -> bool:
-    """Return whether the operator configured a service name for the process's traces."""
     pairs = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")
     in_pairs = any(pair.partition("=")[0].strip() == "service.name" for pair in pairs)
     return in_pairs or "OTEL_SERVICE_NAME" in os.environ

@@ -30,29 +30,23 @@ def is_recording() -> bool:
 def step_span(
     name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """Record the ``with`` block as a child of the current span, if there is one.
-
-    Periodic work isn't traced, because it has no current span.
-    """
+    """Record a child of the current span. Periodic work isn't traced, because it has no span."""
     if _tracing is None or not _tracing.is_recording():
         return NO_SPAN
     return _tracing.step(name, kind, attributes or {})
 
 
 def request_span(name: str, callers: str | None) -> AbstractContextManager[None]:
-    """Start a new trace for a request, and link the trace to the caller's ``traceparent``."""
     return NO_SPAN if _tracing is None else _tracing.request(name, callers)
 
 
 def work_span(
     name: str, traceparent: str | None, attributes: SpanAttributes
 ) -> AbstractContextManager[None]:
-    """Record a span for the ``with`` block, in the trace of the process that requested the work."""
     return NO_SPAN if _tracing is None else _tracing.work(name, traceparent, attributes)
 
 
 def add_attributes(attributes: SpanAttributes) -> None:
-    """Add attributes to the current span, if there is one."""
     if _tracing is not None:
         _tracing.note(attributes)
 
@@ -75,16 +69,10 @@ def current_traceparent() -> str | None:
 
 
 def current_ids() -> dict[str, str]:
-    """Return the ``trace_id`` and ``span_id`` of the current span, if there is one."""
     return {} if _tracing is None else _tracing.ids()
 
 
 def start_tracing(process: str) -> None:
-    """Start recording and sending spans, if the environment variables configure a collector.
-
-    Args:
-        process: the name of the process in the traces, such as ``pressroom-api``.
-    """
     from core.telemetry.collector import is_tracing_enabled
 
     if is_tracing_enabled():

@@ -1,7 +1,6 @@
 """Records spans with OpenTelemetry.
 
-Only ``core.telemetry.spans`` imports ``core.telemetry.tracing``, and only if a collector is
-configured.
+Only ``core.telemetry.spans`` imports this module, and only if a collector is configured.
 """
 
 import logging
@@ -120,9 +119,7 @@ class Tracing:
 def open_tracing(process: str) -> Tracing | None:
     """Start recording spans, or return ``None`` if the environment variables are invalid.
 
-    A background thread sends spans from a bounded queue to the collector. When the queue of unsent
-    spans is full, the oldest spans are dropped. OpenTelemetry's environment variables configure the
-    queue of unsent spans.
+    When the queue of unsent spans is full, the oldest spans are dropped.
     """
     attributes = {} if has_service_name() else {"service.name": process}
     attributes |= {
