@@ -1,8 +1,8 @@
 """Formats large arrays as text for SQL parameters.
 
 psycopg2 writes a list as ``ARRAY[…]``, and Postgres parses each item as an expression. Postgres
-reads a single text with thousands of items about four times as fast as ``ARRAY[…]``. A SQL
-statement must convert its text parameter to an array, for example with ``CAST(:ids AS bigint[])``.
+reads a single text with thousands of items about four times as fast. A SQL statement must convert
+its text parameter to an array, for example with ``CAST(:ids AS bigint[])``.
 """
 
 from collections.abc import Iterable
@@ -12,13 +12,12 @@ from datetime import datetime
 
 
 def format_numbers(numbers: Iterable[int | None]) -> str:
-    """Return an array of whole numbers as text."""
     items = ["NULL" if number is None else str(number) for number in numbers]
     return f"{{{','.join(items)}}}"
 
 
 def format_times(times: Iterable[datetime]) -> str:
-    """Return an array of times as text. Each item of ``times`` must have a time zone."""
+    """Require a time zone for each item."""
     times = [*times]
     # Format equal times only once, because the items of a batch often have the same time.
     texts = {time: time.isoformat() for time in {*times}}
@@ -27,7 +26,6 @@ def format_times(times: Iterable[datetime]) -> str:
 
 
 def format_texts(texts: Iterable[str | None]) -> str:
-    """Return an array of texts as one text, in which each item is quoted."""
     items = [
         "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
         for text in texts

@@ -64,15 +64,11 @@ TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{MasterTransport.__name__}"
 
 
 def create_celery_app(settings: BrokerSettings) -> Celery:
-    """Return a Celery application with the settings that producers and workers share."""
     return build_app(**_build_connection_settings(settings.broker))
 
 
 def _build_connection_settings(url: str) -> dict[str, Any]:
-    """Return Celery's settings for a connection to the broker.
-
-    Encrypted connections always check the broker's certificate.
-    """
+    """Encrypted connections always check the broker's certificate."""
     sentinels = client.parse_sentinels(url)
     options: dict[str, Any] = dict(_REDIS_OPTIONS)
     tls: dict[str, Any] = {}
@@ -92,8 +88,6 @@ def _build_connection_settings(url: str) -> dict[str, Any]:
 
 
 class Broker:
-    """Sends messages to the broker, and counts the messages in a queue."""
-
     def __init__(self, settings: BrokerSettings) -> None:
         self._app = create_celery_app(settings)
         self._app.conf.broker_transport_options |= _SENDER_OPTIONS
@@ -102,10 +96,7 @@ class Broker:
     def send(
         self, task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str | None = None
     ) -> bool:
-        """Send a message to a queue, and return whether the broker accepted the message.
-
-        If sending fails, the sweep of lost jobs sends the message again.
-        """
+        """Return whether the broker accepted the message."""
 
         def put() -> object:
             began_at = time.monotonic()
@@ -129,7 +120,7 @@ class Broker:
             return self._breaker.attempt("broker.send_failed", put, task=task) is not None
 
     def count_waiting(self, queue: Queue) -> int | None:
-        """Return the number of messages in a queue, or ``None`` if the broker is unreachable."""
+        """Return ``None`` if the broker is unreachable."""
         return self._breaker.attempt("broker.not_asked", partial(self._count, queue), queue=queue)
 
     def _count(self, queue: Queue) -> int:
@@ -150,10 +141,7 @@ class Broker:
 
 @contextmanager
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
-    """Close a broker connection if the ``with`` block raises an exception.
-
-    If the connection stayed open, the next command could read a late reply to the failed command.
-    """
+    """Close a failed connection, because the next command could read a late reply."""
     try:
         yield
     except OperationalError as error:

@@ -1,4 +1,8 @@
-"""The clients that connect a process to Redis, the broker and the object storage."""
+"""The clients that connect a process to Redis, the broker and the object storage.
+
+The library of a client is imported at the client's first use, so that commands that need only the
+database start faster.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,15 +24,11 @@ if TYPE_CHECKING:
 # Optimization: storage clients created at first use (decision 17).
 @dataclass(frozen=True)
 class Clients:
-    """The clients of Redis, the broker and the object storage, each created at its first use.
-
-    The library of a client is imported at the client's first use, so that commands that need only
-    the database start faster.
+    """Creates each client at its first use.
 
     Attributes:
         waiter: the name under which this process receives notifications, or ``None`` if this
             process never waits for results.
-        concurrency: the number of threads that use the clients at the same time.
         object_prefix: the prefix of all keys in the bucket.
     """
 
@@ -73,20 +73,14 @@ class Clients:
 
     @cached_property
     def objects(self) -> "ObjectStore":
-        """The object storage.
-
-        Raises ``SettingsError`` if the configured host can't be an S3 server.
-        """
+        """Raise ``SettingsError`` if the configured host can't be an S3 server."""
         from storage.objects import ObjectStore
 
         return ObjectStore(self.settings, connections=self.concurrency, prefix=self.object_prefix)
 
     def open_clients(self) -> None:
-        """Open every client that is not open yet.
-
-        A server process opens all clients at startup, so that wrong settings are reported
-        immediately. After the startup, no request waits for the import of a library, and no two
-        threads open the same client.
+        """Open all clients at startup, so that wrong settings are reported immediately, no request
+        waits for an import, and no two threads open the same client.
         """
         _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 

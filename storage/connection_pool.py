@@ -31,10 +31,7 @@ class ConnectionPool:
         self._idle: list[tuple[connection, float]] = []
 
     def take(self) -> connection | None:
-        """Return a working connection, or ``None`` if all connections are in use.
-
-        Raises ``psycopg2.OperationalError``.
-        """
+        """Return ``None`` if all connections are in use."""
         while True:
             try:
                 idle, used_at = self._idle.pop()
@@ -78,7 +75,6 @@ class ConnectionPool:
 
 
 def is_closed_by_server(idle: connection) -> bool:
-    """Return whether the database server has closed an idle connection."""
     # The socket of an idle connection becomes readable only when the server closes the connection.
     poll = select.poll()
     poll.register(idle.fileno(), select.POLLIN)

@@ -77,9 +77,7 @@ class Database:
 
     @cached_property
     def sessions(self) -> "sessionmaker[Session]":
-        """Return the factory of SQLAlchemy sessions.
-
-        SQLAlchemy's ORM is imported at the first use, because many commands run only single
+        """Import SQLAlchemy's ORM at the first use, because many commands run only single
         statements.
         """
         from sqlalchemy.orm import sessionmaker
@@ -87,10 +85,7 @@ class Database:
         return sessionmaker(self.engine, expire_on_commit=False)
 
     def rows(self, statement: Statement, **values: object) -> list[tuple[Any, ...]]:
-        """Run a SQL statement in a separate transaction, commit, and return the rows.
-
-        Raises ``psycopg2.Error``.
-        """
+        """Run a SQL statement in a separate transaction, commit, and return the rows."""
         # Optimization: single SQL statements without SQLAlchemy (decision 17).
         connection = self.connections.take()
         if connection is None:
@@ -105,11 +100,7 @@ class Database:
     def _fetch_with_engine(
         self, statement: Statement, values: Mapping[str, object]
     ) -> list[tuple[Any, ...]]:
-        """Run a single statement on a connection from the pool for transactions.
-
-        If all connections for single statements are in use, a statement takes a connection from the
-        pool for transactions instead of opening a new one.
-        """
+        """Take a connection from the pool for transactions, instead of opening a new one."""
         try:
             borrowed = self.engine.raw_connection()
         except SQLAlchemyError as error:
@@ -140,8 +131,6 @@ def _fetch(
 
 
 class _StatementTimer:
-    """Measures the duration of a SQL statement, and records a trace span for the statement."""
-
     def __init__(self, text: str) -> None:
         self._span = statement_span(text)
 
@@ -158,8 +147,6 @@ def open_database(
     settings: DatabaseSettings, *, pool_size: int, application_name: str, single_statements: int = 0
 ) -> Database:
     """Return a database whose connections open at first use.
-
-    Opening a connection raises ``TimeLimitsMissing`` if the role's sessions have no time limits.
 
     Args:
         pool_size: the maximum number of connections for transactions, which single statements
@@ -186,7 +173,7 @@ def open_database(
 
 
 def open_replica(url: SecretStr, *, application_name: str) -> Engine:
-    """Return an engine that opens a new connection to a read replica for each read."""
+    """Return an engine that opens a new connection for each read."""
     replica_url, connect = build_connector(url, application_name)
     return create_engine(replica_url, creator=connect, poolclass=NullPool, hide_parameters=True)
 
@@ -209,10 +196,7 @@ def require_time_limits(settings: DatabaseSettings) -> None:
 def build_connector(
     secret: SecretStr, application_name: str
 ) -> tuple[URL, Callable[..., psycopg2.extensions.connection]]:
-    """Return the database URL for SQLAlchemy, and a function that opens a connection.
-
-    All connections that the function opens share a ``ServerWatch``.
-    """
+    """Let all connections that the returned function opens share a ``ServerWatch``."""
     url = make_url(secret.get_secret_value())
     options = {
         "application_name": application_name,
@@ -255,10 +239,7 @@ def _connect_with_time_limits(
 
 
 def is_pooled(connection: psycopg2.extensions.connection) -> bool:
-    """Return whether a connection leads to an external connection pooler.
-
-    Postgres and a connection pooler report different process ids.
-    """
+    """Detect an external connection pooler, which reports a different process id than Postgres."""
     [(server_process_id,)] = run_single_statement(connection, "SELECT pg_backend_pid()")
     return bool(server_process_id != connection.info.backend_pid)
 
@@ -266,7 +247,6 @@ def is_pooled(connection: psycopg2.extensions.connection) -> bool:
 def run_single_statement(
     connection: psycopg2.extensions.connection, statement: str, values: tuple[object, ...] = ()
 ) -> list[tuple[Any, ...]]:
-    """Run a SQL statement in a separate transaction, and return the rows."""
     connection.autocommit = True
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
@@ -276,8 +256,6 @@ def run_single_statement(
 
 
 def _instrument(engine: Engine) -> None:
-    """Measure the duration of the engine's statements, and count its connections in use."""
-
     @event.listens_for(engine, "before_cursor_execute")
     def start_timer(
         _conn: Any, _cursor: Any, text: str, _values: Any, context: Any, _: Any

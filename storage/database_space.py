@@ -21,7 +21,7 @@ _CHECK = Statement("""
 
 
 def check_database_space(database: Database) -> None:
-    """Write a row and a temporary file. Raises ``psycopg2.Error``, such as ``DiskFull``."""
+    """Write a row and a temporary file."""
     began_at = time.monotonic()
     database.rows(_CHECK, name=MAINTENANCE_NAME)
     FULL_DISKS.report_write(Store.DATABASE, began_at)

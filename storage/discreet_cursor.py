@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class DiscreetCursor(cursor):
-    """A cursor of a ``WatchedConnection`` that shortens error messages to their first line.
+    """Shortens error messages to their first line, because the other lines can quote rows and
+    statements.
 
-    All lines of an error message except the first can quote rows and statements, which contain
-    addresses and names. Error messages are logged, and stored with failed jobs. The attribute
-    ``diag`` of the shortened error still contains the complete message.
+    Error messages are logged, and stored with failed jobs. The attribute ``diag`` of the shortened
+    error still contains the complete message.
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name

@@ -36,12 +36,10 @@ class KeyWrapper:
         self._keyring = keyring
 
     def create_key(self, context: str) -> tuple[bytes, WrappedKey]:
-        """Return a random 256-bit data key, both plain and wrapped."""
         plain = secrets.token_bytes(KEY_BYTES)
         return plain, self.wrap(plain, context)
 
     def wrap(self, plain: bytes, context: str) -> WrappedKey:
-        """Wrap a data key with the current encryption key."""
         current = self._keyring.current
         return WrappedKey(current.id, encrypt(plain, current.subkey("wrap"), f"key:{context}"))
 
@@ -51,10 +49,6 @@ class KeyWrapper:
         return self._keyring.current.id
 
     def rewrap(self, wrapped: WrappedKey, context: str) -> WrappedKey:
-        """Unwrap a data key, and wrap it with the current encryption key.
-
-        Raises ``DecryptionFailed``.
-        """
         return self.wrap(self.unwrap(wrapped, context), context)
 
     def unwrap(self, wrapped: WrappedKey, context: str) -> bytes:
@@ -65,13 +59,12 @@ class KeyWrapper:
 
 
 def encrypt(plain: bytes, key: bytes, context: str) -> bytes:
-    """Encrypt bytes, and return the nonce, the ciphertext and the authentication tag."""
+    """Return the nonce, the ciphertext and the authentication tag."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, context.encode())
 
 
 def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
-    """Return the decrypted and authenticated bytes. Raises ``DecryptionFailed``."""
     try:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context.encode())
     except (InvalidTag, ValueError) as error:
@@ -79,10 +72,9 @@ def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
 
 
 def seal(plain: bytes, key: bytes | None, object_key: str) -> bytes:
-    """Return the encrypted bytes of an object, or the unencrypted bytes if ``key`` is ``None``."""
+    """Return the unencrypted bytes if ``key`` is ``None``."""
     return plain if key is None else encrypt(plain, key, object_key)
 
 
 def unseal(stored: bytes, key: bytes | None, object_key: str) -> bytes:
-    """Return the unencrypted bytes of a stored object. Raises ``DecryptionFailed``."""
     return stored if key is None else decrypt(stored, key, object_key)

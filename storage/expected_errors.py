@@ -10,14 +10,12 @@ from core.errors import DomainError
 
 
 def get_constraint(error: IntegrityError) -> str | None:
-    """Return the name of the database constraint whose violation caused ``error``."""
     name: str | None = error.orig.diag.constraint_name  # type: ignore[union-attr]
     return name
 
 
 @contextmanager
 def raise_if_taken(constraint: str, error: DomainError) -> Iterator[None]:
-    """Raise ``error`` if a statement in the ``with`` block violates the named unique constraint."""
     try:
         yield
     except IntegrityError as violation:
@@ -28,7 +26,6 @@ def raise_if_taken(constraint: str, error: DomainError) -> Iterator[None]:
 
 @contextmanager
 def raise_instead(of: type[psycopg2.Error], error: Exception) -> Iterator[None]:
-    """Raise ``error`` instead of a database error of the type ``of``."""
     try:
         yield
     except OperationalError as failure:

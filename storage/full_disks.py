@@ -43,10 +43,6 @@ class FullDisks:
         self._reported_at: dict[Store, float] = {}
 
     def report_full(self, store: Store, reason: str) -> None:
-        """Record that a store has rejected a write because its disk is full.
-
-        The first report about a store is logged.
-        """
         with self._lock:
             is_known = store in self._list_stores()
             self._reported_at[store] = time.monotonic()
@@ -56,9 +52,7 @@ class FullDisks:
     def report_write(self, store: Store, began_at: float) -> None:
         """Forget a full disk after a write that needed space on the disk.
 
-        Args:
-            began_at: when the write began, as a value of ``time.monotonic()``. A later report about
-                a full disk stays valid.
+        A report after ``began_at``, a value of ``time.monotonic()``, stays valid.
         """
         if store not in self._reported_at:
             return
@@ -81,13 +75,11 @@ FULL_DISKS = FullDisks()
 
 
 def report_database_error(error: psycopg2.Error) -> None:
-    """Record that the database's disk is full, if the error says so."""
     # While a connection is being opened, an error has no code.
     if isinstance(error, psycopg2.errors.DiskFull) or _NO_SPACE in str(error):
         FULL_DISKS.report_full(Store.DATABASE, str(error).partition("\n")[0])
 
 
 def report_redis_error(store: Store, error: Exception) -> None:
-    """Record that the disk of a Redis server is full, if the error says so."""
     if str(error).startswith(REDIS_CODE):
         FULL_DISKS.report_full(store, str(error))

@@ -44,7 +44,7 @@ _STORAGE_FULL = "XMinioStorageFull"
 
 
 class ObjectMissing(Exception):
-    """The object storage contains no object with the requested key."""
+    pass
 
 
 class DeletionRefused(TransientError):
@@ -95,10 +95,7 @@ class ObjectStore:
             )
 
     def check_space(self) -> None:
-        """Write a small object and remove it, to find out whether the storage's disk is full.
-
-        A full disk is recorded in ``FULL_DISKS``, and raised as a ``TransientError``.
-        """
+        """Write a small object and remove it, to find out whether the storage's disk is full."""
         began_at = time.monotonic()
         data = BytesIO(secrets.token_bytes(_CHECK_BYTES))
         key = self._prefix + _CHECK_KEY
@@ -114,15 +111,13 @@ class ObjectStore:
         self.remove(_CHECK_KEY)
 
     def get(self, key: str) -> bytes:
-        """Return an object's bytes. Raises ``ObjectMissing``."""
         with time_limit(MAX_CALL_SECONDS):
             return b"".join(self.stream(key))
 
     def stream(self, key: str, offset: int = 0, length: int = 0) -> Generator[bytes, None, None]:
-        """Yield an object's bytes in chunks. Raises ``ObjectMissing``.
+        """Yield an object's bytes in chunks.
 
         Args:
-            offset: the position of the first byte to yield.
             length: the number of bytes to yield, or 0 for all bytes to the end of the object.
         """
         with self._call("get", key):
@@ -151,10 +146,8 @@ class ObjectStore:
         return True
 
     def remove(self, *keys: str) -> None:
-        """Remove objects by their keys, and ignore missing objects.
-
-        Raises ``DeletionRefused`` if the storage refuses to remove some objects, after removing all
-        other objects.
+        """Ignore missing objects. If the storage refuses to remove some objects, remove all others,
+        and then raise ``DeletionRefused``.
         """
         refusal_codes: dict[str, str] = {}
         for start in range(0, len(keys), _MAX_OBJECTS_PER_DELETION):
@@ -173,7 +166,7 @@ class ObjectStore:
             raise DeletionRefused(refusal_codes)
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every object whose key starts with ``prefix``, in the byte order of the keys.
+        """Yield objects in the byte order of the keys.
 
         The list of objects is fetched page by page, so that listing a large bucket needs little
         memory.
@@ -190,11 +183,7 @@ class ObjectStore:
                 yield StoredObject(key, item.last_modified)
 
     def has_bucket(self) -> bool:
-        """Return whether the bucket exists.
-
-        Raises ``TransientError`` if the bucket can't be looked up. The error names the setting that
-        is probably wrong.
-        """
+        """Raise ``TransientError`` with the setting that is probably wrong if the lookup fails."""
         with self._call("look at bucket", ""):
             try:
                 return self._client.bucket_exists(self._bucket)
@@ -205,7 +194,6 @@ class ObjectStore:
                 raise
 
     def create_bucket(self) -> None:
-        """Create the configured bucket unless the bucket exists."""
         if not self.has_bucket():
             with self._call("make bucket", ""):
                 self._client.make_bucket(self._bucket)
@@ -225,7 +213,6 @@ class ObjectStore:
 
 @contextmanager
 def _translate_errors(key: str) -> Iterator[None]:
-    """Replace the exceptions of the S3 client with the product's exceptions."""
     try:
         yield
     except S3Error as error:

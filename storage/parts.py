@@ -31,10 +31,7 @@ class StoredFile:
     key: bytes = field(repr=False)
 
     def read_at(self, offset: int, count: int, /) -> bytes:
-        """Return up to ``count`` bytes of the file, starting at ``offset``.
-
-        At the end of a part or of the file, the result is shorter than ``count`` bytes.
-        """
+        """Return fewer than ``count`` bytes at the end of a part or of the file."""
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)
         if count <= 0:
@@ -42,17 +39,14 @@ class StoredFile:
         return b"".join(self._read(number, within, count))
 
     def stream(self) -> Iterator[bytes]:
-        """Yield the bytes of the file in order.
-
-        Raises ``ObjectMissing`` for a missing part, and ``DecryptionFailed`` for a changed part.
-        All parts before the faulty part are yielded first.
+        """Raise ``ObjectMissing`` or ``DecryptionFailed`` after yielding all parts before the
+        faulty part.
         """
         for offset in range(0, self.size, PART_BYTES):
             length = min(PART_BYTES, self.size - offset)
             yield from self._read(offset // PART_BYTES, 0, length)
 
     def _read(self, number: int, within: int, count: int) -> Iterator[bytes]:
-        """Yield ``count`` bytes of one part of the file, starting at the offset ``within``."""
         name = part_key(self.prefix, number)
         part_length = min(PART_BYTES, self.size - number * PART_BYTES)
         first, skipped = divmod(within, BLOCK_BYTES)
@@ -79,8 +73,6 @@ def _context(part: str, block: int) -> str:
 
 
 class PartWriter:
-    """A writable file that encrypts and stores its bytes part by part."""
-
     def __init__(self, objects: ObjectStore, prefix: str, key: bytes) -> None:
         self.prefix = prefix
         self.size = 0
@@ -95,13 +87,11 @@ class PartWriter:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing.
-
-        Compressors may call ``flush``, but only ``close`` stores the last bytes of a file.
+        """Do nothing, because compressors call ``flush``, but only ``close`` may store the last
+        bytes.
         """
 
     def close(self) -> None:
-        """Store the last part of the file."""
         if self._buffer:
             self._store(len(self._buffer))
 
@@ -121,5 +111,4 @@ class PartWriter:
 
 
 def remove_prefix(objects: ObjectStore, prefix: str) -> None:
-    """Remove every object in the folder ``prefix``."""
     objects.remove(*[stored.key for stored in objects.list_objects(f"{prefix}/")])

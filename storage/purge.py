@@ -28,10 +28,7 @@ def select_first_places(
 def delete_rows(
     uow: UnitOfWork, model: type[Model], places: Select[Any], *conditions: ColumnElement[bool]
 ) -> int:
-    """Delete the rows at ``places`` that meet the conditions, and return their number.
-
-    Rows that are locked by other transactions are not deleted.
-    """
+    """Skip rows that are locked by other transactions, and return the number of deleted rows."""
     unlocked_places = places.with_for_update(skip_locked=True)
     table = cast("Table", model.__table__)
     statement = sa.delete(table).where(is_in_places(model, unlocked_places), *conditions)
@@ -39,7 +36,6 @@ def delete_rows(
 
 
 def is_in_places(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
-    """Build the condition that a row is at one of the given locations (``ctid``)."""
     # Postgres needs no index to find a row by its ``ctid``. The subquery returns an array, because
     # Postgres runs an array subquery only once.
     return _place(model) == sa.any_(func.array(places.scalar_subquery()))

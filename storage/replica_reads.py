@@ -45,8 +45,6 @@ class ReplicaFailed(TransientError):
 
 @dataclass(frozen=True)
 class ReplicaReads:
-    """Read-only transactions on the primary database server or on its streaming replica."""
-
     primary: Engine
     replica: Engine | None = None
     # The maximum time that a read waits for the replica to catch up.
@@ -56,10 +54,8 @@ class ReplicaReads:
     def view(self, max_time: timedelta, *, failures: int) -> Iterator[Connection]:
         """Yield a read-only transaction with a snapshot of all committed data.
 
-        Raises ``ReplicaFailed`` if the replica fails and the read must start again.
-
-        Args:
-            failures: how often the read has already failed on the replica.
+        Raises ``ReplicaFailed`` if the read must start again. ``failures`` counts earlier failures
+        on the replica.
         """
         replica = self.replica
         if replica is None or failures >= MAX_REPLICA_FAILURES or not self._has_caught_up(replica):
@@ -74,7 +70,6 @@ class ReplicaReads:
             raise ReplicaFailed("The database replica cancelled a query.") from error
 
     def _has_caught_up(self, replica: Engine) -> bool:
-        """Return whether the replica catches up with the primary within ``max_wait``."""
         with self.primary.connect() as primary:
             position = primary.execute(_SELECT_POSITION).one()._asdict()
         deadline = time.monotonic() + self.max_wait.total_seconds()
@@ -98,7 +93,7 @@ class ReplicaReads:
 
 @contextmanager
 def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
-    """Yield a read-only transaction with a snapshot. Each statement may take up to ``max_time``."""
+    """Each statement may take up to ``max_time``."""
     repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
     with repeatable_read.connect() as connection:
         # Raise the time limits, because the session's default limits are too short for a long read.

@@ -16,10 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resources(Clients):
-    """A process's connections to the database, Redis, the broker and the object storage.
-
-    Open resources only after forking.
-    """
+    """A process's connections, which it must open only after forking."""
 
     database: Database
     replica_reads: ReplicaReads
@@ -27,15 +24,11 @@ class Resources(Clients):
     _shared_lock: Any = field(default_factory=RLock, init=False, repr=False, compare=False)
 
     def open_all(self) -> None:
-        """Open all clients, and create the factory of database sessions."""
         _ = self.database.sessions
         self.open_clients()
 
     def shared(self, create: Callable[["Resources"], T]) -> T:
-        """Call ``create`` once per process, and always return the object that it created.
-
-        All threads share the returned object.
-        """
+        """Call ``create`` once per process, and share the created object among all threads."""
         with self._shared_lock:
             if create not in self._shared:
                 self._shared[create] = create(self)
@@ -61,12 +54,7 @@ def open_resources(
 ) -> Resources:
     """Return a process's database and clients, which connect at their first use.
 
-    Args:
-        concurrency: the number of threads that use the resources at the same time.
-        name: the process's name, which Postgres shows for its connections.
-        waiter: the name under which the process receives notifications.
-        single_statements: the maximum number of database connections for single statements.
-        object_prefix: the prefix of all keys in the bucket.
+    Postgres shows ``name`` for the process's connections.
     """
     application_name = f"pressroom-{name}"
     database = open_database(

@@ -44,7 +44,6 @@ class RoleKeys(Provider):
         )
 
     def retrieve(self) -> Credentials:
-        """Return the current access keys for the object storage. Raises ``TransientError``."""
         try:
             return self._role.retrieve()
         except (HTTPError, TimeoutError) as error:
@@ -57,10 +56,6 @@ class RoleKeys(Provider):
 
 
 def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
-    """Return a client of the object storage, which connects at its first use.
-
-    Raises ``SettingsError`` if the configured host can't be an S3 server.
-    """
     endpoint = settings.s3_endpoint
     is_tls = endpoint.scheme == "https"
     is_aws = (endpoint.host or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))
@@ -85,7 +80,6 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
 
 
 def get_server_encryption(settings: ObjectStorageSettings) -> Sse | None:
-    """Return the encryption that the object storage applies to new objects, or ``None``."""
     if settings.s3_encryption is None:
         return None
     if settings.s3_encryption == SSE_S3:

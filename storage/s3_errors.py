@@ -30,7 +30,6 @@ _EXPECTED_REGION = re.compile(r"expecting '([\w-]+)'")
 
 
 def explain_error(error: S3Error) -> str:
-    """Return the code of an S3 error, with advice for the operator."""
     code = str(error.code)
     if code in _WRONG_REGION_CODES:
         region = error.response.headers.get("x-amz-bucket-region")
@@ -42,5 +41,4 @@ def explain_error(error: S3Error) -> str:
 
 
 def add_advice(code: str) -> str:
-    """Return an error code, followed by advice for the operator if there is any."""
     return f"{code}; {_ADVICE[code]}" if code in _ADVICE else code

@@ -39,8 +39,7 @@ class WatchedConnection(connection):
     """A connection that knows since when it has been waiting for the server.
 
     Attributes:
-        called_at: the start of the call to the server, as a value of ``time.monotonic()``, or
-            ``None`` while the connection isn't waiting.
+        called_at: the start of the call, as a value of ``time.monotonic()``, or ``None``.
     """
 
     called_at: float | None = None
@@ -64,12 +63,9 @@ class ServerWatch:
     """A thread that watches the calls of this process to a database server.
 
     If a call takes long, the watch sends a trivial query over a new connection. If the server
-    doesn't answer the query, the server hangs. Then the watch closes all connections, so that all
-    waiting calls fail. New connections are refused until the server answers. A call that a living
-    server works on is never ended.
-
-    Args:
-        options: the arguments with which ``psycopg2.connect`` opens a connection to the server.
+    doesn't answer the query, the watch closes all connections, so that all waiting calls fail. New
+    connections are refused until the server answers. A call that a living server works on is never
+    ended.
     """
 
     def __init__(self, dsn: str, options: Mapping[str, Any]) -> None:
@@ -81,7 +77,6 @@ class ServerWatch:
         self._hangs_since: float | None = None
 
     def connect(self, **options: Any) -> WatchedConnection:
-        """Open a connection. Raises ``psycopg2.OperationalError``, if the server hangs."""
         if self._hangs_since is not None:
             raise psycopg2.OperationalError("the database server does not respond")
         opened: WatchedConnection = psycopg2.connect(
@@ -139,10 +134,7 @@ class ServerWatch:
                 duplicate.shutdown(socket.SHUT_RDWR)
 
     def _probe(self) -> bool:
-        """Return whether the server answers a query over a new connection.
-
-        An error such as "too many connections" is an answer, too.
-        """
+        """Return whether the server answers, even with an error such as "too many connections"."""
         deadline = time.monotonic() + _MAX_PROBE_SECONDS
         try:
             with closing(psycopg2.connect(self._dsn, async_=1, **self._options)) as probe:
@@ -158,7 +150,6 @@ _REASON = f"The server has not answered a probe within {_MAX_PROBE_SECONDS:g} s.
 
 
 def _wait_for_answer(probe: connection, deadline: float) -> bool:
-    """Return whether an asynchronous connection has completed its work before the deadline."""
     while (state := probe.poll()) != POLL_OK:
         poll = select.poll()
         poll.register(probe.fileno(), select.POLLIN if state == POLL_READ else select.POLLOUT)

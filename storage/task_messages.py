@@ -14,12 +14,10 @@ from core.queues import Queue
 
 
 def queue_name(queue: Queue) -> str:
-    """Return a queue's name in the message broker."""
     return f"pressroom.{queue}"
 
 
 def build_app(**connection: Any) -> Celery:
-    """Return a Celery application with the product's queues and the given connection settings."""
     app = Celery("pressroom", set_as_current=False)
     app.conf.update(
         task_serializer="json",
@@ -56,7 +54,6 @@ def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: s
 
 @cache
 def _build_template(task: str, queue: Queue) -> dict[str, Any]:
-    """Return a task message without arguments, as a Celery producer sends it."""
     name = queue_name(queue)
     with build_app(broker_url="memory://") as app:
         app.send_task(task, kwargs={}, queue=name)

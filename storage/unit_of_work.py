@@ -84,10 +84,7 @@ def record_moment_once(
     moment: "InstrumentedAttribute[datetime | None]",
     *conditions: ColumnElement[bool],
 ) -> int:
-    """Set a timestamp column to the current time in the rows that meet the conditions.
-
-    Rows in which the column already has a value are not changed. Return the number of updated rows.
-    """
+    """Set a timestamp column to now where it is empty, and return the number of updated rows."""
     statement = (
         update(moment.class_)
         .where(*conditions, moment.is_(None))

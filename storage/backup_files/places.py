@@ -45,17 +45,13 @@ T = TypeVar("T")
 
 
 class BackupKeyMissing(Exception):
-    """The keyring lacks the key that a backup file was encrypted with.
-
-    The exception's message is the id of the missing key.
+    """The keyring lacks the key of a backup file. The exception's message is the id of the missing
+    key.
     """
 
 
 class BackupKeyDiffers(Exception):
-    """The keyring has another key with the id of the key that a backup file was encrypted with.
-
-    The exception's message is the id of the key.
-    """
+    """The keyring has another key with the id of the key that a backup file was encrypted with."""
 
 
 class BackupPlace(Protocol):
@@ -112,11 +108,7 @@ class FolderPlace:
             return self._path(key).read_bytes()
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every file in the subfolder ``prefix``, in the byte order of the names.
-
-        Args:
-            prefix: a subfolder with a final slash, or an empty string for all files.
-        """
+        """Yield the files in the subfolder ``prefix``, which must end with a slash or be empty."""
         with self._translate_errors(prefix):
             self._require_folder()
             yield from _walk_folder(self.folder / prefix, prefix)
@@ -195,10 +187,6 @@ def _flush_folder(folder: Path) -> None:
 
 
 def open_place(settings: Settings) -> BackupPlace:
-    """Return the configured backup place, which connects at its first use.
-
-    Raises ``SettingsError`` if the settings contain no valid backup place.
-    """
     variable = variable_of("backup_url")
     if settings.backup_url is None:
         raise SettingsError(f"{variable}: is required, because it sets where backups are stored")
@@ -231,12 +219,8 @@ def open_place(settings: Settings) -> BackupPlace:
 class SealedPlace:
     """A backup place that encrypts its files.
 
-    Each backup file has a data key of its own. A backup file begins with its data key, encrypted
-    with a backup key. The data key is bound to the file's name, so that a renamed file can't be
-    decrypted.
-
-    Attributes:
-        max_wait_seconds: the maximum time for retrying a failed call to ``place``.
+    A backup file begins with its data key, encrypted with a backup key. The data key is bound to
+    the file's name, so that a renamed file can't be decrypted.
     """
 
     place: BackupPlace
@@ -253,9 +237,8 @@ class SealedPlace:
     def get(self, name: str) -> bytes:
         """Return the decrypted bytes of a backup file.
 
-        Raises ``ObjectMissing`` if the file is missing. Raises ``DecryptionFailed`` if the file was
-        changed. Raises ``BackupKeyMissing`` or ``BackupKeyDiffers`` if the keyring lacks the file's
-        backup key.
+        Raises ``DecryptionFailed`` if the file was changed. Raises ``BackupKeyMissing`` or
+        ``BackupKeyDiffers`` if the keyring lacks the file's backup key.
         """
         content = self._retry(lambda: self.place.get(name))
         if not content.startswith(_FORMAT_MARK) or len(content) == len(_FORMAT_MARK):
@@ -281,7 +264,6 @@ class SealedPlace:
             self.put(name, b"")
 
     def _explain_failure(self, key_id: str, error: DecryptionFailed) -> Exception:
-        """Return the error for a file whose data key can't be decrypted with the configured key."""
         key = self.keyring.get(key_id)
         assert key is not None
         prefix = _KEY_FOLDER.format(key_id)
@@ -306,10 +288,7 @@ class SealedPlace:
 
 
 def retry_transient_errors(call: Callable[[], T], max_wait_seconds: float = MAX_WAIT_SECONDS) -> T:
-    """Call a function until it no longer raises ``TransientError``, and return its result.
-
-    The last ``TransientError`` is raised after ``max_wait_seconds``.
-    """
+    """Retry for ``max_wait_seconds``, and then raise the last ``TransientError``."""
     deadline = time.monotonic() + max_wait_seconds
     pause = 0.5
     while True:
@@ -325,10 +304,6 @@ def retry_transient_errors(call: Callable[[], T], max_wait_seconds: float = MAX_
 def open_sealed_place(
     settings: Settings, *, max_wait_seconds: float = MAX_WAIT_SECONDS
 ) -> SealedPlace:
-    """Return the configured backup place, whose files are encrypted.
-
-    Raises ``SettingsError`` if the settings contain no valid backup place or no backup keys.
-    """
     place = open_place(settings)
     if settings.backup_keys is None:
         raise SettingsError(

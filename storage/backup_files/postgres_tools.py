@@ -1,7 +1,6 @@
 """Runs pg_dump and pg_restore, which write and read dumps in Postgres' custom format.
 
-The programs pg_dump and pg_restore must be on the PATH, and must not be older than the database
-server.
+Both programs must be on the PATH, and must not be older than the database server.
 """
 
 import os
@@ -46,17 +45,11 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 
 
 
 class PostgresToolFailed(Exception):
-    """Raised if ``pg_dump`` or ``pg_restore`` is missing or has failed.
-
-    The exception's message names the program and the reason.
-    """
+    """The exception's message names the program and the reason."""
 
 
 def dump(database: SecretStr) -> Generator[bytes, None, None]:
-    """Yield a consistent dump of the database in chunks of varying size.
-
-    Raises ``PostgresToolFailed``.
-    """
+    """Yield a consistent dump of the database in chunks of varying size."""
     _require_primary(database)
     options = (
         *("--format=custom", "--compress=1", "--lock-wait-timeout=60000"),
@@ -78,7 +71,7 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
 def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
     """Restore a dump into an empty database, either completely or not at all.
 
-    The restoring role becomes the owner of all tables and functions. Raises ``PostgresToolFailed``.
+    The restoring role becomes the owner of all tables and functions.
     """
     options = ("--single-transaction", "--exit-on-error")
     with _run_program("pg_restore", database, *options) as process:
@@ -93,10 +86,7 @@ def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
 
 
 def has_tables(database: SecretStr) -> bool:
-    """Return whether the database contains tables, views or sequences.
-
-    Raises ``psycopg2.Error``.
-    """
+    """Return whether the database contains tables, views or sequences."""
     with _connect(database) as session:
         [(count,)] = run_single_statement(session, _COUNT_TABLES)
     return bool(count)
@@ -132,10 +122,6 @@ def _parse_url(database: SecretStr) -> URL:
 def _run_program(
     program: str, database: SecretStr, *options: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``pg_dump`` or ``pg_restore`` during the ``with`` block.
-
-    Raises ``PostgresToolFailed`` if the program is missing or exits with an error.
-    """
     path = shutil.which(program)
     if path is None:
         raise PostgresToolFailed(
