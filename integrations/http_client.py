@@ -43,25 +43,19 @@ HttpHeaders = httpx2.Headers
 
 
 class ReplyRefused(httpx2.ReadError):
-    """Raised if an HTTP reply is too long or is compressed.
-
-    The exception's message states why the reply was refused.
-    """
+    """Raised if an HTTP reply is too long or is compressed."""
 
 
 class ReplyTooLong(ReplyRefused):
-    """Raised if an HTTP reply exceeds the size limit of the client."""
+    pass
 
 
 class ReplyTooSlow(httpx2.ReadTimeout):
-    """Raised if an HTTP reply exceeds the time limit of the call."""
+    pass
 
 
 def describe_failure(failure: HttpFailure) -> str:
-    """Describe an HTTP failure for the log.
-
-    The messages of the HTTP library are not logged, because they may contain URLs.
-    """
+    """Omit the messages of the HTTP library, because they may contain URLs."""
     is_own_error = isinstance(failure, ReplyRefused | ReplyTooSlow)
     return str(failure) if is_own_error else type(failure).__name__
 
@@ -81,10 +75,8 @@ class HttpBounds:
 
     @property
     def timeout(self) -> httpx2.Timeout:
-        """Return the time limits for connecting and for each network operation.
-
-        Callers must limit the total time of a call, because the HTTP library can't. The limit per
-        network operation isn't enough, because a server that replies byte by byte never exceeds it.
+        """Return limits per network operation, which a server that replies byte by byte never
+        exceeds. Callers must therefore limit the total time of a call.
         """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)
@@ -92,11 +84,7 @@ class HttpBounds:
 
 @dataclass(frozen=True)
 class HttpReply:
-    """A complete HTTP reply.
-
-    Attributes:
-        body: the bytes of the reply body, still compressed if the server has compressed them.
-    """
+    """A complete HTTP reply, whose body is still compressed if the server has compressed it."""
 
     status: int
     headers: HttpHeaders
@@ -112,7 +100,7 @@ class AsyncHttpClient:
         initialize_provider_counters(bounds.provider)
 
     async def send(self, method: str, url: str, **content: Any) -> HttpReply:
-        """Send an HTTP request and return the complete reply. Raises ``HttpFailure``."""
+        """Raise ``HttpFailure`` unless the reply is complete."""
         with record_call(self._bounds.provider, method, url) as record_status:
             try:
                 async with (
@@ -132,8 +120,7 @@ class AsyncHttpClient:
 class CallLoop:
     """A thread with an event loop that runs the HTTP calls of all threads.
 
-    The event loop cancels calls that exceed their total time limit. Without an event loop, the HTTP
-    library can't limit the total time of a call.
+    Without an event loop, the HTTP library can't limit the total time of a call.
     """
 
     def __init__(self) -> None:
@@ -141,7 +128,6 @@ class CallLoop:
         threading.Thread(target=self._run, name="http-client", daemon=True).start()
 
     def wait_for(self, calls: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the event loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(calls, self._loop).result()
 
     def stop(self) -> None:
@@ -162,7 +148,6 @@ class HttpClient:
         self._loop = CallLoop()
 
     def send(self, method: str, url: str, **content: Any) -> HttpReply:
-        """Send an HTTP request and return the complete reply. Raises ``HttpFailure``."""
         return self._loop.wait_for(self._client.send(method, url, **content))
 
     def close(self) -> None:
@@ -175,10 +160,7 @@ def record_call(provider: str, method: str, url: str = "") -> Iterator[Callable[
     """Record the ``with`` block as a call to an external server, in the trace and the metrics.
 
     When the server's reply is complete, the ``with`` block must pass the HTTP status to the yielded
-    function.
-
-    ``url``: the URL of the call, whose host appears in the trace. Omit the URL of a webhook,
-    because its host may be confidential.
+    function. Omit the ``url`` of a webhook, because its host may be confidential.
     """
     started_at = time.perf_counter()
     outcome = ProviderOutcome.FAILED
@@ -200,17 +182,14 @@ def record_call(provider: str, method: str, url: str = "") -> Iterator[Callable[
 
 @cache
 def load_authorities() -> ssl.SSLContext:
-    """Return TLS settings with the certificate authorities of the system.
-
-    The TLS settings are loaded only once per process, because loading certificates is slow.
-    """
+    """Load the system's authorities only once per process, because loading certificates is slow."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
-    """Return a trace span for an HTTP call. The span contains only the HTTP method and the host.
+    """Return a trace span with only the HTTP method and the host.
 
     Paths, queries and headers are not traced, because they may contain search terms or API keys.
     The trace context isn't sent to the external server.
@@ -223,10 +202,7 @@ def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
 
 
 def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:
-    """Return the number of seconds in a ``Retry-After`` header, or ``None`` if it is invalid.
-
-    A ``Retry-After`` header contains a number of seconds or a date.
-    """
+    """Return the number of seconds in a ``Retry-After`` header, or ``None`` if it is invalid."""
     text = (header or "").strip()
     try:
         if text.isascii() and text[:1].isdigit():
@@ -241,10 +217,9 @@ def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> flo
 
 
 def open_async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
-    """Return an ``httpx2.AsyncClient`` that refuses compressed replies.
+    """Refuse compressed replies, which the HTTP library would decompress without a size limit.
 
-    By default, the HTTP library would decompress a reply without a size limit. The client adds
-    neither a trace span nor a total time limit to calls, so each caller must add both.
+    Each caller must add a trace span and a total time limit.
     """
 
     async def refuse_compressed(reply: httpx2.Response) -> None:

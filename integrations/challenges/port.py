@@ -13,8 +13,6 @@ class ChallengeProviderName(StrEnum):
 
 
 class ChallengeAction(StrEnum):
-    """The kind of form that a challenge protects."""
-
     SUBSCRIBE = "subscribe"
     REGISTER = "register"
     FORGOTTEN = "forgotten"
@@ -25,8 +23,6 @@ class ChallengeWidget:
     """The data for showing a challenge provider's widget on a page.
 
     Attributes:
-        script: the URL of the challenge provider's script.
-        css_class: the CSS class of the element that becomes the widget.
         field: the form field into which the provider's script writes the token.
         policy: the sources that a page with the widget must allow, keyed by directive of the
             content security policy.
@@ -55,10 +51,9 @@ class Challenge(Protocol):
     site_key: str
 
     async def check(self, answer: ChallengeResponse) -> None:
-        """Raise an error unless the challenge provider accepts the token.
+        """Raise ``challenge.failed`` if the token is invalid, used, expired, or issued for a
+        different action or host.
 
-        A challenge token can be used only once. Raises ``challenge.failed`` (forbidden) if the
-        token is invalid, used, expired, or issued for a different action or host. Raises
-        ``challenge.unavailable`` if the challenge provider is unreachable, because unchecked tokens
-        must not be accepted.
+        Raises ``challenge.unavailable`` if the challenge provider is unreachable, because unchecked
+        tokens must not be accepted.
         """

@@ -37,9 +37,8 @@ class Challenges:
 
     @property
     def for_accounts(self) -> ChallengeProviderName | None:
-        """Return the challenge provider for account pages, or ``None`` if they use no challenges.
-
-        By default, account pages use the first configured challenge provider.
+        """Return the provider for account pages, by default the first, or ``None`` for no
+        challenges.
         """
         match self._for_accounts:
             case "none":
@@ -50,11 +49,6 @@ class Challenges:
                 return ChallengeProviderName(name)
 
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
-        """Return the adapter for a challenge provider.
-
-        Raises ``challenge.not_configured`` if the operator has not configured the challenge
-        provider.
-        """
         if provider not in self._adapters:
             raise CHALLENGE_NOT_CONFIGURED(provider=provider)
         return self._adapters[provider]

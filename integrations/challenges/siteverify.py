@@ -1,8 +1,6 @@
 """The siteverify protocol of Turnstile, hCaptcha and reCAPTCHA.
 
-A siteverify call sends form data to the challenge provider, which responds with a JSON object. Each
-provider has a ``SiteVerifyProfile``, because the providers' protocols differ slightly. The
-siteverify protocol is documented at docs.hcaptcha.com,
+The siteverify protocol is documented at docs.hcaptcha.com,
 developers.cloudflare.com/turnstile/get-started/server-side-validation, and
 developers.google.com/recaptcha/docs/verify and /docs/v3.
 """
@@ -92,17 +90,13 @@ class SiteVerifyProfile:
     """How a challenge provider implements the siteverify protocol.
 
     Attributes:
-        max_token_characters: the maximum length of a token that is sent to the provider. Turnstile
-            documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA document no
-            limit, and hCaptcha has sent tokens of more than 4,000 characters.
-        reports_action: whether the provider reports the action of a token. The provider's reply
-            contains no action if the page didn't pass an action to the challenge.
-        may_score: whether replies of the provider can contain a score, which rates how probably the
-            visitor is human. A reply without a score comes from reCAPTCHA version 2, which doesn't
-            report the action of a token either.
-        sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret is
-            valid for all sites of an account. If a request lacks the site key, hCaptcha accepts a
-            token from any site of the account.
+        max_token_characters: Turnstile documents a limit of 2,048 characters per token. hCaptcha
+            and reCAPTCHA document no limit, and hCaptcha has sent tokens of more than 4,000
+            characters.
+        may_score: whether replies can contain a score, which rates how probably the visitor is
+            human. A reply without a score comes from reCAPTCHA version 2, which reports no action.
+        sends_site_key: whether requests contain the site key. Without the site key, hCaptcha
+            accepts a token from any site of the account.
     """
 
     provider: ChallengeProviderName
@@ -123,24 +117,16 @@ RECAPTCHA = SiteVerifyProfile(
 
 
 class _TokenRejected(Exception):
-    """A challenge token was rejected. The exception's message states why the token was rejected."""
+    """The exception's message states why the token was rejected."""
 
 
 class _VerdictMissing(Exception):
-    """The challenge provider didn't report whether a token is valid.
-
-    The exception's message states why the challenge provider reported no result.
-    """
+    """The challenge provider didn't report whether a token is valid."""
 
 
 @dataclass
 class SiteVerify:
-    """An adapter for a challenge provider.
-
-    Attributes:
-        client: the HTTP client of all challenge providers, which ``Challenges`` closes.
-        hostnames: the host names on which a challenge may be solved.
-    """
+    """Accepts only challenges on the hosts ``hostnames``. ``Challenges`` closes ``client``."""
 
     client: AsyncHttpClient
     profile: SiteVerifyProfile
@@ -169,10 +155,7 @@ class SiteVerify:
             raise CHALLENGE_UNAVAILABLE() from None
 
     def _build_form(self, answer: ChallengeResponse) -> dict[str, str]:
-        """Return the form data for the challenge provider.
-
-        Raises ``_TokenRejected`` for an obviously invalid token.
-        """
+        """Raise ``_TokenRejected`` for an obviously invalid token."""
         token = answer.token
         if not token.strip():
             raise _TokenRejected("blank token")
@@ -207,11 +190,6 @@ class SiteVerify:
 
 
 def _parse_verdict(reply: HttpReply) -> dict[str, object]:
-    """Return the challenge provider's reply as a JSON object if the token is valid.
-
-    Raises ``_TokenRejected`` for an invalid token. Raises ``_VerdictMissing`` if the provider
-    doesn't report whether the token is valid.
-    """
     status = reply.status
     if status not in _READABLE_STATUSES:
         raise _VerdictMissing(f"status {status}")

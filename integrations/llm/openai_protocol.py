@@ -73,7 +73,6 @@ class CompletionFailed(Exception):
     """A request to a language model has failed.
 
     Attributes:
-        is_temporary: whether a retry may succeed.
         tokens: the numbers of input tokens and output tokens that the request has used.
         retry_after: the pause in seconds that the server requests before a retry.
     """
@@ -97,9 +96,7 @@ class CompletionFailed(Exception):
 class RequestRejected(Exception):
     """Raised if the language model server rejects a request, for example for an unknown parameter.
 
-    Attributes:
-        text: the server's error message, which is matched against known errors but never shown or
-            logged.
+    The server's error message is matched against known errors, but never shown or logged.
     """
 
     status: int
@@ -145,10 +142,9 @@ class Completion(BaseModel):
     usage: _Usage | None = None
 
     def reply(self, model: str) -> CompletionReply:
-        """Return the complete text of the model's response.
+        """Raise ``CompletionFailed`` if the response is empty, incomplete or a refusal.
 
-        Raises ``CompletionFailed`` if the response is empty, incomplete or a refusal.
-        ``CompletionFailed`` contains the number of used tokens, because providers charge for failed
+        The exception contains the number of used tokens, because providers charge for failed
         requests too.
         """
         choice = self.choices[0]
@@ -169,10 +165,6 @@ class Completion(BaseModel):
 
 
 def parse_completion(body: bytes) -> Completion:
-    """Parse the reply of a language model server.
-
-    Raises ``CompletionFailed`` if the reply is invalid.
-    """
     try:
         return Completion.model_validate_json(body)
     except ValidationError:
@@ -187,11 +179,7 @@ class ResponseFormat(IntEnum):
 
 @dataclass(frozen=True)
 class RequestFormat:
-    """The format of a request to a language model.
-
-    Attributes:
-        limit: the request parameter that limits the number of output tokens.
-    """
+    """``limit`` is the request parameter that limits the number of output tokens."""
 
     response_format: ResponseFormat = ResponseFormat.SCHEMA
     limit: str = "max_tokens"
@@ -236,10 +224,9 @@ class Target:
 
 
 async def post_completion(target: Target, body: dict[str, Any], seconds: float) -> bytes:
-    """Send a request to a language model, and return the body of the successful reply.
+    """Raise ``RequestRejected`` if the server rejects the request as invalid.
 
-    Raises ``RequestRejected`` if the server rejects the request as invalid. Raises
-    ``CompletionFailed`` if the server is unreachable, overloaded, too slow or broken.
+    Raises ``CompletionFailed`` if the server is unreachable, overloaded, too slow or broken.
     """
     bounds = http_client.HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
     key = target.api_key
@@ -295,11 +282,7 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
 
 @dataclass
 class LlmServerState:
-    """The state of a language model server, as seen by this process.
-
-    Attributes:
-        formats: maps each model to the last request format that the server accepted.
-    """
+    """Maps each model to the last request format that the server accepted."""
 
     breaker: Breaker = field(default_factory=create_breaker)
     formats: dict[str, RequestFormat] = field(default_factory=dict)
@@ -309,8 +292,7 @@ class LlmServerState:
 class OpenAIProtocol:
     """A language model on a server with an OpenAI-compatible API.
 
-    Attributes:
-        report: the function that records the outcome and the token counts of each request.
+    ``report`` records the outcome and the token counts of each request.
     """
 
     target: Target
@@ -362,11 +344,9 @@ class OpenAIProtocol:
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:
-        """Send a request in the last accepted format.
+        """Send a request in the last accepted format, and retry with less strict formats.
 
-        If the server rejects the format, retry with less strict formats. Raises ``RequestRejected``
-        if the server rejects all formats. Raises ``CompletionFailed`` if the server is unreachable,
-        overloaded, too slow or broken.
+        Raises ``RequestRejected`` if the server rejects all formats.
         """
         deadline = time.monotonic() + question.seconds
         request_format: RequestFormat = self.server.formats.get(self.model, RequestFormat())

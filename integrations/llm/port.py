@@ -13,9 +13,8 @@ class CompletionRequest:
         material: the text of a post.
         schema: the JSON schema of the response.
         seconds: the time limit for the request and its retry together.
-        before_sending: a function that is called before each attempt to send the request.
-            ``before_sending`` may cancel the request by raising an exception, for example if the
-            API caller has disconnected.
+        before_sending: a function that is called before each attempt. ``before_sending`` may cancel
+            the request by raising an exception, for example if the API caller has disconnected.
     """
 
     instructions: str
@@ -39,12 +38,8 @@ class CompletionReply:
 
 @dataclass(frozen=True)
 class Usage:
-    """The outcome, token counts and duration of a language model request.
-
-    Attributes:
-        outcome: one of `answered`, `failed`, `unavailable` and `too_slow`.
-        tokens_in: the number of input tokens that the language model's server reported.
-        tokens_out: the number of output tokens that the language model's server reported.
+    """``outcome`` is one of `answered`, `failed`, `unavailable` and `too_slow`. The server reports
+    the numbers of tokens.
     """
 
     model: str
@@ -58,11 +53,7 @@ Report = Callable[[Usage], None]
 
 
 class LanguageModel(Protocol):
-    """A language model.
-
-    Attributes:
-        context_tokens: the maximum total number of input and output tokens of a request.
-    """
+    """``context_tokens`` is the maximum total number of input and output tokens of a request."""
 
     @property
     def name(self) -> str:
@@ -71,9 +62,9 @@ class LanguageModel(Protocol):
     context_tokens: int
 
     def ask(self, question: CompletionRequest) -> CompletionReply:
-        """Send a request to the model, and return the model's response.
+        """Return the model's response, or raise one of three errors.
 
-        Raises ``llm.failed`` if the model gives no usable response. Raises ``llm.too_slow`` if the
-        request exceeds its time limit. Raises ``llm.unavailable``, with a ``Retry-After``, if the
-        server is unreachable or overloaded.
+        The errors are ``llm.failed`` for an unusable response, ``llm.too_slow`` for an exceeded
+        time limit, and ``llm.unavailable``, with a ``Retry-After``, for an unreachable or
+        overloaded server.
         """

@@ -17,11 +17,8 @@ _servers: dict[str, "LlmServerState"] = {}
 def language_model(given: Settings, report: Report) -> LanguageModel | None:
     """Return the configured language model, or ``None`` if no model is configured.
 
-    All threads of a process share the model and the state of its server.
-
-    Args:
-        report: the function that records each use of the model. If the process already has a model
-            with the same settings, that model is returned and ``report`` is ignored.
+    All threads of a process share the model and the state of its server. If the process already has
+    a model with the same settings, ``report`` is ignored.
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None

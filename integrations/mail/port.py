@@ -29,8 +29,6 @@ class Mail:
 
 class Mailer(Protocol):
     def send(self, mail: Mail) -> None:
-        """Send a mail through the mail server.
-
-        Raises ``TransientError`` if a retry may succeed. Raises ``mail.refused`` if the mail server
+        """Raise ``TransientError`` if a retry may succeed, and ``mail.refused`` if the mail server
         permanently rejects the address or the message.
         """

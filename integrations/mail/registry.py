@@ -15,7 +15,7 @@ class UnconfiguredMailer:
 
 
 def create_mailer(settings: Settings) -> Mailer:
-    """Return a new mailer for the configured mail server. A process needs only one mailer."""
+    """Return a new mailer. A process needs only one mailer."""
     if settings.mail_url is None:
         return UnconfiguredMailer()
     server = MailServer.parse(settings.mail_url.get_secret_value())

@@ -65,9 +65,9 @@ _OUTAGE_CODES = frozenset({None, -1, 421})
 class _UnchangedHeaderPolicy(EmailPolicy):
     """An e-mail policy that writes each header unchanged.
 
-    Python's default policy would decode text that looks like encoded words (RFC 2047), so a header
-    could contain line breaks. Python's default policy would encode long links in headers, and mail
-    programs don't recognise encoded links.
+    Python's default policy would decode text that looks like encoded words, so a header could
+    contain line breaks. It would encode long links in headers, and mail programs don't recognise
+    encoded links.
     """
 
     def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
@@ -78,10 +78,7 @@ class _UnchangedHeaderPolicy(EmailPolicy):
 
 
 def compose_message(mail: Mail, sender: MailSender, address: str) -> bytes:
-    """Return an e-mail to one address as bytes.
-
-    Raises ``mail.refused`` if no valid message can be built.
-    """
+    """Raise ``mail.refused`` if no valid message can be built."""
     message = EmailMessage(_UnchangedHeaderPolicy(linesep="\r\n"))
     message["From"] = formataddr((sender.build_name(mail.sender_name), sender.address))
     message["To"] = address
@@ -107,9 +104,7 @@ def compose_message(mail: Mail, sender: MailSender, address: str) -> bytes:
 
 
 def _encode_header(name: str, value: str) -> str:
-    """Return a header value in ASCII.
-
-    A value is converted to encoded words (RFC 2047) if it isn't ASCII or already looks like encoded
+    """Convert a value to encoded words (RFC 2047) if it isn't ASCII or already looks like encoded
     words.
     """
     if value.isascii() and "=?" not in value:
@@ -124,10 +119,7 @@ def _encode_header(name: str, value: str) -> str:
 
 @dataclass(frozen=True)
 class SmtpMailer:
-    """A mailer that sends all mail through one SMTP server.
-
-    TLS connections verify the server's certificate.
-    """
+    """TLS connections verify the server's certificate."""
 
     server: MailServer
     sender: MailSender
@@ -166,16 +158,13 @@ class SmtpMailer:
                 connection.quit()
 
     def log_in(self) -> None:
-        """Log in to the mail server to test the settings. Raises ``TransientError``."""
+        """Log in to the mail server to test the settings."""
         with self.breaker.protect(), time_limit(self.timeout), self._logged_in() as connection:
             connection.quit()
 
     @contextmanager
     def _logged_in(self) -> Iterator[smtplib.SMTP]:
-        """Yield a logged-in connection to the mail server.
-
-        SMTP errors in the ``with`` block are converted to Pressroom's errors.
-        """
+        """Convert SMTP errors in the ``with`` block to Pressroom's errors."""
         try:
             with closing(self._connect()) as connection:
                 if self.server.security is MailSecurity.STARTTLS:

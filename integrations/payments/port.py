@@ -1,8 +1,7 @@
 """The interface that the adapter of each payment provider implements.
 
-Pressroom learns about payments from webhooks, from API replies, and from payers who return from the
-payment page. Webhooks, page visits and API replies all yield `Evidence`, the facts about a payment.
-Facts about a payment never become false, so evidence may arrive repeatedly and in any order.
+Webhooks, page visits and API replies all yield `Evidence`, the facts about a payment. Facts about a
+payment never become false, so evidence may arrive repeatedly and in any order.
 """
 
 from dataclasses import dataclass
@@ -35,11 +34,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class OpenedCheckout:
-    """A payment page at the payment provider.
-
-    Attributes:
-        session_id: the provider's id of the payment page.
-    """
+    """A payment page, with the payment provider's id of the page."""
 
     session_id: str
     payment_url: str
@@ -49,9 +44,8 @@ class OpenedCheckout:
 class DisputeStatus(StrEnum):
     """The status of a dispute, which changes only from open to won or lost.
 
-    A payment may have several disputes. An order has the dispute status ``open`` if any of its
-    disputes is open. An order has the dispute status ``lost`` if a dispute was lost and none is
-    open.
+    An order has the dispute status ``open`` if any of its disputes is open. An order has the
+    dispute status ``lost`` if a dispute was lost and none is open.
     """
 
     OPEN = "open"
@@ -63,29 +57,21 @@ class DisputeStatus(StrEnum):
 class Evidence:
     """Facts about a payment from the payment provider.
 
-    A field of ``Evidence`` is ``None`` or false until the payment provider reports it.
+    A field of ``Evidence`` is ``None`` or false until the payment provider reports it. At least one
+    of ``order_id``, ``session_id`` and ``payment_id`` is set.
 
-    All amounts are in the currency's minor unit, such as cents. The total amounts of refunds and
-    disputes never decrease.
+    All amounts are in the currency's minor unit. The total amounts of refunds and disputes never
+    decrease.
 
     Attributes:
-        order_id: Pressroom's id of the order. At least one of ``order_id``, ``session_id`` and
-            ``payment_id`` is set.
-        session_id: the provider's id of the checkout.
-        payment_id: the provider's id of the payment.
-        amount_minor: the amount of the order.
         paid: whether the money has arrived. With delayed payment methods, such as bank debits, the
             money arrives days after the checkout.
-        failed: whether a delayed payment has failed. If a delayed payment fails, the checkout can't
-            be paid anymore.
+        failed: whether a delayed payment has failed, so that the checkout can't be paid anymore.
         expired: whether the time for paying the order is over. A delayed payment that was started
             before the order expired can still arrive.
         closed: whether no payment for the checkout can arrive anymore.
         refunded_minor: the total amount of all refunds, including failed refunds.
-        refunds_failed_minor: the total amount of all failed refunds.
-        disputes_minor: the total amount of all disputes.
         disputes_ended_minor: the total amount of all won and lost disputes.
-        disputes_lost_minor: the total amount of all lost disputes.
     """
 
     order_id: int | None = None
@@ -133,12 +119,11 @@ class Payments(Protocol):
         """Open a checkout. Repeated calls for the same order return the same checkout."""
 
     def fetch_evidence(self, session_id: str) -> Evidence:
-        """Return the provider's data about a checkout, including refunds and disputes."""
+        """Return evidence that includes refunds and disputes."""
 
     def close_checkout(self, session_id: str) -> Evidence:
-        """Stop a checkout from accepting payments, and return its current state.
-
-        The call has no effect on a checkout that is closed or paid or has a promised payment.
+        """Return the checkout's current state. The call has no effect on a checkout that is closed
+        or paid or has a promised payment.
         """
 
     def fetch_refunds(self, payment_id: str) -> Evidence:
@@ -151,8 +136,6 @@ class Payments(Protocol):
         """Return the id of the paid order, or ``None`` if the payment isn't for an order."""
 
     def parse_event(self, body: bytes, signature: str) -> Event:
-        """Verify the signature of a webhook, and parse its body.
-
-        Raises ``webhook.signature_invalid`` if the signature is missing, wrong or too old. Raises
+        """Raise ``webhook.signature_invalid`` if the signature is missing, wrong or too old, and
         ``webhook.unreadable`` if a signed body is not an event.
         """

@@ -9,9 +9,7 @@ from integrations.payments.port import Event, PaymentChannel, Payments
 
 
 class PaymentChannels:
-    """The payment channels that have API keys in the settings.
-
-    Stripe's library is loaded only when a payment channel is used, because most processes handle no
+    """Loads Stripe's library only for configured channels, because most processes handle no
     payments.
     """
 
@@ -41,11 +39,6 @@ class PaymentChannels:
         return next(iter(self._accounts), PaymentChannel.STRIPE)
 
     def channel(self, channel: PaymentChannel) -> Payments:
-        """Return the account of a payment channel at the payment provider.
-
-        Raises ``topup.channel_unavailable`` if the operator has not configured the channel. The
-        sandbox is usually configured only in a development stack.
-        """
         if channel in self._accounts:
             with self._lock:
                 if channel not in self._opened:
@@ -63,11 +56,7 @@ class PaymentChannels:
         raise errors.TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
 
     def parse_event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
-        """Return the account that signed a webhook, and the event in the webhook.
-
-        Raises ``webhook.signature_invalid`` if no configured account has signed the webhook. Raises
-        ``webhook.unreadable`` if the body is not an event.
-        """
+        """Return the account that signed a webhook, and the event in the webhook."""
         rejected: DomainError | None = None
         for channel in self._accounts:
             account = self.channel(channel)

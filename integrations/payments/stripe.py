@@ -1,9 +1,8 @@
 """An adapter for payments with Stripe Checkout.
 
-The development stack's sandbox differs from Stripe only in the base URL and the keys. The Stripe
-adapter converts the objects in Stripe's API replies and webhooks to `Evidence`. The API version of
-Stripe's webhooks can be older than the API version of Stripe's replies. The Stripe adapter reads
-only fields that are the same in all API versions since 2022.
+The development stack's sandbox differs from Stripe only in the base URL and the keys. The API
+version of Stripe's webhooks can be older than the API version of Stripe's replies. The Stripe
+adapter reads only fields that are the same in all API versions since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.
@@ -119,10 +118,7 @@ def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
 
 
 def has_failed_payment(session: Fields) -> bool:
-    """Return whether a promised payment, such as a bank debit, has failed for a checkout session.
-
-    A declined card doesn't count as a failed payment, because the payer can try another card.
-    """
+    """Don't count a declined card as a failed payment, because the payer can try another card."""
     match session:
         case {
             "status": "complete",
@@ -134,7 +130,7 @@ def has_failed_payment(session: Fields) -> bool:
 
 
 def parse_charge(charge: Fields) -> Evidence | None:
-    """Return the evidence in a successful charge, or ``None`` for any other charge."""
+    """Return ``None`` unless the charge is successful."""
     order_id = parse_order_id(charge)
     if order_id is None or charge.get("status") != "succeeded":
         return None
@@ -149,10 +145,7 @@ def parse_charge(charge: Fields) -> Evidence | None:
 
 
 def parse_failed_refund(refund: Fields) -> Evidence | None:
-    """Return the facts about a failed or cancelled refund, or ``None`` for any other refund.
-
-    A Stripe refund identifies the payment, but not the order.
-    """
+    """Return the facts about a failed or cancelled refund, or ``None`` for any other refund."""
     payment_id = parse_id(refund.get("payment_intent"))
     if refund.get("status") not in _FAILED_REFUND_STATUSES or payment_id is None:
         return None
@@ -160,7 +153,6 @@ def parse_failed_refund(refund: Fields) -> Evidence | None:
 
 
 def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
-    """Return the total amounts of a payment's refunds and of its failed refunds."""
     total = 0
     failed = 0
     for refund in refunds:
@@ -170,10 +162,7 @@ def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
 
 
 def parse_dispute(dispute: Fields) -> Evidence | None:
-    """Return the evidence in a dispute, or ``None`` for an inquiry that withdraws no money.
-
-    A Stripe dispute identifies the payment, but not the order or its amount.
-    """
+    """Return the evidence in a dispute, or ``None`` for an inquiry that withdraws no money."""
     payment_id = parse_id(dispute.get("payment_intent"))
     if dispute.get("status") not in _DISPUTE_STATUSES or payment_id is None:
         return None
@@ -181,7 +170,6 @@ def parse_dispute(dispute: Fields) -> Evidence | None:
 
 
 def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
-    """Return a copy of ``evidence`` with the total amounts of the disputes."""
     total = 0
     ended = 0
     lost = 0
@@ -228,11 +216,7 @@ EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
 
 
 class StripeHttpClient(stripe.HTTPClient):
-    """A thread-safe HTTP client for Stripe's library.
-
-    Args:
-        seconds: the time limit of each attempt.
-    """
+    """A thread-safe HTTP client for Stripe's library."""
 
     name = "httpx2"
 
@@ -286,12 +270,10 @@ class StripeCheckout:
         ).v1
 
     def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout.
+        """Replace an expiry outside Stripe's limits with the nearest limit, and return the actual
+        expiry.
 
-        Repeated calls for the same order return the same checkout. Stripe requires a checkout to
-        expire between 30 minutes and 24 hours after its creation. An expiry outside Stripe's limits
-        is replaced with the nearest limit. ``OpenedCheckout`` contains the actual expiry of the
-        checkout.
+        Stripe requires a checkout to expire between 30 minutes and 24 hours after its creation.
         """
         # Stripe returns the metadata in webhooks and replies, so that Pressroom can find the order.
         metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}
@@ -436,7 +418,6 @@ def _parse_time(seconds: int) -> datetime:
 
 
 def _translate_error(error: stripe.StripeError) -> Exception:
-    """Return ``payments.refused`` if Stripe rejected the call, or else ``TransientError``."""
     status = error.http_status
     summary = f"{type(error).__name__} {status or ''}".rstrip()
     if status in _TEMPORARY_STATUSES:

@@ -1,14 +1,10 @@
 """Decides whether webhooks may be sent to an IP address.
 
-Webhooks may be sent to public addresses and to the operator's networks. Python's ``is_global`` is
-too lenient to decide which addresses are public. ``is_global`` accepts ``fec0::/10``, some
-multicast addresses, and IPv6 addresses with an embedded IPv4 address. Embedded IPv4 addresses occur
-in NAT64 addresses (``64:ff9b::/96``), 6to4 addresses (``2002::/16``), IPv4-compatible addresses
-(``::/96``) and IPv4-translated addresses (``::ffff:0:0:0/96``). Before Python 3.13, ``is_global``
-accepts even some reserved networks.
-
-Webhooks may be sent to unreserved IPv6 addresses in the global unicast network. Webhooks may be
-sent to all IPv4 addresses outside the reserved networks.
+Python's ``is_global`` is too lenient to decide which addresses are public. ``is_global`` accepts
+``fec0::/10``, some multicast addresses, and IPv6 addresses with an embedded IPv4 address. Embedded
+IPv4 addresses occur in NAT64 addresses (``64:ff9b::/96``), 6to4 addresses (``2002::/16``),
+IPv4-compatible addresses (``::/96``) and IPv4-translated addresses (``::ffff:0:0:0/96``). Before
+Python 3.13, ``is_global`` accepts even some reserved networks.
 """
 
 import ipaddress
@@ -45,17 +41,13 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_callable(address: IpAddress, allowed: Iterable[IpNetwork]) -> bool:
-    """Return whether an IP address is public or in an allowed network."""
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         return False
     return is_within(address, allowed) or is_public(address)
 
 
 def is_within(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
-    """Return whether an IP address is in one of the networks.
-
-    An IPv4 address embedded in an IPv6 address is not compared with the IPv4 networks.
-    """
+    """Don't compare an IPv4 address embedded in an IPv6 address with the IPv4 networks."""
     return any(address in network for network in networks if network.version == address.version)
 
 

@@ -31,21 +31,14 @@ _PROVIDER = "webhook receiver"
 
 @dataclass(frozen=True)
 class SignedPost:
-    """A signed webhook, ready to be sent."""
-
     content: bytes
     headers: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of sending a webhook.
-
-    Attributes:
-        status: the HTTP status, or ``None`` without a response.
-        body: the first 4 KB of the response body.
-        retry_after: the Retry-After header of the response.
-        error: why there is no response. The text contains no secrets.
+    """``status`` is ``None`` without a response, and ``error`` then states why, without secrets.
+    ``body`` contains the first 4 KB of the response body.
     """
 
     milliseconds: int
@@ -62,11 +55,8 @@ class Outcome:
 
 
 class ReceiverClient:
-    """A thread-safe client that sends webhooks.
-
-    Args:
-        allowed: the operator's networks, to which webhooks may be sent even if they are private.
-        resolve: a function that resolves host names instead of the system's resolver.
+    """A thread-safe client that sends webhooks, even to private addresses in the networks
+    ``allowed``.
     """
 
     def __init__(self, allowed: Sequence[IpNetwork], resolve: Resolver | None = None) -> None:
@@ -76,8 +66,8 @@ class ReceiverClient:
     def check(self, url: str) -> None:
         """Raise ``DestinationRefused`` for a URL to which webhooks may not be sent.
 
-        An unresolvable host counts as outside the operator's networks. Each webhook call checks the
-        host again, because an unresolvable host may get an IP address later.
+        Each webhook call checks the host again, because an unresolvable host may get an IP address
+        later.
         """
         location = parse_url(url)
         try:
@@ -89,10 +79,8 @@ class ReceiverClient:
         """Send webhooks in order until one fails, and return the outcomes.
 
         All webhooks in ``posts`` are sent over one connection, so the receiver's IP addresses are
-        looked up and checked only once. The function doesn't follow redirects. If the connection
-        breaks during a webhook, the receiver may or may not have processed the webhook. The result
-        contains no outcome for a webhook whose connection broke, so that the caller sends the
-        webhook again.
+        looked up and checked only once. The result contains no outcome for a webhook whose
+        connection broke, so that the caller sends the webhook again.
         """
         started_at = time.monotonic()
         try:
@@ -120,7 +108,6 @@ class ReceiverClient:
 
 
 def _send_post(connection: ReceiverConnection, post: SignedPost, started_at: float) -> Outcome:
-    """Send a webhook and return the outcome. Raises ``ConnectionLost``."""
     try:
         with record_call(_PROVIDER, "POST") as record_status:
             ends_at = time.monotonic() + MAX_CALL_SECONDS

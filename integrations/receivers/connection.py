@@ -1,8 +1,8 @@
 """A blocking HTTP/1.1 connection to a webhook receiver, which may be slow, broken or hostile.
 
-The HTTP library in ``integrations.http_client`` takes five times as much processor time per request
-as this connection. The connection follows no redirects, stores no cookies, requests no compression,
-and ignores proxy settings in environment variables.
+The HTTP library in ``integrations.http_client`` takes five times as much processor time per
+request. The connection follows no redirects, stores no cookies, requests no compression, and
+ignores proxy settings in environment variables.
 """
 
 import contextlib
@@ -30,11 +30,7 @@ _FIXED_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity"}
 
 
 class PostFailed(Exception):
-    """Raised if a receiver sends no complete response.
-
-    The exception's text, which the owner of the webhook endpoint sees, states why the request
-    failed and contains no URL.
-    """
+    """The owner of the webhook endpoint sees the exception's text, which contains no URL."""
 
 
 class NotConnected(PostFailed):
@@ -42,23 +38,16 @@ class NotConnected(PostFailed):
 
 
 class ConnectionLost(PostFailed):
-    """Raised if the connection breaks before the response is complete, or the response isn't HTTP.
-
-    It is unknown whether the receiver has processed the request.
-    """
+    """Raised although the receiver may have processed the request."""
 
 
 class _ResponsesExcessive(Exception):
-    """The receiver sent more informational responses than the connection accepts."""
+    pass
 
 
 @dataclass(frozen=True)
 class Response:
-    """A receiver's response.
-
-    Attributes:
-        body: the beginning of the response body, still compressed if the receiver compressed it.
-    """
+    """Contains the beginning of the body, still compressed if the receiver compressed it."""
 
     status: int
     retry_after: str | None
@@ -81,10 +70,7 @@ class ReceiverConnection:
         self._protocol = h11.Connection(h11.CLIENT)
 
     def post(self, content: bytes, headers: Mapping[str, str], *, ends_at: float) -> Response:
-        """Send a request and return the response. Raises ``PostFailed``.
-
-        ``ends_at``: the time at which the call is aborted, as a value of ``time.monotonic()``.
-        """
+        """Raise ``PostFailed`` after an error or at ``ends_at``, a ``time.monotonic()`` value."""
         if self._socket is None or _is_ended(self._socket):
             self._connect(ends_at)
         try:
@@ -113,7 +99,7 @@ class ReceiverConnection:
             self._socket = None
 
     def _connect(self, ends_at: float) -> None:
-        """Connect to the first IP address that accepts a connection. Raises ``NotConnected``."""
+        """Connect to the first IP address that accepts a connection."""
         self.close()
         while True:
             try:
@@ -126,7 +112,6 @@ class ReceiverConnection:
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
 
     def _open_socket(self, address: IpAddress, ends_at: float) -> socket.socket:
-        """Connect to an IP address, and check the certificate for the host. Raises ``OSError``."""
         location = self._location
         seconds = min(_MAX_CONNECT_SECONDS, _seconds_until(ends_at))
         plain = socket.create_connection((str(address), location.port), seconds)
@@ -152,7 +137,6 @@ class ReceiverConnection:
         return b"".join(part for part in parts if part)
 
     def _send(self, data: bytes, ends_at: float) -> None:
-        """Send the request. Raises ``TimeoutError`` if the time limit expires."""
         assert self._socket is not None
         view = memoryview(data)
         try:
@@ -167,10 +151,7 @@ class ReceiverConnection:
             return
 
     def _receive_response(self, ends_at: float) -> Response:
-        """Receive a response.
-
-        Raises ``OSError``, ``h11.RemoteProtocolError`` or ``_ResponsesExcessive``.
-        """
+        """Raise ``OSError``, ``h11.RemoteProtocolError`` or ``_ResponsesExcessive``."""
         assert self._socket is not None
         body = bytearray()
         head: h11.Response | None = None
@@ -200,7 +181,6 @@ class ReceiverConnection:
         )
 
     def _prepare_next_request(self) -> None:
-        """Close the connection, unless another request can use the connection."""
         protocol = self._protocol
         has_ended = protocol.our_state is h11.DONE and protocol.their_state is h11.DONE
         # Surplus data after the response would be mistaken for the response to the next request.
@@ -231,7 +211,7 @@ def _is_ended(connection: socket.socket) -> bool:
 
 
 def _seconds_until(ends_at: float) -> float:
-    """Return the seconds until ``ends_at``. Raises ``TimeoutError`` if no time is left."""
+    """Raise ``TimeoutError`` if no time is left."""
     seconds = ends_at - time.monotonic()
     if seconds <= 0:
         raise TimeoutError

@@ -35,21 +35,16 @@ Resolver = Callable[[str, int], Sequence[str]]
 
 
 class DestinationRefused(Exception):
-    """Raised if Pressroom refuses a webhook URL. The message completes the sentence "The URL …"."""
+    """The exception's message completes the sentence "The URL …"."""
 
 
 class HostUnknown(Exception):
-    """Raised if the host of a webhook URL currently has no IP address."""
+    pass
 
 
 @dataclass(frozen=True)
 class Location:
-    """The parts of a webhook URL.
-
-    Attributes:
-        host: the host in lower case, or an IPv6 address without brackets.
-        path: the path and the query, with a leading slash.
-    """
+    """``host`` is in lower case, or an IPv6 address without brackets."""
 
     scheme: str
     host: str
@@ -58,7 +53,7 @@ class Location:
 
     @property
     def literal(self) -> IpAddress | None:
-        """Return the host as an IP address, or ``None`` if the host is a name."""
+        """Return ``None`` if the host is a name."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -78,17 +73,12 @@ class Location:
 
 @dataclass(frozen=True)
 class Destination:
-    """A webhook URL, and the checked IP addresses of its host."""
-
     location: Location
     addresses: tuple[IpAddress, ...]
 
 
 def parse_url(url: str) -> Location:
-    """Parse a webhook URL.
-
-    Raises ``DestinationRefused`` if the URL violates the strict pattern for webhook URLs.
-    """
+    """Raise ``DestinationRefused`` if the URL violates the strict pattern."""
     if len(url) > MAX_URL_CHARACTERS:
         raise DestinationRefused(f"must have at most {MAX_URL_CHARACTERS} characters")
     match = _URL.fullmatch(url)
@@ -109,15 +99,9 @@ def parse_url(url: str) -> Location:
 def resolve_destination(
     location: Location, allowed: Sequence[IpNetwork], resolve: Resolver | None = None
 ) -> Destination:
-    """Resolve a host, and check that webhooks may be sent to all its IP addresses.
+    """Return the addresses that ``resolve_addresses`` has checked.
 
-    Raises ``DestinationRefused`` if one of the addresses is forbidden for webhooks. Raises
-    ``HostUnknown`` if the host has no IP address.
-
-    Args:
-        allowed: the operator's networks, in which private addresses, http and all ports are
-            allowed.
-        resolve: a function that replaces the system's resolver for host names.
+    In the operator's networks ``allowed``, private addresses, http and all ports are allowed.
     """
     addresses = resolve_addresses(location, allowed, resolve)
     if not all(is_within(address, allowed) for address in addresses):
@@ -130,7 +114,7 @@ def resolve_addresses(
 ) -> tuple[IpAddress, ...]:
     """Return all IP addresses of a host, and check that requests may be sent to each of them.
 
-    Raises ``DestinationRefused`` if one of the addresses is private and not in ``allowed``. Raises
+    Raises ``DestinationRefused`` for a private address that isn't in ``allowed``, and
     ``HostUnknown`` if the host has no IP address.
     """
     addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
@@ -146,7 +130,6 @@ def resolve_addresses(
 
 
 def require_public_form(location: Location) -> None:
-    """Raise ``DestinationRefused`` if the URL is allowed only in the operator's networks."""
     if location.scheme != "https":
         raise DestinationRefused("must start with https://")
     if location.port != _HTTPS_PORT and location.port < _MIN_FREE_PORT:

@@ -1,7 +1,7 @@
 """Finds the enhanced status code (RFC 3463) of a bounce, and chooses the class of the bounce.
 
-The classes of bounces are hard, soft, blocked and content (``BounceClass``). The same table decides
-about the bounces that senders report and about the bounces in imported files.
+The same table decides about the bounces that senders report and about the bounces in imported
+files.
 """
 
 import re
@@ -44,14 +44,7 @@ _CLASSES: Mapping[str, BounceClass | None] = {
 
 
 def find_status(*texts: object) -> str | None:
-    """Return the first enhanced status code in the texts, or ``None``.
-
-    A code that names a cause, such as ``5.1.1``, takes precedence over an earlier code that
-    doesn't, such as ``5.0.0``.
-
-    Args:
-        texts: status codes, and replies of servers that may contain a status code.
-    """
+    """Prefer a code that names a cause, such as ``5.1.1``, to an earlier code such as ``5.0.0``."""
     statuses = [
         match["status"]
         for text in texts
@@ -63,15 +56,11 @@ def find_status(*texts: object) -> str | None:
 
 
 def choose_bounce_class(named_class: BounceClass, status: str | None) -> BounceClass:
-    """Return the class of a bounce.
+    """Return the class of a bounce, given the class according to the provider.
 
     A hard bounce turns off the list's mail to a member, so a bounce isn't hard if the code blames
     the sender, the mail or a full mailbox. Soft bounces are counted against the member, so a bounce
     that the provider calls blocked never becomes soft.
-
-    Args:
-        named_class: the class of the bounce according to the provider.
-        status: the enhanced status code, or ``None`` if there is none.
     """
     bounce_class = None if status is None else _find_class(status)
     is_blocked = named_class in (BounceClass.BLOCKED, BounceClass.CONTENT)

@@ -1,7 +1,7 @@
 """Verifies and reads reports from the mail provider Brevo.
 
-Brevo doesn't sign requests. Each request of Brevo contains HTTP Basic credentials or a Bearer
-token, which the owner enters in Brevo's settings for the webhook. Brevo documents its events at
+Brevo doesn't sign requests. Each request contains HTTP Basic credentials or a Bearer token, which
+the owner enters in Brevo's settings for the webhook. Brevo documents its events at
 developers.brevo.com/docs/transactional-webhooks.
 """
 
@@ -85,11 +85,7 @@ def _parse_event(fields: Fields) -> ParsedEvent:
 
 
 def _get_custom_header(fields: Fields) -> object:
-    """Return the delivery id from the header ``X-Mailin-custom``.
-
-    ``X-Mailin-custom`` contains the delivery id itself, or a JSON object with the field
-    ``delivery_id``.
-    """
+    """Accept a delivery id, or a JSON object with the field ``delivery_id``."""
     value = get_named_value(fields, "x-mailin-custom")
     content = parse_json(value.encode()) if isinstance(value, str) else None
     return get_named_value(content, "delivery_id") if isinstance(content, dict) else value

@@ -24,11 +24,7 @@ _SNS_NAME_SUFFIXES = (".amazonaws.com", ".amazonaws.com.cn")
 
 @cache
 def load_system_roots() -> tuple[x509.Certificate, ...]:
-    """Return the root certificates that the system trusts.
-
-    The certificates are cached for the lifetime of the process, because reading more than a hundred
-    files is slow.
-    """
+    """Cache the certificates, because reading more than a hundred files is slow."""
     context = ssl.create_default_context()
     if not context.get_ca_certs():
         # OpenSSL reads the files in its folder of root certificates only on demand.
@@ -46,7 +42,6 @@ def load_system_roots() -> tuple[x509.Certificate, ...]:
 
 
 def parse_certificates(content: bytes) -> list[x509.Certificate]:
-    """Parse certificates in PEM, or one certificate in DER. Raises ``ValueError``."""
     try:
         if content.lstrip().startswith(b"-----"):
             return x509.load_pem_x509_certificates(content)
@@ -58,7 +53,6 @@ def parse_certificates(content: bytes) -> list[x509.Certificate]:
 def is_trusted_sns_chain(
     chain: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], now: datetime
 ) -> bool:
-    """Return whether ``chain`` leads from a certificate of SNS to one of the root certificates."""
     name = next(_iterate_sns_names(chain[0]), None)
     if name is None or not roots:
         return False
@@ -71,7 +65,6 @@ def is_trusted_sns_chain(
 
 
 def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    """Return whether the issuer has signed the certificate."""
     try:
         certificate.verify_directly_issued_by(issuer)
     except (InvalidSignature, TypeError, UnsupportedAlgorithm, ValueError):
@@ -84,10 +77,7 @@ def is_valid_at(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def find_issuer_url(certificate: x509.Certificate) -> str | None:
-    """Return the URL of the issuer's certificate, or ``None`` if the URL is missing or forbidden.
-
-    A certificate contains its issuer's URL in the extension *Authority Information Access*.
-    """
+    """Return the URL in *Authority Information Access*, unless the URL is missing or forbidden."""
     return next(_iterate_issuer_urls(certificate), None)
 
 

@@ -12,11 +12,7 @@ USERNAME = "pressroom"
 
 
 def verify_credentials(request: SenderRequest, secrets: Sequence[str]) -> None:
-    """Verify that the request contains one of the secrets. Raises ``sender.signature_invalid``.
-
-    The request contains the secret as a Bearer token, or as the password of the user ``pressroom``
-    in HTTP Basic credentials.
-    """
+    """Accept a secret as a Bearer token, or as the password of the user ``pressroom``."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     sent_value = value.strip().encode(errors="replace")
     match scheme.lower():

@@ -1,9 +1,7 @@
 """Finds the delivery id in a provider's event.
 
 A delivery id identifies a mail to one member of a list. The owner's program attaches the delivery
-id to the mail, and the provider returns the delivery id in each event. The name of the field that
-contains the delivery id depends on the provider. The delivery id can also be in the headers or tags
-of the mail, because some providers return headers and tags in their events.
+id to the mail, and the provider returns the delivery id in each event.
 """
 
 import re
@@ -20,11 +18,9 @@ _MAX_CANDIDATES = 1_000
 def find_delivery_id(returned: object, headers: object = None, tags: object = None) -> str | None:
     """Return the first text that looks like a delivery id, or ``None``.
 
-    Args:
-        returned: the value of the provider's own field for returned data.
-        headers: the headers of the mail, as an object or as a list of objects with the fields
-            ``name`` and ``value``.
-        tags: a tag or a list of tags.
+    ``returned`` is the value of the provider's own field for returned data. ``headers`` are an
+    object or a list of objects with the fields ``name`` and ``value``. ``tags`` are a tag or a list
+    of tags.
     """
     header_values = [value for name, value in _iterate_fields(headers) if name.lower() == HEADER]
     all_tags = tags[:_MAX_CANDIDATES] if isinstance(tags, list) else [tags]
@@ -36,13 +32,7 @@ def find_delivery_id(returned: object, headers: object = None, tags: object = No
 
 
 def get_named_value(fields: object, name: str) -> object:
-    """Return the value of the field ``name``, or ``None`` if there is no field with this name.
-
-    Args:
-        fields: an object, or a list of objects with the fields ``name`` and ``value``. The case of
-            the names in ``fields`` is ignored.
-        name: the field's name in lower case.
-    """
+    """Ignore the case of the names in ``fields``. ``name`` must be in lower case."""
     matches = (value for key, value in _iterate_fields(fields) if key.lower() == name)
     return next(matches, None)
 

@@ -11,10 +11,7 @@ _MAX_UNIX_DIGITS = 11
 
 
 def parse_iso_time(value: object) -> datetime | None:
-    """Parse a time in ISO 8601 format. Return ``None`` if the text is invalid.
-
-    A text without a UTC offset is invalid, because its time zone is unknown.
-    """
+    """Return ``None`` for a text without a UTC offset, because its time zone is unknown."""
     if not isinstance(value, str) or len(value) > _MAX_CHARACTERS:
         return None
     try:
@@ -25,11 +22,7 @@ def parse_iso_time(value: object) -> datetime | None:
 
 
 def parse_unix_time(value: object, units_per_second: int = 1) -> datetime | None:
-    """Parse a Unix time. Return ``None`` if the value is invalid.
-
-    Args:
-        units_per_second: 1 for a Unix time in seconds, or 1,000 for milliseconds.
-    """
+    """Return ``None`` if the value is invalid. Milliseconds have 1,000 ``units_per_second``."""
     if not isinstance(value, int | float):
         return None
     try:
@@ -39,7 +32,6 @@ def parse_unix_time(value: object, units_per_second: int = 1) -> datetime | None
 
 
 def parse_unix_text(text: str) -> datetime | None:
-    """Parse a text with a Unix time in seconds. Return ``None`` if the text is invalid."""
     if not text.isascii() or not text.isdigit() or len(text) > _MAX_UNIX_DIGITS:
         return None
     return parse_unix_time(int(text))

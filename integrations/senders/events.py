@@ -1,8 +1,6 @@
 """Converts the events in a provider's request body to reports.
 
-All events of a provider have some fields in common, such as the recipient's address. The provider's
-adapter reads the common fields into a `ProviderEvent`. Depending on the type of the event, the
-adapter converts the event to a report, rejects the event or ignores the event.
+The provider's adapter reads the fields that all its events have in common into a `ProviderEvent`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,12 +31,7 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class ProviderEvent:
-    """The fields that all events of a provider have in common.
-
-    Attributes:
-        event_type: the provider's name for the type of the event, or ``None`` if the name is
-            missing or invalid.
-    """
+    """``event_type`` is ``None`` if the provider's name for the type is missing or invalid."""
 
     event_type: str | None
     delivery_id: str | None
@@ -47,22 +40,13 @@ class ProviderEvent:
     message_id: str | None
 
     def report(self, kind: ReportKind, *, is_machine: bool = False) -> ParsedEvent:
-        """Return a report. Reject an event that has neither a delivery id nor an address.
-
-        Args:
-            is_machine: whether a program, not a person, caused the event. ``is_machine`` is ignored
-                except for opens and clicks, because complaints and unsubscriptions must always take
-                effect.
+        """Reject an event that has neither a delivery id nor an address. Ignore ``is_machine``
+        except for opens and clicks, because complaints and unsubscriptions must always take effect.
         """
         is_action = kind in (ReportKind.OPENED, ReportKind.CLICKED)
         return self._build(Report(kind, is_machine=is_machine and is_action))
 
     def report_bounce(self, named_class: BounceClass, status: str | None) -> ParsedEvent:
-        """Return a report of a bounce. Reject an event with neither a delivery id nor an address.
-
-        Args:
-            named_class: the bounce's class according to the provider.
-        """
         bounce_class = choose_bounce_class(named_class, status)
         return self._build(Report(ReportKind.BOUNCED, bounce_class=bounce_class, status=status))
 
@@ -88,10 +72,8 @@ class ProviderEvent:
 
 
 def parse_events(body: bytes, parse_event: Callable[[Fields], ParsedEvent]) -> ParsedBody:
-    """Parse a request body that contains an event or a list of events.
-
-    Args:
-        parse_event: a function that converts an event and never raises an exception.
+    """Parse a body with an event or a list of events. ``parse_event`` must never raise an
+    exception.
     """
     content = parse_json(body)
     items = content if isinstance(content, list) else [content]
@@ -116,7 +98,6 @@ def parse_address(value: object) -> str | None:
 
 
 def has_several_people(values: Iterable[object]) -> bool:
-    """Return whether a list contains at least two different e-mail addresses."""
     # Parse each distinct text only once, because parsing a hostile address takes a millisecond.
     texts = dict.fromkeys(map(str, values))
     addresses = ((parse_address(text) or text).casefold() for text in texts)

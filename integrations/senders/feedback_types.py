@@ -11,10 +11,6 @@ _UNCOUNTED_WORDS = {each.replace("-", "") for each in UNCOUNTED_FEEDBACK_TYPES}
 
 
 def is_from_person(feedback_type: object) -> bool:
-    """Return whether a person caused the complaint.
-
-    ``feedback_type``: the feedback type in a provider's event, if the event contains one.
-    """
     if not isinstance(feedback_type, str):
         return True
     letters = (character for character in feedback_type.casefold() if character.isalnum())

@@ -39,19 +39,13 @@ _TRACE_ID = re.compile(r"1[A-Za-z0-9_-]{30}\.[A-Za-z0-9_-]{1,16}\.[A-Za-z0-9_-]+
 
 
 class GenericAdapter:
-    """Reads requests that contain reports in Pressroom's own report format."""
-
     provider = SenderProvider.GENERIC
 
     def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         standard_webhooks.verify_message(request, proof.secrets)
 
     def parse(self, body: bytes) -> ParsedBody:
-        """Parse the body of a verified request.
-
-        Raises ``body.too_complex``, ``report.too_many``, ``report.trace_id_refused`` and
-        ``report.invalid``. The error lists at most ``MAX_PROBLEMS`` invalid fields.
-        """
+        """Raise an error that lists at most ``MAX_PROBLEMS`` invalid fields."""
         written_reports = _read_envelope(body)
         reports: list[Report] = []
         problems: list[FieldProblem] = []
@@ -88,7 +82,6 @@ def _read_envelope(body: bytes) -> list[Any]:
 
 
 def _find_problems(written: Any, place: str) -> Iterator[FieldProblem]:
-    """Yield each invalid field of a report, together with the rule that it breaks."""
     if not isinstance(written, dict):
         yield _problem(place, "must be an object")
         return
@@ -160,12 +153,10 @@ def _build_report(written: Mapping[str, Any]) -> Report:
 
 
 def _is_text(value: object, max_characters: int) -> bool:
-    """Return whether a value is ``None`` or a text with 1 to ``max_characters`` characters."""
     return value is None or (isinstance(value, str) and 1 <= len(value) <= max_characters)
 
 
 def _parse_time(value: object) -> datetime | None:
-    """Parse a time. Return ``None`` if the value isn't a time with a time zone."""
     if not isinstance(value, str):
         return None
     try:
@@ -185,10 +176,9 @@ def _trace_problem(place: str) -> FieldProblem:
 
 
 def _build_error(problems: list[FieldProblem]) -> Exception:
-    """Return the error that lists the invalid fields.
+    """Return ``report.trace_id_refused`` if a report contains a trace id.
 
-    If a report contains a trace id, the error has the code ``report.trace_id_refused``. The program
-    that posts the reports must stop sending trace ids, because trace ids are secret.
+    The program that posts the reports must stop sending trace ids, because trace ids are secret.
     """
     first = problems[0]
     for problem in problems:

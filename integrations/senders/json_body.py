@@ -16,9 +16,7 @@ _SIGNED_BODY_LIMITS = JsonLimits(5_000, 20_000)
 
 
 def parse_json(content: bytes, limits: JsonLimits = DEFAULT_JSON_LIMITS) -> object:
-    """Return the content of a JSON document, or ``None`` if the document is invalid.
-
-    A document is also invalid if it exceeds the limits, or if it is nested too deeply. If a key
+    """Return ``None`` for a document that is invalid, too large or nested too deeply. If a key
     occurs twice in a JSON object, the parser uses the last value.
     """
     try:
@@ -28,35 +26,25 @@ def parse_json(content: bytes, limits: JsonLimits = DEFAULT_JSON_LIMITS) -> obje
 
 
 def parse_signed_body(body: bytes) -> object:
-    """Return the content of a body that contains its own signature, or ``None``.
-
-    Anybody can make Pressroom parse such a body, because the signature can be verified only after
-    the body is parsed. The limits are therefore low.
-    """
+    """Use low limits, because the signature in the body can be verified only after parsing it."""
     is_too_large = len(body) > MAX_SIGNED_BODY_BYTES
     return None if is_too_large else parse_json(body, _SIGNED_BODY_LIMITS)
 
 
 def get_object(value: object, *path: str) -> Mapping[str, object]:
-    """Follow the keys in ``path`` through nested objects, and return the last object.
-
-    Return an empty object if a key is missing or its value isn't an object.
-    """
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}
 
 
 def get_list(value: object, key: str) -> Sequence[object]:
-    """Return the list in the field ``key``, or an empty list if the field contains no list."""
     items = value.get(key) if isinstance(value, Mapping) else None
     return items if isinstance(items, list) else ()
 
 
 def get_text(value: object, *path: str, max_characters: int = _MAX_TEXT_CHARACTERS) -> str | None:
-    """Follow the keys in ``path`` through nested objects, and return the text at the end.
-
-    Return ``None`` if the text is missing, empty or too long, or contains unprintable characters.
+    """Return ``None`` if the text is missing, empty or too long, or contains unprintable
+    characters.
     """
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None

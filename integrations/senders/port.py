@@ -1,10 +1,8 @@
 """The interface that the adapter of each mail provider implements.
 
-A mail provider, such as Amazon SES, reports to Pressroom what happened to sent mails. For example,
-a report says that a mail was delivered, or that the recipient complained. The providers use
-different formats, and different proofs that a request is genuine, such as signatures or secrets.
-The provider's adapter verifies the signature or secret of a request, and converts the request body
-into `Report` objects.
+A mail provider, such as Amazon SES, reports to Pressroom what happened to sent mails, such as a
+delivery or a complaint. The providers use different formats, and different proofs that a request is
+genuine, such as signatures or secrets.
 
 A *sender* is a source of reports that an owner has registered, for example the owner's account at a
 provider.
@@ -46,8 +44,7 @@ class BounceClass(StrEnum):
 
     A hard bounce means that the address doesn't exist. A soft bounce means that the mailbox is
     temporarily unavailable. A ``blocked`` bounce means that the recipient's server rejects the
-    sending server. A ``content`` bounce means that the recipient's server rejects the content of
-    the mail.
+    sending server. A ``content`` bounce means that it rejects the content of the mail.
     """
 
     HARD = "hard"
@@ -63,12 +60,11 @@ class Report:
     A report contains a delivery id, an e-mail address, or both.
 
     Attributes:
-        delivery_id: the delivery id exactly as in the provider's event. A delivery id in a report
-            is unverified, and may contain capital letters.
+        delivery_id: the delivery id exactly as in the provider's event, so it is unverified, and
+            may contain capital letters.
         email: the recipient's address as the provider wrote it.
         occurred_at: the time of the event, or ``None`` if the provider sent no valid time.
         message_id: the provider's id of the mail.
-        bounce_class: the cause of a bounce. Only reports of the kind ``bounced`` have a cause.
         status: the enhanced status code of a bounce (RFC 3463), such as ``5.1.1``.
         is_machine: whether the provider says that a program, not a person, caused an open or click.
     """
@@ -84,9 +80,7 @@ class Report:
 
 
 class UnusedReason(StrEnum):
-    """The reason why Pressroom doesn't use an event of a provider.
-
-    ``ignored`` means that Pressroom has no use for the event, such as SendGrid's ``processed``.
+    """``ignored`` means that Pressroom has no use for the event, such as SendGrid's ``processed``.
     ``invalid`` means that Pressroom can't read the event.
     """
 
@@ -96,12 +90,7 @@ class UnusedReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnusedEvent:
-    """An event that Pressroom ignores or can't read.
-
-    Attributes:
-        event_type: the provider's name for the type of the event, with at most 100 characters.
-            ``None`` if the event's type is missing or invalid.
-    """
+    """``event_type`` is the provider's name for the type, with at most 100 characters."""
 
     reason: UnusedReason
     event_type: str | None = None
@@ -109,10 +98,8 @@ class UnusedEvent:
 
 
 class TopicChange(StrEnum):
-    """The meaning of a message of Amazon SNS about a sender's subscription to an SNS topic.
-
-    ``confirm`` means that SNS asks Pressroom to confirm the sender's subscription to the topic.
-    ``unsubscribed`` means that the sender's subscription to the topic has ended.
+    """``confirm`` means that SNS asks Pressroom to confirm the sender's subscription to the topic.
+    ``unsubscribed`` means that the subscription has ended.
     """
 
     CONFIRM = "confirm"
@@ -124,12 +111,10 @@ class ParsedBody:
     """The result of parsing a provider's request body.
 
     Attributes:
-        events: all events in the order of the request body, including events that Pressroom ignores
-            or can't read.
+        events: all events in the order of the request body, including unused events.
         warnings: codes of problems that the owner should solve, such as ``sns_signature_v1``.
         topic_change: set if the body is a message about the subscription to an SNS topic.
-        confirmation_token: the token that confirms the subscription, or ``None`` unless
-            ``topic_change`` is ``TopicChange.CONFIRM``.
+        confirmation_token: set if ``topic_change`` is ``TopicChange.CONFIRM``.
     """
 
     events: tuple[Report | UnusedEvent, ...]
@@ -158,8 +143,8 @@ class SenderProof:
     """The secrets and keys with which an adapter verifies the requests of a sender.
 
     Attributes:
-        secrets: the secrets or public keys of the sender, newest first. After the owner changes the
-            secret or key, the former secret or key stays in ``secrets`` for 24 hours.
+        secrets: the secrets or public keys of the sender, newest first. A former secret or key
+            stays in ``secrets`` for 24 hours.
         topic_arn: the ARN of the sender's SNS topic, or ``None`` if the provider isn't ``ses``.
     """
 
@@ -172,12 +157,8 @@ class ReusableProof:
     """A valid proof that doesn't cover the event in the request.
 
     An attacker could send a stolen proof together with another event, so the proof must be accepted
-    only with the event with which it first arrived.
-
-    Attributes:
-        token: the signed text, which differs for each genuine event.
-        event: identifies the event.
-        expires_at: when the proof is no longer valid.
+    only with the event with which it first arrived. The signed text ``token`` differs for each
+    genuine event.
     """
 
     token: bytes
@@ -200,23 +181,20 @@ class KeyMissing(Exception):
 
 
 class SenderAdapter(Protocol):
-    """Verifies and reads the requests of a provider."""
-
     provider: SenderProvider
 
     def verify(self, request: SenderRequest, proof: SenderProof) -> ReusableProof | None:
-        """Verify that the request comes from the provider of the sender.
+        """Return ``None`` if the signature covers the events, or if the provider sends a secret
+        instead.
 
-        Return ``None`` if the signature covers the events in the request, or if the provider sends
-        a secret instead of a signature. Raises ``sender.signature_invalid`` if the signature or
-        secret in the request is missing, invalid or too old. Only the adapter of the provider
-        ``ses`` raises ``KeyMissing``.
+        Raises ``sender.signature_invalid`` if the signature or secret in the request is missing,
+        invalid or too old. Only the adapter of the provider ``ses`` raises ``KeyMissing``.
         """
 
     def parse(self, body: bytes) -> ParsedBody:
         """Parse the body of a verified request.
 
-        Only the adapter of the provider ``generic`` raises ``report.invalid``, ``report.too_many``
-        or ``report.trace_id_refused``. All other adapters return an ``UnusedEvent`` for each
-        invalid event, because a mail provider would retry a rejected request.
+        Only the adapter of the provider ``generic`` raises errors. All other adapters return an
+        ``UnusedEvent`` for each invalid event, because a mail provider would retry a rejected
+        request.
         """

@@ -1,8 +1,8 @@
 """Verifies and reads reports from the mail provider Postmark.
 
-Postmark doesn't sign requests. Each request of Postmark contains the HTTP Basic credentials or the
-header ``Authorization`` that the owner has entered in Postmark's webhook settings. Postmark
-documents its events at postmarkapp.com/developer/webhooks.
+Postmark doesn't sign requests. Each request contains the HTTP Basic credentials or the header
+``Authorization`` that the owner has entered in Postmark's webhook settings. Postmark documents its
+events at postmarkapp.com/developer/webhooks.
 """
 
 from core.machine_agents import is_machine_agent
@@ -103,9 +103,6 @@ def _parse_bounce(event: ProviderEvent, bounce_type: str | None, fields: Fields)
 
 
 def _is_unsubscription(fields: Fields) -> bool:
-    """Return whether an address was suppressed, but neither by a bounce nor by a complaint.
-
-    Postmark also posts a ``SubscriptionChange`` if a bounce or a complaint suppresses an address.
-    """
+    """Ignore a ``SubscriptionChange`` that a bounce or a complaint has caused."""
     is_suppressed = fields.get("SuppressSending") is True
     return is_suppressed and fields.get("SuppressionReason") == "ManualSuppression"

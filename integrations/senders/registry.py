@@ -12,11 +12,6 @@ from integrations.senders.resend import ResendAdapter
 
 
 def create_adapters(sns_base_url: str | None) -> Mapping[SenderProvider, SenderAdapter]:
-    """Map each provider to the adapter that verifies and parses its reports.
-
-    Args:
-        sns_base_url: the URL of a server that replaces Amazon's servers, or ``None``.
-    """
     # Import this module only in this function, because the module imports an HTTP library that most
     # commands don't need.
     from integrations.senders.ses import SesAdapter

@@ -63,12 +63,6 @@ _MAX_MESSAGE_AGE = timedelta(hours=2)
 
 
 class SesAdapter:
-    """Verifies and reads the requests of SES.
-
-    Args:
-        sns_base_url: the URL of a server that replaces Amazon's servers, or ``None``.
-    """
-
     provider = SenderProvider.SES
 
     def __init__(self, sns_base_url: str | None = None) -> None:

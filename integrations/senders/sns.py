@@ -48,12 +48,7 @@ _UNSIGNED_FIELDS = ("Signature", "SignatureVersion", "SigningCertURL")
 
 @dataclass(frozen=True)
 class SnsMessage:
-    """A message from Amazon SNS.
-
-    Attributes:
-        fields: maps the name of each field of the message to the field's text. All fields are
-            required, except ``Subject``.
-    """
+    """Contains all fields in ``fields``, except that ``Subject`` is optional."""
 
     type: SnsMessageType
     fields: Mapping[str, str]
@@ -81,7 +76,6 @@ class SnsMessage:
         return "".join(f"{name}\n{self.fields[name]}\n" for name in names)
 
     def is_signed_by(self, key: RSAPublicKey) -> bool:
-        """Return whether the message was signed with the private key that belongs to ``key``."""
         algorithm = SHA1() if self.signature_version == "1" else SHA256()  # noqa: S303 - topics' default
         try:
             signature = base64.b64decode(self.fields["Signature"], validate=True)
@@ -92,7 +86,7 @@ class SnsMessage:
 
 
 def parse_message(body: bytes) -> SnsMessage | None:
-    """Return the message in a request body, or ``None`` if the body isn't a complete message."""
+    """Return ``None`` if the body isn't a complete message."""
     content = parse_signed_body(body)
     type_name = get_text(content, "Type")
     if not isinstance(content, dict) or type_name not in set(SnsMessageType):

@@ -73,7 +73,7 @@ _MAX_ADDRESSES_TRIED = 3
 
 
 class CertificateRefused(Exception):
-    """Raised if a certificate can't be trusted."""
+    pass
 
 
 class CertificateUnavailable(Exception):
@@ -98,7 +98,6 @@ class SnsCertificates:
     Args:
         base_url: the URL of a sandbox that replaces Amazon's servers, or ``None``. The sandbox must
             run on this machine, because Pressroom trusts the sandbox's root certificates.
-        resolve: a function that resolves host names, or ``None`` for the system's resolver.
     """
 
     def __init__(self, base_url: str | None = None, resolve: Resolver | None = None) -> None:
@@ -112,10 +111,7 @@ class SnsCertificates:
         self._waiting_urls: dict[str, list[str]] = {}
 
     def find_cached_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey | None:
-        """Return the key like ``find_key``, or ``None`` if the certificate must be fetched.
-
-        Raises ``sender.signature_invalid``.
-        """
+        """Return the key like ``find_key``, or ``None`` if the certificate must be fetched."""
         if not topic.is_certificate_url(url):
             raise SENDER_SIGNATURE_INVALID()
         try:
@@ -125,12 +121,10 @@ class SnsCertificates:
         return None if certificate is None else _get_key(certificate, now)
 
     async def find_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey:
-        """Return the public key in the certificate at ``url``.
+        """Raise ``sender.signature_invalid`` if the certificate can't be trusted.
 
-        Raises ``sender.signature_invalid`` if the certificate can't be trusted, or if the URL
-        doesn't belong to SNS in the topic's region. Raises ``sender.busy`` if a server is
-        unreachable, if too many messages of the topic wait for a certificate, or if another message
-        of the topic waits for a different certificate.
+        The URL must belong to SNS in the topic's region. Raises ``sender.busy`` if a server is
+        unreachable, or if the message can't wait for a certificate.
         """
         if not topic.is_certificate_url(url):
             raise SENDER_SIGNATURE_INVALID()
@@ -143,10 +137,8 @@ class SnsCertificates:
         return _get_key(certificate, now)
 
     def _find_fresh(self, url: str, now: datetime) -> x509.Certificate | None:
-        """Return the cached certificate, or ``None`` if it is missing or older than a day.
-
-        Raises ``CertificateRefused`` if the certificate at the URL was refused less than a minute
-        ago.
+        """Return ``None`` for an old certificate, and raise ``CertificateRefused`` after a recent
+        refusal.
         """
         refused_at = self._refused_urls.get(url)
         if refused_at is not None and abs(now - refused_at) < _REFUSAL_LIFETIME:
@@ -156,11 +148,9 @@ class SnsCertificates:
         return entry.certificate if entry and is_fresh else None
 
     async def _refresh(self, topic: SnsTopic, url: str, now: datetime) -> x509.Certificate:
-        """Fetch a certificate whose cached copy is missing or older than a day.
+        """Fetch a certificate, or return an older copy if SNS is unreachable or the region is busy.
 
-        If SNS is unreachable, or if another certificate of the region is being fetched, return the
-        cached copy even if the copy is older than a day. The cached copy of an expired certificate
-        is never returned.
+        The cached copy of an expired certificate is never returned.
         """
         lock = self._region_locks.setdefault(topic.region, asyncio.Lock())
         entry = self._cache.get(url)
@@ -184,8 +174,8 @@ class SnsCertificates:
     def _join_queue(self, topic: SnsTopic, url: str) -> Iterator[None]:
         """Count a message as waiting for a certificate during the ``with`` block.
 
-        Raises ``CertificateUnavailable`` if too many messages of the topic wait for a certificate,
-        or if another message of the topic waits for a different certificate.
+        Raises ``CertificateUnavailable`` if too many messages of the topic wait, or if one waits
+        for a different certificate.
         """
         urls = self._waiting_urls.setdefault(topic.arn, [])
         if len(urls) >= _MAX_WAITING_PER_TOPIC or any(other != url for other in urls):
@@ -226,7 +216,6 @@ class SnsCertificates:
         return _parse_own_certificates(await self._download(client, ROOTS_URL))
 
     async def _download(self, client: AsyncHttpClient, url: str) -> bytes:
-        """Download a file from SNS."""
         try:
             reply = await client.send("GET", relocate_url(url, self._base_url))
         except ReplyRefused:
@@ -243,11 +232,11 @@ class SnsCertificates:
     async def _fetch_issuer(
         self, client: AsyncHttpClient, url: str, certificate: x509.Certificate
     ) -> x509.Certificate:
-        """Return the certificate of the issuer that signed ``certificate``.
+        """Raise ``CertificateUnavailable`` even for a wrong certificate, so that SNS sends the
+        message again.
 
-        Raises ``CertificateUnavailable`` even if the issuer's server replies with a wrong
-        certificate, so that SNS sends the message again. A genuine message must not be lost if an
-        attacker on the network replaces the issuer's certificate, which is sent without TLS.
+        A genuine message must not be lost if an attacker on the network replaces the issuer's
+        certificate.
         """
         try:
             reply = await self._send_to_issuer(client, url)
@@ -263,10 +252,7 @@ class SnsCertificates:
         return issuers[0]
 
     async def _send_to_issuer(self, client: AsyncHttpClient, url: str) -> HttpReply:
-        """Send a GET request to an issuer's server, but never to a private IP address.
-
-        Raises ``DestinationRefused``, ``HostUnknown`` or ``HttpFailure``.
-        """
+        """Send a GET request to an issuer's server, but never to a private IP address."""
         if self._base_url is not None:
             return await client.send("GET", relocate_url(url, self._base_url))
         location = parse_url(url)
@@ -289,7 +275,6 @@ def _get_key(certificate: x509.Certificate, now: datetime) -> RSAPublicKey:
 
 
 def _parse_own_certificates(content: bytes) -> list[x509.Certificate]:
-    """Parse certificates from SNS, and raise ``CertificateRefused`` if they are invalid."""
     try:
         return parse_certificates(content)
     except ValueError:
@@ -297,7 +282,7 @@ def _parse_own_certificates(content: bytes) -> list[x509.Certificate]:
 
 
 def _store(entries: OrderedDict[str, Value], key: str, value: Value, max_entries: int) -> None:
-    """Store a value, and remove the oldest value if there are more than ``max_entries`` values."""
+    """Remove the oldest value if there are more than ``max_entries`` values."""
     entries[key] = value
     entries.move_to_end(key)
     if len(entries) > max_entries:

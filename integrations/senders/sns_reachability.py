@@ -16,9 +16,6 @@ def find_certificate_problem(topic: SnsTopic, base_url: str | None) -> str | Non
     Pressroom learns the name of a signing certificate only from a message of SNS, so the function
     requests a certificate that doesn't exist. Any response except a server error proves that SNS is
     reachable.
-
-    Args:
-        base_url: the URL of a server that replaces Amazon's servers, or ``None``.
     """
     client = HttpClient(_BOUNDS)
     try:

@@ -16,20 +16,12 @@ _BOUNDS = HttpBounds(
 
 
 def confirm_subscription(topic_arn: str, token: str, base_url: str | None = None) -> bool:
-    """Confirm the subscription of a sender's URL to a topic. Return whether SNS accepted the token.
-
-    The function blocks for at most 20 seconds. Raises ``ServerFailed`` if SNS is unreachable.
+    """Return whether SNS accepted the token. The function blocks for at most 20 seconds.
 
     The first request contains the parameter ``AuthenticateOnUnsubscribe``, so that only AWS
     accounts can end the subscription. SNS may reject the first request with 403, because Pressroom
-    has no AWS account to sign the request. In this case, the function sends a second request
-    without ``AuthenticateOnUnsubscribe``. If SNS accepts the second request, everybody who has the
-    unsubscribe link in a message can end the subscription. SNS notifies Pressroom when a
-    subscription ends.
-
-    Args:
-        token: the token from the message that asks Pressroom to confirm the subscription.
-        base_url: the URL of a server that replaces Amazon's servers, or ``None``.
+    has no AWS account to sign the request. If SNS accepts the second request without the parameter,
+    everybody who has the unsubscribe link in a message can end the subscription.
     """
     topic = parse_topic(topic_arn)
     if topic is None:
@@ -47,7 +39,6 @@ def confirm_subscription(topic_arn: str, token: str, base_url: str | None = None
 
 
 def _call(client: HttpClient, url: str) -> int:
-    """Send a GET request to SNS, and return the HTTP status. Raises ``ServerFailed``."""
     try:
         reply = client.send("GET", url)
     except HttpFailure as failure:

@@ -17,36 +17,24 @@ _CERTIFICATE_PATH = re.compile(r"/SimpleNotificationService-[0-9a-fA-F]{1,64}\.p
 
 @dataclass(frozen=True)
 class SnsTopic:
-    """A topic of Amazon SNS.
-
-    Attributes:
-        host: the host name of the SNS server in the topic's region.
-    """
+    """``host`` is the host name of the SNS server in the topic's region."""
 
     arn: str
     region: str
     host: str
 
     def is_certificate_url(self, url: str) -> bool:
-        """Return whether a URL belongs to a signing certificate on the topic's SNS server."""
         prefix = f"https://{self.host}"
         return url.startswith(prefix) and bool(
             _CERTIFICATE_PATH.fullmatch(url.removeprefix(prefix))
         )
 
     def build_certificate_url(self, name: str) -> str:
-        """Return the URL of a signing certificate.
-
-        ``name``: the hexadecimal number in the file name of the certificate.
-        """
+        """Return the URL for a hexadecimal number ``name``."""
         return f"https://{self.host}/SimpleNotificationService-{name}.pem"
 
     def build_confirming_url(self, token: str, *, authenticates_unsubscribe: bool) -> str:
-        """Return the URL that confirms a subscription to the topic.
-
-        Args:
-            authenticates_unsubscribe: whether only AWS accounts can end the subscription.
-        """
+        """Let only AWS accounts end the subscription if ``authenticates_unsubscribe`` is true."""
         query = {"Action": "ConfirmSubscription", "TopicArn": self.arn, "Token": token}
         if authenticates_unsubscribe:
             query["AuthenticateOnUnsubscribe"] = "true"
@@ -66,11 +54,6 @@ def parse_topic(arn: str) -> SnsTopic | None:
 
 
 def relocate_url(url: str, base_url: str | None) -> str:
-    """Replace the scheme and host of a URL with ``base_url``, unless ``base_url`` is ``None``.
-
-    Args:
-        base_url: the URL of a server that replaces Amazon's servers.
-    """
     if base_url is None:
         return url
     parts = urlsplit(url)

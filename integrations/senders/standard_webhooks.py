@@ -1,7 +1,6 @@
 """Verifies requests that are signed according to Standard Webhooks 1.0.
 
-Three headers of a request contain the message id, the time of sending and the signatures. The
-webhook service Svix uses the signatures of Standard Webhooks, but different header names. The
+The webhook service Svix uses the signatures of Standard Webhooks, but different header names. The
 specification is at https://github.com/standard-webhooks/standard-webhooks.
 """
 
@@ -47,10 +46,7 @@ def verify_message(
 ) -> None:
     """Verify that one of the secrets signed the request, and that the request is recent.
 
-    Raises ``sender.signature_invalid``.
-
-    Args:
-        secrets: the secrets with the prefix ``whsec_``. Invalid secrets are ignored.
+    Invalid secrets are ignored.
     """
     message_id = request.headers.get(headers.message_id, "")
     sent_at = parse_unix_text(request.headers.get(headers.timestamp, ""))
@@ -73,7 +69,6 @@ def verify_message(
 
 
 def _load_secret(secret: str) -> bytes | None:
-    """Return the key in a secret, or ``None`` if the secret is invalid."""
     if not secret.startswith(SECRET_PREFIX):
         return None
     try:

@@ -49,8 +49,7 @@ QuotaReport = Callable[[PhotoProviderName, tuple[Quota, ...]], None]
 class Exchange:
     """The HTTP API of a stock photo provider.
 
-    Attributes:
-        report: a function that records the remaining request quota, which is part of each reply.
+    ``report`` records the remaining request quota, which is part of each reply.
     """
 
     name: PhotoProviderName
@@ -59,10 +58,7 @@ class Exchange:
     report: QuotaReport
 
     def get(self, path: str, params: Mapping[str, str | int]) -> tuple[str, dict[str, Any]]:
-        """Send a GET request, and return the reply's JSON both as text and parsed.
-
-        Raises the errors that ``StockPhotos`` lists.
-        """
+        """Return the reply's JSON both as text and parsed."""
         try:
             body = self._send(path, params, "application/json")
         except http_client.ReplyRefused as refused:
@@ -76,7 +72,6 @@ class Exchange:
         return body.decode(), document
 
     def fetch_file(self, path: str, params: Mapping[str, str | int]) -> bytes:
-        """Download an image file, and return its bytes. Raises ``attachment.too_large``."""
         try:
             return self._send(path, params, "image/*")
         except http_client.ReplyTooLong:
@@ -105,7 +100,6 @@ class Exchange:
         )
 
     def _send(self, path: str, params: Mapping[str, str | int], accept: str) -> bytes:
-        """Send a GET request, and return the body of the reply. Raises ``ReplyRefused``."""
         headers = {"Accept": accept, **self.headers}
         try:
             with self._breaker.protect():

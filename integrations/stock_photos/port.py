@@ -20,10 +20,8 @@ class PhotoCredit:
 
     Attributes:
         title: the photo's title, if the licence requires it.
-        title_url: the photo's page on the provider's website.
         provider: the provider's name, if a photo's attribution must contain the name.
-        licence: the licence's name, or ``None`` if all photos of the provider have the same
-            licence.
+        licence: ``None`` if all photos of the provider have the same licence.
     """
 
     author: str
@@ -36,7 +34,7 @@ class PhotoCredit:
     licence_url: str | None = None
 
     def describe(self) -> str:
-        """Return the photo's attribution as one line of plain text, without links."""
+        """Return one line of plain text, without links."""
         line = f"“{self.title}” by {self.author}" if self.title else f"Photo by {self.author}"
         if self.provider:
             line += f" on {self.provider}"
@@ -77,10 +75,8 @@ class Quota:
 
 @dataclass(frozen=True)
 class Photo:
-    """The identity of a photo at its provider.
-
-    Attributes:
-        mark: the ``ixid`` from a search result, which Unsplash requires when the photo is used.
+    """``mark`` is the ``ixid`` from a search result, which Unsplash requires when the photo is
+    used.
     """
 
     id: str
@@ -97,7 +93,6 @@ class StockPhotos(Protocol):
 
     Attributes:
         origin: the base URL of the provider's API, which is part of each cache key.
-        image_origins: the origins of the thumbnails.
         allows_copies: whether the provider's terms allow Pressroom to store copies of photos.
     """
 
@@ -113,27 +108,22 @@ class StockPhotos(Protocol):
         """Return the photos in a search reply. Photos with missing fields are skipped."""
 
     def parse_endpoint(self, endpoint: str) -> Photo:
-        """Return the photo that an endpoint URL identifies, without sending a request.
-
-        Raises ``stockphoto.endpoint_not_allowed`` if the URL doesn't identify a photo.
+        """Return the photo that an endpoint URL identifies, without sending a request, or raise
+        ``stockphoto.endpoint_not_allowed``.
         """
 
     def download_url(self, photo: Photo) -> str:
-        """Report the use of a photo to the provider, and return the URL of its file.
-
-        Raises ``stockphoto.not_found``.
+        """Report the use of a photo to the provider, and return the URL of its file, or raise
+        ``stockphoto.not_found``.
         """
 
     def download_copy(self, photo: Photo) -> bytes:
-        """Download a photo's file, which must not exceed the size limit of uploads.
-
-        Raises ``stockphoto.copies_forbidden``, ``stockphoto.not_found`` or
-        ``attachment.too_large``.
+        """Raise ``stockphoto.copies_forbidden``, ``stockphoto.not_found`` or
+        ``attachment.too_large``, the latter for a file above the size limit of uploads.
         """
 
 
 def parse_results(payload: str, parse: Callable[[Any], FoundPhoto | None]) -> list[FoundPhoto]:
-    """Return the photos in a search reply, except photos for which ``parse`` returns ``None``."""
     results = get_nested(orjson.loads(payload), "results")
     photos = map(parse, results if isinstance(results, list) else [])
     return [photo for photo in photos if photo is not None]
@@ -150,14 +140,13 @@ def parse_web_url(value: object) -> str | None:
 
 
 def parse_text(value: object) -> str | None:
-    """Return a provider's text as a single line, shortened to fit below a photo."""
+    """Return a single line, shortened to fit below a photo."""
     if not isinstance(value, str):
         return None
     return " ".join(value.split())[:MAX_SHOWN_CHARACTERS] or None
 
 
 def get_nested(value: object, *names: str) -> Any:
-    """Return a value in nested mappings, or ``None`` if a key is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value

@@ -9,10 +9,9 @@ from integrations.stock_photos.unsplash import Unsplash
 
 
 class StockPhotoProviders:
-    """The configured stock photo providers.
+    """The client of each provider connects at its first request.
 
-    The client of each provider connects at its first request. Use one ``StockPhotoProviders`` per
-    process, so that requests share connections.
+    Use one ``StockPhotoProviders`` per process, so that requests share connections.
     """
 
     def __init__(self, given: Settings, report: QuotaReport) -> None:
@@ -33,10 +32,6 @@ class StockPhotoProviders:
         return sorted(self._adapters, key=lambda name: (name != self.default, name))
 
     def get_provider(self, name: PhotoProviderName) -> StockPhotos:
-        """Return the provider with the given name.
-
-        Raises ``stockphoto.not_configured`` if the operator has not configured the provider.
-        """
         if name not in self._adapters:
             raise STOCKPHOTO_NOT_CONFIGURED(provider=name)
         return self._adapters[name]
