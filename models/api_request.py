@@ -9,10 +9,9 @@ from models.declarative import Model
 
 
 class ApiRequest(Model):
-    """A request that was authenticated with an API key.
+    """The row contains no path, no body and no IP address, because these can identify people.
 
-    The row contains no path, no body and no IP address, because these can identify people. The
-    table keeps about the latest 1,000 requests of each API key.
+    The table keeps about the latest 1,000 requests of each API key.
     """
 
     __tablename__ = "api_requests"

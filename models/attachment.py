@@ -67,10 +67,8 @@ class Attachment(Model):
 
 
 class ObjectRemoval(Model):
-    """An object that a worker must remove from the object storage.
-
-    A transaction that no longer needs a stored object adds a row to ``object_removals``. A worker
-    removes the object from the storage, and then deletes the row in ``object_removals``.
+    """A transaction that no longer needs a stored object adds a row. A worker removes the object
+    from the storage, and then deletes the row.
     """
 
     __tablename__ = "object_removals"

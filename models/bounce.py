@@ -11,13 +11,10 @@ _IS_IN_EFFECT = "ended_at IS NULL AND lifted_at IS NULL"
 
 
 class Bounce(Model):
-    """A mail that couldn't be delivered to an address.
+    """A bounce is in effect until `lifted_at` or `ended_at` is set.
 
     The row contains an HMAC instead of the address, so that the bounce remains after the member is
-    removed or erased. A bounce is in effect until `lifted_at` or `ended_at` is set. Turning on the
-    list's mail for the member sets `lifted_at`. Pressroom sets `ended_at` when a sender reports
-    that the same mail or a later mail reached the member. `ended_at` remains NULL if the bounce is
-    hard (permanent) or has turned off mail.
+    removed or erased.
     """
 
     __tablename__ = "bounces"

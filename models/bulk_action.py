@@ -19,9 +19,8 @@ class BulkActionKind(StrEnum):
 
 
 class BulkAction(Model):
-    """A bulk action, which applies one change to all members of a list that match a filter.
-
-    A bulk action changes members sorted by status and then by id.
+    """Applies one change to all members of a list that match a filter, sorted by status and then by
+    id.
     """
 
     __tablename__ = "bulk_actions"
@@ -67,8 +66,6 @@ class BulkAction(Model):
 
 
 class BulkChange(Model):
-    """A change that a bulk action made to a member, with the member's values before the change."""
-
     __tablename__ = "bulk_changes"
     # The erasure of a person uses this index to find bulk changes of the person's subscriptions.
     __table_args__ = (Index("ix_bulk_changes_subscription_id", "subscription_id"),)

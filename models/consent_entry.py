@@ -41,10 +41,7 @@ class ConsentHow(StrEnum):
 
 
 class ConsentEntry(Model):
-    """A record that a person joined a list, for example by a sign-up or a confirmation.
-
-    The subscription of an imported member has an ``import_id``, but no consent entry.
-    """
+    """The subscription of an imported member has an ``import_id``, but no consent entry."""
 
     __tablename__ = "consent_entries"
     __table_args__ = (
@@ -133,8 +130,6 @@ class ConsentClaim(Model):
 
 
 class ConsentWording(Model):
-    """A version of the text to which people consent when they subscribe to a list."""
-
     __tablename__ = "consent_wordings"
     __table_args__ = (CheckConstraint("char_length(wording) <= 2000", name="wording_bounded"),)
 

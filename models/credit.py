@@ -28,10 +28,7 @@ class CreditAction(StrEnum):
 
 
 class CreditAccount(Model):
-    """A user's balance of credits.
-
-    A single database function adds all ledger entries and changes all balances.
-    """
+    """A single database function adds all ledger entries and changes all balances."""
 
     __tablename__ = "credit_accounts"
     __table_args__ = (
@@ -101,9 +98,8 @@ class CreditEntry(Model):
 class OpenCharge(Model):
     """A charge for a provider call that hasn't been answered yet.
 
-    Maintenance reverses an open charge if the provider doesn't respond in time. Before a process
-    settles or reverses an open charge, it deletes the charge's row, so that no other process can do
-    the same.
+    Maintenance reverses an open charge if the provider doesn't respond in time. A process first
+    deletes the row of an open charge, so that no other process can settle or reverse it.
     """
 
     __tablename__ = "open_charges"
@@ -124,11 +120,7 @@ class OpenCharge(Model):
 
 
 class CreditCheckpoint(Model):
-    """The last verified ledger entry of an account, with the resulting balance and debt.
-
-    The signature of a checkpoint covers every column except ``signature``
-    (`services.credits.verify`).
-    """
+    """The signature covers every column except ``signature`` (`services.credits.verify`)."""
 
     __tablename__ = "credit_checkpoints"
 
@@ -158,15 +150,11 @@ class OrderStatus(StrEnum):
 
 
 class Resolution(StrEnum):
-    """An operator's decision about an order in review."""
-
     CREDIT = "credit"
     REFUNDED = "refunded"
 
 
 class OrderVia(StrEnum):
-    """The cause of a change to an order, such as a webhook event."""
-
     REQUEST = "request"
     JOB = "job"
     WEBHOOK = "webhook"
@@ -177,10 +165,7 @@ class OrderVia(StrEnum):
 
 
 class PaymentOrder(Model):
-    """An order for credits, with its terms and the known facts about its payment.
-
-    A database trigger prevents changes to the terms of an order, and the removal of payment facts.
-    """
+    """A database trigger prevents changes to the terms, and the removal of payment facts."""
 
     __tablename__ = "payment_orders"
     __table_args__ = (
@@ -290,7 +275,7 @@ class PaymentOrder(Model):
 
     @property
     def refunded_amount(self) -> Decimal:
-        """Return the amount that was returned to the payer, in the currency's main unit."""
+        """Return the lost amount in the currency's main unit."""
         return Decimal(self.lost_minor).scaleb(-minor_digits(self.currency))
 
     def _returned_minor(self, disputed: int) -> int:
@@ -299,10 +284,7 @@ class PaymentOrder(Model):
 
 
 class PaymentOrderTransition(Model):
-    """An allowed change of an order's status.
-
-    A database trigger refuses every status change that isn't in ``payment_order_transitions``.
-    """
+    """A database trigger refuses every status change that isn't in this table."""
 
     __tablename__ = "payment_order_transitions"
 
@@ -311,10 +293,7 @@ class PaymentOrderTransition(Model):
 
 
 class PaymentOrderChange(Model):
-    """A change of an order's status, and the cause of the change.
-
-    A database trigger records every change of an order's status.
-    """
+    """A database trigger records every change of an order's status."""
 
     __tablename__ = "payment_order_changes"
     __table_args__ = (Index(None, "order_id", "id"),)
@@ -329,10 +308,7 @@ class PaymentOrderChange(Model):
 
 
 class PaymentOrderCheckpoint(Model):
-    """The last change of an order's status that `pressroom credits verify` has verified.
-
-    The table ``payment_order_checkpoints`` has a single, signed row (`services.credits.verify`).
-    """
+    """The last change that `pressroom credits verify` has verified, in a single, signed row."""
 
     __tablename__ = "payment_order_checkpoints"
 
@@ -341,10 +317,9 @@ class PaymentOrderCheckpoint(Model):
 
 
 class PaymentEvent(Model):
-    """The payment facts in a webhook event of the payment provider.
+    """A payment event is stored in the transaction that changes the order.
 
-    A payment event is stored in the transaction that changes the order. The complete webhook event
-    isn't stored, because it names the payer.
+    The complete webhook event isn't stored, because it names the payer.
     """
 
     __tablename__ = "payment_events"

@@ -41,6 +41,5 @@ UpdatedAt = Annotated[
 
 
 def allow_values(column: str, values: Iterable[str]) -> CheckConstraint:
-    """Return a constraint that allows only the given values in a text column."""
     quoted = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({quoted})", name=f"{column}_known")

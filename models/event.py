@@ -10,11 +10,10 @@ from models.declarative import Model, SerialId
 
 
 class RecordedEvent(Model):
-    """An event in the audit log of one user's account, such as a login.
+    """Recorded events are deleted after a year. A database trigger rejects changes to recorded
+    events.
 
-    Recorded events are deleted after a year. A database trigger rejects changes to recorded events.
-    Only the erasure of a person may clear the origin of the person's events. A recorded event
-    contains the ids of lists and other objects, but not their names.
+    Only the erasure of a person may clear the origin of the person's events.
     """
 
     __tablename__ = "events"
@@ -42,10 +41,10 @@ class RecordedEvent(Model):
 
 
 class FeedEvent(Model):
-    """An event in an owner's feed, such as a new subscription.
+    """An event in an owner's feed, such as a new subscription, which is deleted after 30 days.
 
-    Feed events are never changed, and are deleted after 30 days. Feed events contain ids instead of
-    personal data, so that an erasure doesn't have to change the feed.
+    Feed events contain ids instead of personal data, so that an erasure doesn't have to change the
+    feed.
     """
 
     __tablename__ = "feed_events"
@@ -73,8 +72,8 @@ class FeedEvent(Model):
 class FeedOffset(Model):
     """The difference between a transaction's position in the feed and the transaction's number.
 
-    The table ``feed_offsets`` has one row. Restoring a backup raises the feed offset, because
-    transaction numbers start again in a new database.
+    Restoring a backup raises the feed offset, because transaction numbers start again in a new
+    database.
     """
 
     __tablename__ = "feed_offsets"

@@ -9,11 +9,10 @@ from models.declarative import CreatedAt, Model
 
 
 class Mailing(Model):
-    """A mailing to the members of a list.
+    """A mailing begins when the list's roster is exported.
 
-    A mailing begins when the list's roster is exported. The roster is the file of recipients for
-    the program that sends the mails. Reports of mail providers increase the counters of the
-    mailing, such as `delivered`. Each counter counts a member at most once.
+    The roster is the file of recipients for the program that sends the mails. Each counter, such as
+    `delivered`, counts a member at most once.
     """
 
     __tablename__ = "mailings"
@@ -42,11 +41,7 @@ class Mailing(Model):
 
 
 class MailingMark(Model):
-    """Records that an event about a member and a mailing was counted, such as an opened mail.
-
-    If an event of the same kind is reported again for this member and mailing, Pressroom doesn't
-    count it.
-    """
+    """Records that an event was counted, so that Pressroom doesn't count a repeated report."""
 
     __tablename__ = "mailing_marks"
     # Pressroom uses this index to find and delete old rows of this table.

@@ -14,8 +14,6 @@ MAX_SOFT_BOUNCE_LIMIT = 20
 
 
 class MailingList(Model):
-    """A mailing list to which people subscribe."""
-
     __tablename__ = "lists"
     __table_args__ = (
         # API routes accept a list's slug or id, so a slug must not look like an id.
@@ -136,9 +134,7 @@ class MemberField(Model):
 
 
 class MemberTag(Model):
-    """A word with which an owner groups members of one list.
-
-    ``subscriptions.tag_ids`` refers to tags by their ids, so that renaming a tag changes no
+    """``subscriptions.tag_ids`` refers to tags by their ids, so that renaming a tag changes no
     subscription.
     """
 
@@ -159,10 +155,7 @@ class MemberTag(Model):
 
 
 class DeletedTag(Model):
-    """A deleted tag.
-
-    Maintenance deletes the row of a deleted tag after removing the tag from all members.
-    """
+    """Maintenance deletes the row of a deleted tag after removing the tag from all members."""
 
     __tablename__ = "deleted_tags"
 
@@ -172,8 +165,6 @@ class DeletedTag(Model):
 
 
 class Segment(Model):
-    """A named filter that selects members of a list."""
-
     __tablename__ = "segments"
     __table_args__ = (UniqueConstraint("list_id", "folded"),)
 
@@ -190,11 +181,7 @@ class Segment(Model):
 
 
 class ListReport(Model):
-    """A report that a list is unwanted or deceptive.
-
-    People can report a list without being subscribed. Each person can report a list once. Strangers
-    can report a list once per network.
-    """
+    """Each person can report a list once. Strangers can report a list once per network."""
 
     __tablename__ = "list_reports"
     __table_args__ = (

@@ -23,10 +23,7 @@ class ImportKind(StrEnum):
 
 
 class MemberImport(Model):
-    """An import of members into a list, with its options, progress and row counts.
-
-    Subscriptions of imported members reference the row of their import as an audit record.
-    """
+    """Subscriptions of imported members reference the row of their import as an audit record."""
 
     __tablename__ = "imports"
     __table_args__ = (
@@ -157,11 +154,7 @@ _ImportId = Annotated[
 
 
 class ImportChunk(Model):
-    """The result of importing a chunk of an uploaded file.
-
-    The transaction that imports a chunk also stores the chunk's result, so that no chunk is
-    imported twice.
-    """
+    """The transaction that imports a chunk adds this row, so that no chunk is imported twice."""
 
     __tablename__ = "import_chunks"
 
@@ -175,10 +168,8 @@ class ImportChunk(Model):
 
 
 class WaitingChunk(Model):
-    """A chunk of an uploaded file, which a helper job is importing or will import.
-
-    If a helper job ends before it has imported its chunk, another helper job can claim the chunk.
-    The import fails if a chunk has failed too often.
+    """If a helper job ends before it has imported its chunk, another helper job can claim the
+    chunk. The import fails if a chunk has failed too often.
     """
 
     __tablename__ = "waiting_chunks"
@@ -205,8 +196,6 @@ class NamedMember(Model):
 
 
 class ImportChange(Model):
-    """A change that an import made to a subscription, with the old and new values."""
-
     __tablename__ = "import_changes"
     # Imports and erasures use this index to find the changes that imports made to a subscription.
     __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
@@ -236,10 +225,8 @@ class ImportChange(Model):
 
 
 class MemberExport(Model):
-    """An export of a list's members to a file.
-
-    An export contains either the members, for the owner, or the roster, for the program that sends
-    the list.
+    """Contains either the members, for the owner, or the roster, for the program that sends the
+    list.
     """
 
     __tablename__ = "exports"

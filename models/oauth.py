@@ -18,10 +18,7 @@ _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
 
 
 class OAuthClient(Model):
-    """A program that asks people for access to their Pressroom accounts.
-
-    A public client, such as a phone app, has no client secret, because users could extract it.
-    """
+    """A public client, such as a phone app, has no secret, because users could extract it."""
 
     __tablename__ = "oauth_clients"
     __table_args__ = (
@@ -39,10 +36,7 @@ class OAuthClient(Model):
 
 
 class OAuthGrant(Model):
-    """The scopes that a person granted to an OAuth client.
-
-    When a person revokes a grant, all tokens of the grant become invalid.
-    """
+    """When a person revokes a grant, all its tokens become invalid."""
 
     __tablename__ = "oauth_grants"
     __table_args__ = (

@@ -50,9 +50,9 @@ class OptOut(Model):
 class AddressOptOut(Model):
     """An opt-out of an address that belongs to no member, from several lists of one owner.
 
-    A sender, such as a mail provider, reports a complaint or an unsubscription of the address. The
-    sender may cover a thousand lists, so the lists are stored in one row instead of one row each.
-    An ``AddressOptOut`` applies to the same code as an ``OptOut`` of the kind ``list``.
+    A sender reports a complaint or an unsubscription of the address. The sender may cover a
+    thousand lists, so the lists are stored in one row. An ``AddressOptOut`` applies to the same
+    code as an ``OptOut`` of the kind ``list``.
     """
 
     __tablename__ = "address_opt_outs"
@@ -86,8 +86,7 @@ class AddressOptOut(Model):
 class DeniedEntry(Model):
     """An e-mail address or a domain that an owner excludes from all of the owner's lists.
 
-    A deny list entry with an ``@`` is an address. A deny list entry such as ``*.example.com``
-    covers all subdomains of ``example.com``.
+    A deny list entry such as ``*.example.com`` covers all subdomains of ``example.com``.
     """
 
     __tablename__ = "denied_entries"
@@ -101,10 +100,7 @@ class DeniedEntry(Model):
 
 
 class ErasedDenial(Model):
-    """An HMAC of a denied address that belonged to an erased person.
-
-    Without the HMAC, people could get off a deny list by requesting an erasure.
-    """
+    """An HMAC of a denied address, without which people could get off a deny list by an erasure."""
 
     __tablename__ = "erased_denials"
     __table_args__ = (CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),)
@@ -128,9 +124,8 @@ class DepartureKind(StrEnum):
 class Departure(Model):
     """An opt-out or an erasure that hasn't been written to the journal next to the backups yet.
 
-    A database trigger adds a row to ``departures`` for each opt-out and each erasure. Maintenance
-    moves each row of ``departures`` to the journal within a minute. If backups are disabled,
-    maintenance deletes the rows of ``departures`` after 30 days.
+    A database trigger adds each row, and maintenance moves it to the journal within a minute. If
+    backups are disabled, maintenance deletes the rows of ``departures`` after 30 days.
     """
 
     __tablename__ = "departures"

@@ -12,11 +12,10 @@ from models.declarative import Model
 
 
 class StorageUse(Model):
-    """The number of bytes that a user stores in files and rows.
+    """``bytes`` includes images, exports, and the files and chunks of unfinished imports.
 
-    ``bytes`` includes images, exports, and the files and chunks of unfinished imports. ``bytes``
-    also counts the database rows of segments, bulk actions and exports, and of webhook deliveries
-    that aren't about a member.
+    ``bytes`` also counts the database rows of segments, bulk actions and exports, and of webhook
+    deliveries that aren't about a member.
     """
 
     __tablename__ = "storage_uses"
@@ -42,8 +41,7 @@ class ComposerUse(Model):
 class MailCount(Model):
     """How many mails strangers requested in a time window, for one rate limit.
 
-    A rate limit applies, for example, to a mailbox, a domain or a network. ``mail_counts`` contains
-    no personal data, because ``digest`` is an HMAC of the mailbox, domain or network.
+    ``digest`` is an HMAC of the mailbox, domain or network, so the row contains no personal data.
     """
 
     __tablename__ = "mail_counts"

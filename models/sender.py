@@ -1,8 +1,7 @@
 """Senders and their reports.
 
-A sender is a registered source of reports about the mail of lists. Most senders are mail
-providers. A report says, for example, that a mail bounced or that its recipient complained. A
-sender covers certain lists, and its reports can change only the members of these lists.
+A sender is a registered source of reports about the mail of lists. A sender covers certain lists,
+and its reports can change only the members of these lists.
 """
 
 from datetime import datetime
@@ -51,8 +50,6 @@ class ReportOutcome(StrEnum):
 
 
 class Sender(Model):
-    """A registered source of reports about the mail of lists, such as a mail provider."""
-
     __tablename__ = "senders"
     __table_args__ = (
         allow_values("state", SenderState),
@@ -94,8 +91,6 @@ class Sender(Model):
 
 
 class SenderSecret(Model):
-    """An encrypted record of the secret or public key that verifies a sender's requests."""
-
     __tablename__ = "sender_secrets"
 
     id: Mapped[SerialId]
@@ -110,9 +105,7 @@ class SenderSecret(Model):
 
 
 class SenderBody(WaitingWork, Model):
-    """The body of a sender's request, stored until a worker has processed the reports in the body.
-
-    The worker processes the last reports and deletes the body in one transaction, so that each
+    """The worker processes the last reports and deletes the body in one transaction, so that each
     report takes effect exactly once. The body is encrypted, because it contains personal data and
     links.
     """
@@ -144,8 +137,6 @@ class SenderBody(WaitingWork, Model):
 
 
 class SenderReport(Model):
-    """A report that a worker has processed. Owners can see the recent reports of each sender."""
-
     __tablename__ = "sender_reports"
     __table_args__ = (
         Index("ix_sender_reports_sender_id_id", "sender_id", text("id DESC")),

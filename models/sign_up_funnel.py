@@ -1,8 +1,7 @@
 """Daily figures about sign-ups: views of sign-up pages, and members who joined or left.
 
-Members who joined or left are counted by the origin of their sign-up. The origin of a sign-up
-consists of values such as the name of a campaign or the referring website. Daily figures about
-sign-ups contain no personal data.
+The origin of a sign-up consists of values such as the name of a campaign or the referring website.
+Daily figures about sign-ups contain no personal data.
 """
 
 from datetime import date
@@ -19,7 +18,7 @@ _ORIGIN_COLUMNS = (
 
 
 class SignUpView(Model):
-    """The number of requests for a list's sign-up page on one day in UTC, not counting bots."""
+    """Counts one day in UTC, without bots."""
 
     __tablename__ = "sign_up_views"
     # The maintenance task that deletes old page view counts finds them with this index.
@@ -35,10 +34,9 @@ class SignUpView(Model):
 class OriginDay(Model):
     """How many members with the same sign-up origin joined and how many left a list on one day.
 
-    Days begin at midnight in UTC. If a sign-up has no campaign name, for example, the column
-    ``utm_campaign`` contains an empty string. The table doesn't count members whose sign-up has no
-    known origin. The latest changes are still in ``origin_day_deltas``, so queries must also read
-    that table.
+    Days begin at midnight in UTC. A missing campaign name, for example, is an empty string in
+    ``utm_campaign``. The table doesn't count members whose sign-up has no known origin. Queries
+    must also read ``origin_day_deltas``.
     """
 
     __tablename__ = "origin_days"
@@ -58,8 +56,7 @@ class OriginDay(Model):
 class OriginDayDelta(Model):
     """Changes of member counts that maintenance hasn't added to ``origin_days`` yet.
 
-    A database trigger inserts a row into ``origin_day_deltas`` when members join or leave. The undo
-    of an import also inserts rows into ``origin_day_deltas``.
+    A database trigger and the undo of an import insert the rows.
     """
 
     __tablename__ = "origin_day_deltas"

@@ -57,11 +57,6 @@ class MemberDay(Model):
 
 
 class MemberDayDelta(Model):
-    """A change that maintenance hasn't added to ``member_days`` yet.
-
-    The database trigger that counts subscribers writes the rows of ``member_day_deltas``.
-    """
-
     __tablename__ = "member_day_deltas"
     __table_args__ = (Index("ix_member_day_deltas_list_id", "list_id"),)
 
@@ -91,7 +86,6 @@ DAYS_AND_DELTAS = (
 
 
 def active_count(list_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[int]:
-    """Return the SQL expression for the number of a list's active subscribers."""
     columns = COUNTS_AND_DELTAS.c
     total = cast(func.coalesce(func.sum(columns.active), 0), BigInteger)
     return select(total).where(columns.list_id == list_id).scalar_subquery()

@@ -228,10 +228,7 @@ class SubscriptionEvent(Model):
 
 
 class MailedLink(Model):
-    """A token that was mailed to a person.
-
-    Using the token proves ownership of the e-mail address. A mailed token can be used only once.
-    """
+    """A token that can be used once, and proves ownership of the e-mail address."""
 
     __tablename__ = "mailed_links"
     __table_args__ = (

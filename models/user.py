@@ -11,9 +11,8 @@ from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, 
 
 
 class User(Model):
-    """A person.
-
-    A person who only subscribed to a list or was imported has no password hash, and can't log in.
+    """A person who only subscribed to a list or was imported has no password hash, and can't log
+    in.
     """
 
     __tablename__ = "users"
@@ -68,8 +67,6 @@ class ApiKey(Model):
 
 
 class UserSession(Model):
-    """A login session of a person in one browser."""
-
     __tablename__ = "user_sessions"
     __table_args__ = (
         CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
@@ -92,10 +89,7 @@ class UserSession(Model):
 
 
 class LoginAttempts(Model):
-    """A counter of consecutive failed logins.
-
-    Logins in progress count as failed until they succeed.
-    """
+    """Logins in progress count as failed until they succeed."""
 
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
@@ -113,10 +107,7 @@ class LoginAttempts(Model):
 
 
 class TotpSecret(Model):
-    """The secret from which a person's authenticator app generates codes.
-
-    A person can have only one authenticator app.
-    """
+    """The secret of a person's only authenticator app."""
 
     __tablename__ = "totp_secrets"
 
@@ -146,8 +137,6 @@ class RecoveryCode(Model):
 
 
 class Passkey(Model):
-    """A passkey (WebAuthn credential) on a person's device, with which the person logs in."""
-
     __tablename__ = "passkeys"
 
     id: Mapped[SerialId]
@@ -200,7 +189,7 @@ class FormerAddress(Model):
 
 
 class AccountMail(Model):
-    """A mail about an account. The row of a mail is deleted soon after the mail has been sent.
+    """A mail about an account, whose row is deleted soon after the mail has been sent.
 
     The recipient of an account mail doesn't always have an account.
     """
@@ -233,10 +222,7 @@ class AccountMail(Model):
 
 
 class Erasure(Model):
-    """The erasure of one person, with its progress and results.
-
-    A finished erasure is kept as proof, and contains only ids, counts and times.
-    """
+    """A finished erasure is kept as proof, and contains only ids, counts and times."""
 
     __tablename__ = "erasures"
     __table_args__ = (

@@ -7,10 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 
 class WaitingWork:
-    """A row that waits until a worker processes it, which deletes the row.
-
-    ``services.jobs.tries`` changes these columns.
-    """
+    """``services.jobs.tries`` changes these columns."""
 
     # The number of tries that ended with an error.
     failures: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")

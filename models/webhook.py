@@ -28,9 +28,7 @@ class DeliveryStatus(StrEnum):
 
 
 class WebhookEndpoint(Model):
-    """A URL to which Pressroom sends the events of the endpoint's owner.
-
-    Deliveries are created only up to the endpoint's feed position, so that a slow endpoint needs
+    """Deliveries are created only up to the endpoint's feed position, so that a slow endpoint needs
     little space.
     """
 
@@ -86,11 +84,6 @@ class WebhookEndpoint(Model):
 
 
 class WebhookSecret(Model):
-    """A secret with which Pressroom signs the deliveries to an endpoint.
-
-    The secret is stored encrypted.
-    """
-
     __tablename__ = "webhook_secrets"
 
     id: Mapped[SerialId]
@@ -108,8 +101,6 @@ class WebhookSecret(Model):
 
 
 class WebhookDelivery(Model):
-    """The delivery of an event to one endpoint, with the response to the last delivery attempt."""
-
     __tablename__ = "webhook_deliveries"
     __table_args__ = (
         allow_values("status", DeliveryStatus),
