@@ -8,10 +8,7 @@ _OVERVIEW_PAGE = Path(__file__).parents[1] / "docs" / "README.md"
 
 
 def find_documentation() -> str | None:
-    """Return the URL of the documentation, or the path of its overview page in a checkout.
-
-    Return ``None`` outside a checkout if the setting ``PRESSROOM_DOCS_URL`` is empty.
-    """
+    """Return ``None`` outside a checkout if the setting ``PRESSROOM_DOCS_URL`` is empty."""
     url = os.environ.get("PRESSROOM_DOCS_URL")
     if url:
         return url

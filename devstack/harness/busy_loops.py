@@ -21,12 +21,9 @@ _STEPS_PER_CHECK = 100_000
 def busy_loops(count: int, *, max_seconds: float, in_one_session: bool = False) -> Iterator[None]:
     """Keep the processor busy with ``count`` loops of ordinary priority in the ``with`` block.
 
-    The loops also end after ``max_seconds``, or when the calling thread ends.
-
-    Args:
-        in_one_session: whether all loops share one session. By default, each loop has a session of
-            its own, because Linux divides the processor's time among sessions first (``man 7
-            sched``, autogroups).
+    The loops also end after ``max_seconds``, or when the calling thread ends. By default, each loop
+    has a session of its own, because Linux divides the processor's time among sessions first (``man
+    7 sched``, autogroups).
     """
     sizes = [count] if in_one_session else [1] * count
     with ExitStack() as ending:

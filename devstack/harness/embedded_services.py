@@ -55,10 +55,6 @@ def kill_and_await(group: Group, name: str) -> None:
 
 
 def await_ready(group: Group) -> None:
-    """Wait until all programs are ready.
-
-    Raises ``StackError`` if a program doesn't become ready in time.
-    """
     deadline = time.monotonic() + _MAX_START_SECONDS
     while True:
         group.tick()
@@ -85,9 +81,8 @@ def embedded_services(
     """Run Postgres, Valkey and S3 during the block, with their data in the folder ``home``.
 
     PRESSROOM_ settings of the user have no effect on the services. Call this function in the main
-    thread. The servers are set up so that Linux kills them when the thread that started them ends.
-    ``relocate`` may change the services' programs and settings, for example to use a network
-    namespace.
+    thread, because Linux kills the servers when the thread that started them ends. ``relocate`` may
+    change the services' programs and settings, for example to use a network namespace.
     """
     home_folder = Home(home.resolve())
     home_folder.create()

@@ -50,9 +50,8 @@ def open_stack(
 ) -> Iterator[Stack]:
     """Open a stack with the database and bucket ``name`` and the Redis database ``number``.
 
-    Args:
-        like: the template of the stack's database.
-        redis_url: the URL of an external Redis server instead of the embedded Valkey server.
+    ``like`` is the template of the stack's database. ``redis_url`` replaces the embedded Valkey
+    server.
     """
     environment = _create_namespace(services.environment, name, number, like)
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
@@ -88,7 +87,6 @@ def open_stack(
 
 
 def build_settings(environment: dict[str, str], **more: str) -> Settings:
-    """Build the settings from the environment variables in ``environment`` and ``more``."""
     return Settings.model_validate(
         {
             key.removeprefix("PRESSROOM_").lower(): value
@@ -99,7 +97,6 @@ def build_settings(environment: dict[str, str], **more: str) -> Settings:
 
 
 def _administrator_url(services: Services, environment: dict[str, str]) -> str:
-    """Return the Redis URL with the administrator's credentials, which give access to all keys."""
     server = environment["PRESSROOM_REDIS_URL"].rpartition("@")[2]
     return f"redis://:{services.secrets.valkey_admin_password}@{server}"
 

@@ -7,9 +7,8 @@ from pathlib import Path
 def measure_memory(pid: int) -> int:
     """Return the memory of a process in bytes, or 0 if the process has ended.
 
-    Shared memory is divided by the number of processes that share it (PSS). Only root can read the
-    memory maps of workers. If the calling program doesn't run as root, the result for a worker is
-    its RSS, which includes all shared memory.
+    Shared memory is divided by the number of processes that share it (PSS). Unless the calling
+    program runs as root, the result for a worker is its RSS, which includes all shared memory.
     """
     folder = Path(f"/proc/{pid}")
     try:

@@ -20,8 +20,6 @@ _CHUNK = 64 * 1024
 
 @dataclass(eq=False)
 class Link:
-    """A client's connection to the proxy, and the corresponding connection to the server."""
-
     writers: list[asyncio.StreamWriter]
     flowing: asyncio.Event
     seen: set[bytes] = field(default_factory=set)
@@ -46,10 +44,7 @@ class Trap:
 
 
 class Proxy:
-    """A proxy that forwards connections from one loopback port to another.
-
-    All methods of a proxy are thread-safe.
-    """
+    """A thread-safe proxy that forwards connections from one loopback port to another."""
 
     def __init__(self, target: str) -> None:
         port = urlsplit(target).port
@@ -80,10 +75,8 @@ class Proxy:
         self.cut()
 
     def stall(self, *, having: bytes | None = None) -> int:
-        """Stop forwarding data on the existing connections, but keep the connections open.
-
-        Returns the number of stalled connections. If ``having`` is set, stall only connections on
-        which the client has sent the word ``having``.
+        """Stop forwarding data on the existing connections, or only on connections on which the
+        client has sent ``having``. Return the number of stalled connections.
         """
         return self._call(lambda: self._stop_flow(having))
 
@@ -108,7 +101,6 @@ class Proxy:
         )
 
     def resume(self) -> None:
-        """End all simulated faults."""
         self._refusing = self._hanging = False
         self._delay_seconds = 0.0
         self._reply = None
@@ -121,7 +113,6 @@ class Proxy:
 
     @contextlib.contextmanager
     def misbehaving(self, begin: Callable[["Proxy"], None]) -> Iterator[None]:
-        """Simulate a fault with ``begin``, and end the fault after the block."""
         begin(self)
         try:
             yield
@@ -139,7 +130,6 @@ class Proxy:
         self._thread.join()
 
     async def _end(self) -> None:
-        """Cut all connections, and wait until their tasks have ended."""
         self._cut_all()
         self._resume_flow()
         if running := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -246,7 +236,6 @@ class Proxy:
 
 @contextlib.contextmanager
 def open_proxy(url: str) -> Iterator[Proxy]:
-    """Run a proxy in front of the server at ``url`` during the block."""
     proxy = Proxy(url)
     try:
         yield proxy

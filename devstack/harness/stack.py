@@ -38,17 +38,12 @@ Fork = Callable[[Program, str, tuple[str, ...]], subprocess.Popen[bytes] | None]
 
 
 def plain_client(**options: Any) -> httpx2.Client:
-    """Return an HTTP client for servers without TLS.
-
-    The HTTP client loads no certificates, because loading them takes longer than most tests.
-    """
+    """Load no certificates, because loading them takes longer than most tests."""
     return httpx2.Client(**{"timeout": 60.0, "verify": False, **options})
 
 
 @dataclass
 class Owner:
-    """A user with an unrestricted API key."""
-
     user_id: int
     email: str
     key: str
@@ -68,8 +63,7 @@ class Stack:
     """An isolated stack for tests, and its running programs.
 
     Attributes:
-        resources: the test process's connections to the services, with administrator rights in
-            Redis.
+        resources: the test process's connections, with administrator rights in Redis.
         owner_url: the database URL of the superuser who owns the tables.
     """
 
@@ -108,7 +102,6 @@ class Stack:
         """Run ``python -m module words…`` in the stack, and wait until the program is ready.
 
         Args:
-            port: the port on which the program must listen.
             prefix: a command to run before the program, for example to enter a network namespace.
             forks: whether the program may be forked from a process that has already imported its
                 module.
@@ -129,7 +122,6 @@ class Stack:
         port: int | None = None,
         environment: dict[str, str] | None = None,
     ) -> Running:
-        """Start a program, and stop it when the stack stops."""
         program = self._build_program(name, argv, environment)
         return self._add_process(program, spawn_program(program), ready, port)
 
@@ -174,7 +166,7 @@ class Stack:
     def start_api(
         self, port: int | None = None, /, *, module: str | None = None, **environment: str
     ) -> Running:
-        """Start an API process. The first API process of a stack listens at ``api_url``."""
+        """Let the first API process of a stack listen at ``api_url``."""
         api_port = port or self.api_port
         return self.start(
             "api",
@@ -204,7 +196,6 @@ class Stack:
     def start_worker(
         self, *queues: str, concurrency: int = 2, module: str = "cli.main", **environment: str
     ) -> Running:
-        """Start a worker for ``queues`` that runs ``concurrency`` jobs of each queue at a time."""
         name = f"worker-{'-'.join(queues)}"
         ready_file = self.home / f"{self.name}-{name}-{time.monotonic_ns()}.ready"
         return self.start(
@@ -220,7 +211,7 @@ class Stack:
         )
 
     def start_sandbox(self) -> Running:
-        """Start the sandbox. Start the sandbox before the programs that use it."""
+        """Start the sandbox before the programs that use it."""
         port = free_port()
         smtp_port = free_port()
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
@@ -284,14 +275,12 @@ class Stack:
         return plain_client(base_url=self.api_url, headers=headers)
 
     def is_accepted(self, credential: str) -> bool:
-        """Return whether the API accepts the given API key or access token."""
         with self.client(credential) as client:
             return client.get("/users/me").is_success
 
     def mails(self, to: str) -> list[dict[str, Any]]:
-        """Return the sandbox's mails to an e-mail address, newest first.
-
-        Asserts that each mail has the headers that prevent automatic replies.
+        """Return mails newest first, and assert that each has the headers that prevent automatic
+        replies.
         """
         with plain_client() as client:
             reply = client.get(f"{self.sandbox_url}/mail/messages", params={"to": to})
@@ -345,7 +334,6 @@ class Stack:
 
 
 def _is_closed(connection: psycopg2.extensions.connection) -> bool:
-    """Return whether the server has closed the idle connection or sent data on it."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

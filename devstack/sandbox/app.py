@@ -42,8 +42,6 @@ class SandboxProvider:
     Attributes:
         name: the heading of the provider on the overview page, such as "Stock photos".
         path: the path of the provider's router, such as ``/mail``.
-        stands_for: the text that describes the stand-in on the overview page.
-        router: the routes of the stand-in for the provider.
         page: the path of the stand-in's web page, for example the mailbox, or ``None``.
     """
 

@@ -25,8 +25,6 @@ SiteVerify = Callable[[str, str, str], Awaitable[Response]]
 
 @dataclass
 class ChallengeStub:
-    """A stand-in for a challenge provider, which accepts each token only once."""
-
     provider: str
     _used: set[str] = field(default_factory=set)
 
@@ -59,10 +57,7 @@ def build_failure(code: str) -> SiteVerifyReply:
 def build_router(
     create_verifier: Callable[[str], SiteVerify] = lambda provider: ChallengeStub(provider).verify,
 ) -> APIRouter:
-    """Return the routes.
-
-    ``create_verifier`` returns the function that verifies a provider's challenge tokens.
-    """
+    """Let ``create_verifier`` return the function that verifies a provider's challenge tokens."""
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)

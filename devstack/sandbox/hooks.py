@@ -46,15 +46,11 @@ class HookBox:
         self._ids = count(1)
 
     def set_secret(self, name: str, secret: str) -> None:
-        """Set the secret with which the webhooks to the receiver ``name`` must be signed.
-
-        Raises ``ValueError`` for an invalid secret.
-        """
+        """Raise ``ValueError`` for an invalid secret."""
         Webhook(secret)
         self._secrets[name] = secret
 
     def count_attempt(self, name: str, message_id: str) -> int:
-        """Count an attempt to deliver a message to a receiver, and return the attempt's number."""
         self._attempts[name, message_id] += 1
         return self._attempts[name, message_id]
 
@@ -78,10 +74,7 @@ class HookBox:
         return [each for each in reversed(self._hooks) if name in ("", each.name)]
 
     def remove(self, name: str = "") -> int:
-        """Remove the webhooks to one receiver, or all webhooks if ``name`` is empty.
-
-        Returns the number of removed webhooks.
-        """
+        """Remove all webhooks if ``name`` is empty, and return the number of removed webhooks."""
         removed_hooks = self.list_newest_first(name)
         for hook in removed_hooks:
             self._hooks.remove(hook)

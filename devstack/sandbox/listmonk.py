@@ -80,13 +80,11 @@ class Templates:
         return self._templates
 
     def get(self, template_id: int) -> dict[str, Any]:
-        """Return a template. Raises ``RequestRefused``."""
         if not 1 <= template_id <= len(self._templates):
             raise refuse(400, f"Template {template_id} doesn't exist.")
         return self._templates[template_id - 1]
 
     def add(self, new_template: NewTemplate) -> dict[str, Any]:
-        """Store a template, and return it with its id. Raises ``RequestRefused``."""
         if len(self._templates) >= MAX_TEMPLATES:
             raise refuse(400, f"The sandbox stores at most {MAX_TEMPLATES} templates.")
         now = datetime.now(UTC).isoformat()
@@ -100,7 +98,6 @@ class Templates:
         return template
 
     def replace(self, template_id: int, new_template: NewTemplate) -> dict[str, Any]:
-        """Change a template, and return it. Raises ``RequestRefused``."""
         template = self.get(template_id)
         template |= _describe(new_template, datetime.now(UTC).isoformat())
         return template
@@ -114,7 +111,6 @@ def _describe(new_template: NewTemplate, now: str) -> dict[str, Any]:
 
 
 def refuse(status: int, message: str) -> RequestRefused:
-    """Return the error of a request, in the format of listmonk's errors."""
     return RequestRefused(status, {"message": message})
 
 
@@ -167,10 +163,7 @@ def render_template(
     email: str,
     escape: Callable[[str], str] = html.escape,
 ) -> str:
-    """Replace the actions of a template with values.
-
-    As in listmonk, a template action without a value becomes an empty string.
-    """
+    """Replace a template action without a value by an empty string, as in listmonk."""
 
     def replace(action: re.Match[str]) -> str:
         expression = action[1].strip()
@@ -188,7 +181,7 @@ def render_template(
 
 
 def _build_mails(message: NewMessage, template: Mapping[str, Any]) -> list[OutgoingMail]:
-    """Return a mail for each recipient. Raises ``ValueError`` for an invalid address."""
+    """Return a mail for each recipient, or raise ``ValueError`` for an invalid address."""
     headers = [item for each in message.headers for item in each.items()]
     mails = []
     for email in message.subscriber_emails:
@@ -202,7 +195,6 @@ def _build_mails(message: NewMessage, template: Mapping[str, Any]) -> list[Outgo
 
 
 async def _parse(request: Request, kind: type[_Parsed]) -> _Parsed:
-    """Return the JSON object in a request's body. Raises ``RequestRefused``."""
     body = await read_body(request)
     if body is None:
         raise refuse(413, "The request is too large.")

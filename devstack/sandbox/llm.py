@@ -47,7 +47,6 @@ def build_instance(body: dict[str, Any]) -> dict[str, object]:
 
 
 def _extract_post(content: str) -> str:
-    """Return the text between the post delimiters of a prompt."""
     if (begin := _DELIMITER.search(content)) is None:
         return content
     text, end, _ = content[begin.end() :].partition(f"\n</{begin[1]}>")
@@ -113,10 +112,7 @@ Behaviours = Mapping[str, tuple[str, Behaviour]]
 def build_completion(
     body: CompletionBody, text: str | None, *, error: str | None = None
 ) -> Response:
-    """Return a chat completion that contains ``text`` as the model's answer.
-
-    The token counts assume four characters per token.
-    """
+    """Assume four characters per token."""
     prompt_tokens = (
         sum(len(str(each.get("content", ""))) for each in body.get("messages") or []) // 4
     )
@@ -140,8 +136,6 @@ def build_error(status: int, message: str, headers: dict[str, str] | None = None
 
 
 def respond_with_status(code: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
-    """Return a function that answers every call with the HTTP status ``code``."""
-
     async def answer(_: CompletionBody) -> Response:
         headers = {"Retry-After": retry_after()} if retry_after else {}
         return build_error(code, "Come back later.", headers)
@@ -160,10 +154,7 @@ async def respond_with_prose(body: CompletionBody) -> Response:
 
 
 async def answer_injected_prompt(body: CompletionBody) -> Response:
-    """Answer like a model that obeys a prompt injection in the post.
-
-    The response contains a link and an @-handle in each text, and a key that isn't in the schema.
-    """
+    """Answer with a link and an @-handle in each text, and a key that isn't in the schema."""
     answer: dict[str, object] = {
         name: [f"{each} {INJECTED_LINK} {INJECTED_HANDLE}" for each in value]
         if isinstance(value, list)

@@ -26,8 +26,6 @@ _DOMAIN = "sandbox.localhost"
 
 
 class RequestRefused(Exception):
-    """An invalid request, with the status, content and headers of the response."""
-
     def __init__(
         self, status: int, content: dict[str, object], headers: dict[str, str] | None = None
     ) -> None:
@@ -36,8 +34,6 @@ class RequestRefused(Exception):
 
 
 class MailApiRoute(APIRoute):
-    """A route that responds to a refused request in the format of the simulated API."""
-
     def get_route_handler(self) -> Callable[[Request], Coroutine[object, object, Response]]:
         handle = super().get_route_handler()
 
@@ -61,19 +57,16 @@ class OutgoingMail:
 
 
 class Outbox:
-    """Sends the mails of one simulated API to the sandbox's mailbox."""
-
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
         self._deferred = DeferredMails()
 
     async def send(self, mail: OutgoingMail) -> int:
-        """Store a mail, unless one of its recipients triggers a simulated fault.
+        """Return the number of the failed attempt if the mail is deferred, or 0 if the API must
+        accept it.
 
-        Return the number of the failed attempt if the mail is deferred, or 0 if the API must accept
-        the mail. The sandbox accepts and discards a mail to a rejected recipient, because real
-        providers report a bounce only later. Raises ``ValueError`` for a mail that can't be
-        composed.
+        The sandbox accepts and discards a mail to a rejected recipient, because real providers
+        report a bounce only later. Raises ``ValueError`` for a mail that can't be composed.
         """
         content = compose_mail(mail)
         addresses = tuple(parseaddr(each)[1] for each in mail.recipients)
@@ -88,7 +81,7 @@ class Outbox:
 
 
 def compose_mail(mail: OutgoingMail) -> bytes:
-    """Return the bytes of a mail. Raises ``ValueError`` for an invalid address or header."""
+    """Raise ``ValueError`` for an invalid address or header."""
     message = EmailMessage(_POLICY)
     for address in (mail.sender, *mail.recipients):
         require_address(address)
@@ -117,7 +110,7 @@ def require_address(text: str) -> None:
 
 
 async def read_body(request: Request) -> bytes | None:
-    """Return the body of a request, or ``None`` if the body is larger than the largest mail."""
+    """Return ``None`` if the body is larger than the largest mail."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -16,9 +16,8 @@ SLOW_SECONDS = 60.0
 
 
 def has_fault(address: str, fault: str) -> bool:
-    """Return whether an e-mail address has the local part ``fault``, with or without a tag.
-
-    A tag is the part of an address between a plus sign and the at sign, such as ``+news``.
+    """Return whether an address has the local part ``fault``, with or without a tag such as
+    ``+news``.
     """
     return address.rpartition("@")[0].partition("+")[0].lower() == fault
 

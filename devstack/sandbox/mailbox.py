@@ -83,8 +83,6 @@ class StoredMail:
 
 
 class Mailbox:
-    """A mailbox with at most ``MAX_MAILS`` mails and ``MAX_MAILBOX_BYTES`` bytes."""
-
     def __init__(self) -> None:
         self._mails: deque[StoredMail] = deque(maxlen=MAX_MAILS)
         self._ids = count(1)
@@ -100,10 +98,7 @@ class Mailbox:
         return iter(self._mails)
 
     def list_newest_first(self, to: str = "") -> list[StoredMail]:
-        """Return the mails to an e-mail address, or all mails if ``to`` is empty, newest first.
-
-        E-mail addresses are compared case-insensitively.
-        """
+        """Return all mails if ``to`` is empty. E-mail addresses are compared case-insensitively."""
         address = to.strip().lower()
         newest_first = reversed(self._mails)
         if not address:
@@ -117,10 +112,7 @@ class Mailbox:
         return mail
 
     def remove(self, to: str = "") -> int:
-        """Remove the mails to an e-mail address, or all mails if ``to`` is empty.
-
-        Returns the number of removed mails.
-        """
+        """Remove all mails if ``to`` is empty, and return their number."""
         removed_mails = self.list_newest_first(to)
         for mail in removed_mails:
             self._mails.remove(mail)
@@ -128,10 +120,7 @@ class Mailbox:
 
 
 class SmtpHandler:
-    """An SMTP handler that accepts, delays or refuses mails.
-
-    The library aiosmtpd calls the methods by their names.
-    """
+    """Contains methods that the library aiosmtpd calls by their names."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
@@ -161,7 +150,6 @@ class SmtpHandler:
 
 @asynccontextmanager
 async def run_smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
-    """Run an SMTP server on a loopback port during the block."""
     loop = asyncio.get_running_loop()
     protocol = partial(
         SMTP,

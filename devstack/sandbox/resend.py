@@ -80,7 +80,6 @@ class IdempotencyKeys:
 def refuse(
     status: int, name: str, message: str, headers: dict[str, str] | None = None
 ) -> RequestRefused:
-    """Return the error of a request, in the format of Resend's errors."""
     content: dict[str, object] = {"statusCode": status, "name": name, "message": message}
     return RequestRefused(status, content, headers)
 
@@ -126,7 +125,6 @@ async def _require_credential(authorization: Annotated[str, Header()] = "") -> N
 
 
 def _parse_email(body: bytes) -> NewEmail:
-    """Return the mail in a request's body. Raises ``RequestRefused``."""
     try:
         email = NewEmail.model_validate_json(body)
     except ValidationError as error:
@@ -145,7 +143,6 @@ def _parse_email(body: bytes) -> NewEmail:
 
 
 async def _send(outbox: Outbox, mail: OutgoingMail) -> str:
-    """Send a mail, and return the id of the mail. Raises ``RequestRefused``."""
     try:
         failed_attempt = await outbox.send(mail)
     except ValueError as error:
@@ -159,10 +156,7 @@ async def _send(outbox: Outbox, mail: OutgoingMail) -> str:
 
 
 def _get_known_id(known_digest: str, mail_id: str | None, digest: str) -> str:
-    """Return the id of the mail that an earlier request with the same idempotency key sent.
-
-    Raises ``RequestRefused`` if the earlier request has a different body or is in progress.
-    """
+    """Raise ``RequestRefused`` if the earlier request has a different body or is in progress."""
     if known_digest != digest:
         message = "Same idempotency key used with a different request payload."
         raise refuse(409, "invalid_idempotent_request", message)

@@ -57,7 +57,6 @@ def get_challenge_site_key(provider: str) -> str:
 
 
 def build_sandbox_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the sandbox settings of all providers that the user hasn't configured."""
     return {
         **build_challenge_settings(sandbox_url, user_settings),
         **build_payment_settings(sandbox_url, user_settings),
@@ -90,8 +89,7 @@ def build_challenge_settings(sandbox_url: str, user_settings: Mapping[str, str])
 def build_llm_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings for the sandbox's language model if the user has chosen ``openai``.
 
-    The result is empty if the user has set a language model's base URL or API key, because the
-    user's language model takes precedence over the simulated one.
+    The result is empty if the user has set a language model's base URL or API key.
     """
     names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & user_settings.keys()
     if user_settings.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
@@ -140,9 +138,5 @@ def build_stock_photo_settings(
 
 
 def build_sns_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting that replaces Amazon SNS with the sandbox.
-
-    Return an empty dictionary if the user has already set the URL of Amazon SNS.
-    """
     settings = {"PRESSROOM_SNS_BASE_URL": f"{sandbox_url}{_SNS_PREFIX}"}
     return settings if user_settings.keys().isdisjoint(settings) else {}

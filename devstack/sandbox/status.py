@@ -86,8 +86,6 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class MetricsSource:
-    """The URL of a process's metrics, and the bearer token for this URL."""
-
     url: str
     token: str | None = None
 
@@ -112,10 +110,7 @@ class StatusFigures:
         self._samples: deque[_Sample] = deque(maxlen=_MAX_SAMPLES)
 
     async def take_sample(self) -> None:
-        """Sample the metrics.
-
-        The first call takes two metric samples, because a rate needs two samples.
-        """
+        """Take two metric samples at the first call, because a rate needs two samples."""
         age = time.monotonic() - self._samples[-1].at if self._samples else math.inf
         if age > _MAX_GAP_SECONDS:
             self._samples.clear()
@@ -126,16 +121,14 @@ class StatusFigures:
             await self._read_metrics()
 
     def check_dependencies(self) -> dict[str, bool]:
-        """Return, for each dependency, whether the API can reach it."""
         series = self._samples[-1].series if self._samples else ()
         values = {name: bool(value) for name, _, value in series}
         names = {each: f"pressroom_{each}_up" for each in DEPENDENCIES}
         return {each: values[name] for each, name in names.items() if name in values}
 
     def values(self, figure: Figure) -> list[float]:
-        """Return the values of a metric over time, oldest first.
-
-        A mean has no value for a period without events, so such periods are left out.
+        """Return the values of a metric over time, oldest first, except means of periods without
+        events.
         """
         if figure.reading in (Reading.SUM, Reading.MAX):
             combine = sum if figure.reading is Reading.SUM else max
@@ -150,10 +143,7 @@ class StatusFigures:
         ]
 
     def _compute_increases(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
-        """Return how much a metric increased between samples, and the seconds between the samples.
-
-        If a metric has decreased, a process has restarted, so the increase counts as zero.
-        """
+        """Count a decrease as zero, because it means that a process has restarted."""
         sums = [
             (each.at, sum(each.values(figure.metric + ending, figure.labels)))
             for each in self._samples
@@ -232,7 +222,6 @@ def _build_plot(figure: Figure, values: list[float]) -> dict[str, str]:
 
 
 def _format_value(value: float) -> str:
-    """Format a value with about three significant digits."""
     if value == int(value) and value < _MAX_EXACT:
         return f"{value:.0f}"
     return f"{value:.3g}" if value < _MIN_ROUNDED else f"{value:,.0f}"

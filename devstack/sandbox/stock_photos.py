@@ -60,7 +60,6 @@ _ID_NAMESPACE = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
 
 
 async def build_fault(text: str, faults: Faults, spent: dict[str, str]) -> Response | None:
-    """Return the faulty response that ``text`` requests, or ``None``."""
     if slow := _SLOW.search(text):
         await asyncio.sleep(int(slow[1]))
     named = next((name for name in faults if re.search(rf"\b{name}\b", text)), None)

@@ -29,7 +29,7 @@ _STABLE_AFTER_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Program:
-    """A program that the supervisor runs, with a function that checks whether the program is ready.
+    """A program that the supervisor runs.
 
     Attributes:
         is_ready: a function that the supervisor calls repeatedly until it returns true.
@@ -67,7 +67,6 @@ class Program:
             self.log.replace(self.log.with_suffix(".log.1"))
 
     def last_log_lines(self) -> str:
-        """Return the last lines of the program's log, or "" without a log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - _MAX_SHOWN_LOG_BYTES))
@@ -105,7 +104,6 @@ def spawn_program(program: Program) -> subprocess.Popen[bytes]:
 def run_to_end(
     argv: Sequence[str], run_as: tuple[int, int] | None, keep_open: tuple[int, ...]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short program until it exits, and return its exit code and output."""
     return subprocess.run(  # noqa: S603 - we compose the command lines ourselves
         argv,
         stdin=subprocess.DEVNULL,
@@ -143,8 +141,6 @@ class ChildState(enum.StrEnum):
 
 @dataclass
 class Child:
-    """A supervised program, its current process, and the history of its starts."""
-
     program: Program
     process: subprocess.Popen[bytes] | None = None
     state: ChildState = ChildState.WAITING
@@ -174,12 +170,11 @@ class Child:
 
     @property
     def is_due(self) -> bool:
-        """Return whether the program must be started or restarted now."""
         is_waiting = self.state in (ChildState.WAITING, ChildState.RESTARTING)
         return is_waiting and time.monotonic() >= self.restart_at
 
     def start(self) -> None:
-        """Start the program. If the program fails to start, schedule a restart."""
+        """Schedule a restart if the program fails to start."""
         self.started_at = time.monotonic()
         try:
             self.program.prepare()
@@ -191,10 +186,7 @@ class Child:
             self.state = ChildState.STARTING
 
     def check_ready(self) -> bool:
-        """Mark a starting child as ready if its program is ready.
-
-        Returns whether the child has become ready.
-        """
+        """Return whether the child has become ready."""
         if (
             self.state is not ChildState.STARTING
             or self.program.runs_once
@@ -209,10 +201,7 @@ class Child:
         return True
 
     def check_end(self) -> None:
-        """Clean up after the child's process if the process has ended, and schedule a restart.
-
-        A program that runs only once is restarted only after a signal has killed it.
-        """
+        """Schedule a restart. A program that runs only once is restarted only after a signal."""
         if self.process is None or self.process.poll() is None:
             return
         code = self._clean_up()
@@ -230,7 +219,6 @@ class Child:
             self.process.send_signal(number)
 
     def check_stopped(self) -> bool:
-        """Return whether a stopped child's whole process group has ended."""
         if self.process is not None:
             if self.process.poll() is None:
                 return False

@@ -53,7 +53,6 @@ def start_stack(*, detach: bool, as_json: bool) -> int:
 
 @_report_errors()
 def run_supervisor(*, as_json: bool) -> int:
-    """Run the stack in this process until a signal requests a stop."""
     home = find_home()
     try:
         supervision.run_stack(home, Display(as_json=as_json))
@@ -144,7 +143,6 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
 
 
 def _show_running(home: Home, *, as_json: bool) -> int:
-    """Wait until a running stack is ready, and show its addresses."""
     while find_supervisor_pid(home) is not None:
         run = home_folder.read_run(home)
         if run is not None:
@@ -159,10 +157,7 @@ def _show_running(home: Home, *, as_json: bool) -> int:
 
 
 def _stop(home: Home) -> bool:
-    """Stop the supervisor, and wait until it has ended.
-
-    Returns whether a supervisor was running.
-    """
+    """Return whether a supervisor was running."""
     deadline = time.monotonic() + _MAX_STOP_WAIT_SECONDS
     signalled_pid: int | None = None
     while (pid := find_supervisor_pid(home)) is not None:

@@ -20,10 +20,7 @@ _IGNORE_CLOSED_TERMINAL = suppress(OSError)
 
 
 class Display:
-    """The terminal output of a supervisor or of a command.
-
-    If ``as_json`` is true, standard output contains a single JSON document.
-    """
+    """If ``as_json`` is true, standard output contains a single JSON document."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
@@ -43,7 +40,6 @@ class Display:
             self._console.print(sentence, soft_wrap=True, markup=False)
 
     def show_stack(self, run: Run) -> None:
-        """Show the addresses and logins of the stack."""
         with _IGNORE_CLOSED_TERMINAL:
             if self._as_json:
                 print_json(run.model_dump(mode="json"))

@@ -40,9 +40,7 @@ def find_binary(package: str, name: str) -> Path:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the user's environment without the variables that affect embedded services.
-
-    The embedded Postgres programs come first on the PATH, because the user's own Postgres may be
+    """Put the embedded Postgres programs first on the PATH, because the user's own Postgres may be
     older.
     """
     environment = {
@@ -64,9 +62,8 @@ def build_path() -> str:
 def read_user_settings() -> dict[str, str]:
     """Return the PRESSROOM_ settings in the user's environment.
 
-    Raises ``StackError`` if a file that a setting names is invalid. If a setting such as
-    ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, the file's content becomes the setting without
-    ``_FILE``.
+    If a setting such as ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, the file's content becomes
+    the setting without ``_FILE``.
     """
     try:
         secrets = read_secret_files(Settings)
@@ -87,15 +84,11 @@ def remove_owner_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def build_program_environment(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for Pressroom's programs.
-
-    The user's settings override the stack's settings.
-    """
+    """Let the user's settings override the stack's settings."""
     return {**clean_environment(), "PYTHONUNBUFFERED": "1", **chosen, **read_user_settings()}
 
 
 def restrict_settings(environment: Mapping[str, str], settings: Collection[str]) -> dict[str, str]:
-    """Return the environment without PRESSROOM_ settings that are not in ``settings``."""
     needed = set(map(variable_of, settings))
     return {
         name: value

@@ -53,7 +53,6 @@ def write_private_json(path: Path, value: object) -> None:
 
 
 def read_json_object(path: Path) -> dict[str, object] | None:
-    """Return the JSON object in a file, or ``None`` if the file contains none or is missing."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -97,10 +96,7 @@ class Home:
         return self.logs / f"{name}.log"
 
     def create(self) -> None:
-        """Create the folders in the home folder, readable only by their owner.
-
-        Raises ``StackError``.
-        """
+        """Create the folders in the home folder, readable only by their owner."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -135,10 +131,7 @@ class Lock:
         self.descriptor = -1
 
     def acquire(self, *, wait_seconds: float = 0.0) -> bool:
-        """Try for ``wait_seconds`` seconds to acquire the lock.
-
-        Returns whether this process has acquired the lock.
-        """
+        """Return whether this process has acquired the lock within ``wait_seconds``."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + wait_seconds
         while not _try_lock(descriptor):
@@ -150,7 +143,6 @@ class Lock:
         return True
 
     def write_text(self, text: str) -> None:
-        """Write a text into the lock file, for example the pid of the lock's holder."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, text.encode(), 0)
 
@@ -166,7 +158,6 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def find_supervisor_pid(home: Home) -> int | None:
-    """Return the pid of the supervisor of a home folder, or ``None`` if none is running."""
     try:
         file = home.supervisor_lock.open("r+")
     except FileNotFoundError:
@@ -188,10 +179,7 @@ def _generate_key_ring() -> str:
 
 @dataclass(frozen=True)
 class Secrets:
-    """All passwords and keys of one stack.
-
-    Without the encryption keys, encrypted images can't be decrypted.
-    """
+    """Without the encryption keys, encrypted images can't be decrypted."""
 
     # The password of the database role that owns the tables.
     postgres_password: str = field(default_factory=_generate_password)
@@ -212,7 +200,6 @@ class Secrets:
 
 
 def load_or_create_secrets(home: Home) -> Secrets:
-    """Return the secrets in the home folder, and create missing secrets."""
     stored_secrets = read_json_object(home.secrets_file)
     if stored_secrets is None and home.secrets_file.exists():
         raise StackError(
@@ -271,7 +258,6 @@ class Run(BaseModel):
 
 
 def read_run(home: Home) -> Run | None:
-    """Return the running stack in ``run.json``, or ``None`` if the file is missing or invalid."""
     try:
         return Run.model_validate_json(home.run_file.read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -279,6 +265,5 @@ def read_run(home: Home) -> Run | None:
 
 
 def read_stack_settings(home: Home) -> dict[str, str]:
-    """Return the PRESSROOM_ settings of a home folder's stack, or ``{}`` if no stack is running."""
     run = read_run(home)
     return run.settings if run else {}

@@ -19,7 +19,6 @@ STACK_PORTS = range(15_000, 22_700)
 
 
 def is_port_free(port: int) -> bool:
-    """Return whether a port is free on the loopback interface."""
     with socket.socket() as probe:
         # Set SO_REUSEADDR as servers do, because connections in TIME_WAIT would otherwise block the
         # port.
@@ -33,9 +32,8 @@ def is_port_free(port: int) -> bool:
 
 
 def is_listening(pid: int, port: int) -> bool:
-    """Return whether a process or one of its descendants listens on a port.
-
-    Returns true if the operating system doesn't let this process list network connections.
+    """Check a process and its descendants, or return true if the operating system forbids the
+    check.
     """
     try:
         process = psutil.Process(pid)
@@ -51,10 +49,7 @@ def is_listening(pid: int, port: int) -> bool:
 
 
 class PortPicker:
-    """A picker of free ports, which returns each port once and prefers the ports of the last run.
-
-    The chosen ports are stored in a file between runs.
-    """
+    """Picks each free port once, and prefers the ports of the last run, which a file contains."""
 
     def __init__(self, file: Path, among: Sequence[int] = STACK_PORTS) -> None:
         self._file = file
@@ -64,7 +59,6 @@ class PortPicker:
         self.chosen_ports: dict[str, int] = {}
 
     def pick(self, name: str, is_usable: Callable[[int], bool] = lambda _: True) -> int:
-        """Return a free port for which ``is_usable`` returns true."""
         # Try the ports in random order, so that two stacks that start at the same time rarely
         # choose the same port.
         candidates = random.sample(self._among, len(self._among))
@@ -84,10 +78,7 @@ class PortPicker:
 
 
 def read_port_setting(name: str, default: int) -> int:
-    """Return the port in an environment variable, or ``default`` if the variable isn't set.
-
-    Raises ``StackError`` if the port isn't free.
-    """
+    """Raise ``StackError`` if the port isn't free."""
     text = os.environ.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:  # noqa: PLR2004
         raise StackError(f"{name} is {text!r}, which is not a port number.", exit_code=2)
@@ -109,7 +100,7 @@ def read_port_setting(name: str, default: int) -> int:
 
 
 def _describe_holder(port: int) -> str:
-    """Describe the program that listens on a port, such as " by nginx (pid 12)", or return ""."""
+    """Return a text such as " by nginx (pid 12)", or ""."""
     with suppress(psutil.Error):
         for each in psutil.net_connections("tcp"):
             is_listener = (

@@ -31,7 +31,6 @@ _SAMPLE_PHOTO_PIXELS = (4000, 3000)
 
 
 def create_demo_data(home: Home, resources: Resources, password: str) -> None:
-    """Create missing demo data."""
     with resources.unit_of_work() as uow:
         owner = accounts.find_user_by_email(uow, DEMO_EMAIL)
         if owner is None:
@@ -60,7 +59,6 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
 
 
 def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
-    """Return the stored API key if it is still valid for the owner, or create an API key."""
     stored_key = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
     database = resources.database
     keyring = resources.keyring

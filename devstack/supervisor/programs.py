@@ -40,7 +40,6 @@ class Ports:
 
 
 def build_mail_settings(ports: Ports) -> dict[str, str]:
-    """Return settings that send all mail to the sandbox."""
     return {
         "PRESSROOM_MAIL_URL": f"smtp://{LOOPBACK}:{ports.smtp}",
         "PRESSROOM_MAIL_FROM": "Pressroom <news@pressroom.example>",

@@ -18,10 +18,10 @@ _REPORT_SECONDS = 20.0
 
 
 class StartProgress:
-    """The processor time that the programs of a starting stack have used.
+    """A start has no limit on its duration, because a busy machine starts programs slowly.
 
-    A start has no limit on its duration, because a busy machine starts programs slowly. A start
-    has stalled if the unready programs, and the programs that they need, use no processor time.
+    A start has stalled if the unready programs, and the programs that they need, use no processor
+    time.
 
     Args:
         report: a function that is called every 20 seconds with a sentence about the progress.
@@ -40,7 +40,7 @@ class StartProgress:
         self._used_at_progress = 0.0
 
     def check(self) -> None:
-        """Report the progress. Raises ``StackError`` if the start has stalled."""
+        """Raise ``StackError`` if the start has stalled."""
         now = time.monotonic()
         if now - self._measured_at < _MEASURE_SECONDS:
             return
@@ -77,10 +77,7 @@ class StartProgress:
 
 
 def _measure_family(pid: int, default: float) -> float:
-    """Return the processor time in seconds of a process and its descendants.
-
-    Returns ``default`` if one of the processes ends during the measurement.
-    """
+    """Return ``default`` if one of the processes ends during the measurement."""
     try:
         process = psutil.Process(pid)
         # The last element is the time spent waiting for the disk.

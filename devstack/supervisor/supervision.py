@@ -31,10 +31,7 @@ _IDLE_TICK_SECONDS = 1.0
 
 
 class StopRequests:
-    """The stop signals that the process has received.
-
-    Only the main thread may create a ``StopRequests``, and only once.
-    """
+    """Only the main thread may create a ``StopRequests``, and only once."""
 
     def __init__(self) -> None:
         self.is_stopping = False
@@ -61,9 +58,8 @@ class StopRequests:
 
 
 class Group:
-    """The programs that a supervisor runs as child processes.
-
-    ``report`` is called with a sentence when a child ends unexpectedly and when it is ready again.
+    """``report`` is called with a sentence when a child ends unexpectedly and when it is ready
+    again.
     """
 
     def __init__(self, programs: Iterable[Program], report: Callable[[str], None]) -> None:
@@ -83,7 +79,6 @@ class Group:
         return {child.name: child.pid for child in self.children if child.pid is not None}
 
     def tick(self) -> None:
-        """Check all children, start each child that is due, and report ended children."""
         for child in self.children:
             failures = child.failures
             child.check_end()
@@ -100,10 +95,8 @@ class Group:
                 self._report(f"{child.name} is running again (pid {child.pid}).")
 
     def check_start(self) -> None:
-        """Raise ``StackError`` if a program can't start.
-
-        A program can't start if it has failed several times without becoming ready, or if a program
-        that runs only once has reported an error.
+        """Raise ``StackError`` if a program has failed several times without becoming ready, or if
+        a program that runs only once has reported an error.
         """
         for child in self.children:
             has_failed_often = child.failures >= _MAX_START_ATTEMPTS and not child.was_ready
@@ -135,10 +128,8 @@ class AlreadyRunningError(Exception):
 
 
 def run_stack(home: Home, display: Display) -> None:
-    """Run a stack until a signal requests a stop.
-
-    Raises ``AlreadyRunningError`` if another supervisor is running in the same home folder. If the
-    stack can't start, its programs are stopped, and ``StackError`` is raised.
+    """Raise ``AlreadyRunningError``, or stop all programs and raise ``StackError`` if one can't
+    start.
     """
     home.create()
     supervisor_lock = Lock(home.supervisor_lock)
@@ -210,10 +201,7 @@ class _Supervisor:
             self._group.stop([*programs.STOP_STAGES, stack.SERVICE_STAGE])
 
     def _wait_until_ready(self) -> bool:
-        """Wait until all programs are ready.
-
-        Return false if a signal requests a stop before all programs are ready.
-        """
+        """Return false if a signal requests a stop before all programs are ready."""
         progress = StartProgress(self._group.children, self._display.report)
         while not self._requests.is_stopping:
             self._group.tick()
@@ -226,7 +214,6 @@ class _Supervisor:
         return False
 
     def _write_run_file(self) -> home_folder.Run:
-        """Write the current state of the stack into ``run.json``."""
         home = self._home
         settings = self._environment
         pids = self._group.pids

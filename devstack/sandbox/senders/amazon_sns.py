@@ -56,12 +56,6 @@ def create_certificates(
     issuer_url: str = f"http://crt.sandbox.example{ISSUER_PATH}",
     signer_expires_at: datetime | None = None,
 ) -> SigningCertificates:
-    """Create a root certificate, an issuer's certificate and a signing certificate.
-
-    Args:
-        name: the DNS name in the signing certificate.
-        issuer_url: the URL of the issuer's certificate, which the signing certificate contains.
-    """
     now = datetime.now(UTC)
     root_key = ec.generate_private_key(ec.SECP256R1())
     root = _sign_authority("Sandbox Root", root_key, "Sandbox Root", root_key)
@@ -84,12 +78,6 @@ def create_certificates(
 
 
 class SnsServer:
-    """A simulation of Amazon SNS.
-
-    Attributes:
-        confirmed_topics: the ARNs of the topics to which Pressroom confirmed a subscription.
-    """
-
     def __init__(self) -> None:
         self.confirmed_topics: list[str] = []
         self._tokens: dict[str, str] = {}
@@ -107,7 +95,6 @@ class SnsServer:
         version: str = "2",
         age: timedelta = timedelta(),
     ) -> dict[str, str]:
-        """Return the fields of a signed notification with the text ``message``."""
         fields = _build_fields("Notification", topic_arn, age)
         return self.sign({**fields, "Message": message}, version=version)
 
@@ -139,7 +126,6 @@ class SnsServer:
         return self.sign(fields, version=version)
 
     def sign(self, fields: dict[str, str], *, version: str = "2") -> dict[str, str]:
-        """Sign a message, and return the fields of the message together with the signature."""
         is_notification = fields["Type"] == "Notification"
         names = _NOTIFICATION_FIELDS if is_notification else _CONFIRMATION_FIELDS
         text = "".join(f"{name}\n{fields[name]}\n" for name in names if name in fields)

@@ -23,10 +23,8 @@ _PROXY_AGENT = "Mozilla/5.0"
 
 
 class EventKind(StrEnum):
-    """The kind of an event that concerns a mail, such as a bounce or an opened mail.
-
-    ``accepted`` means that the provider has accepted the mail for sending. Pressroom ignores events
-    of the kind ``accepted``.
+    """``accepted`` means that the provider has accepted the mail for sending. Pressroom ignores
+    events of the kind ``accepted``.
     """
 
     ACCEPTED = "accepted"
@@ -80,7 +78,6 @@ class MailEvent(BaseModel):
 
 
 def build_generic_event(event: MailEvent) -> Fields:
-    """Return a report in Pressroom's own report format."""
     kinds = {
         EventKind.OPENED_BY_MACHINE: "opened",
         EventKind.HARD_BOUNCE: "bounced",

@@ -100,7 +100,7 @@ class PostedForm(Posting):
 
 @dataclass(frozen=True)
 class PostedRequest:
-    """A request to Pressroom, and the status of the response, or 0 if there was no response."""
+    """The status is 0 if there was no response."""
 
     body: str
     status: int
@@ -182,7 +182,6 @@ async def _send(client: "httpx2.AsyncClient", url: str, request: ProviderRequest
 
 
 def _list_keys(keys: ProviderKeys) -> dict[str, str]:
-    """Return the sandbox's key or topic for each provider that needs a key or a topic."""
     return {
         "ses": TOPIC_ARN,
         "mailgun": signed_requests.MAILGUN_SIGNING_KEY,

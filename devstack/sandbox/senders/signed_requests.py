@@ -66,10 +66,7 @@ class RequestPlan:
     """The provider, the secret and other options with which ``ProviderKeys`` builds requests.
 
     Attributes:
-        secret: the sender's secret, or ``None`` for the sandbox's secret for the provider.
-        topic_arn: the topic in messages of Amazon SNS.
         signature_version: 1 for SHA-1 or 2 for SHA-256 in signatures of Amazon SNS.
-        is_compressed: whether the bodies are compressed with gzip.
     """
 
     provider: ProviderName
@@ -104,7 +101,6 @@ class ProviderKeys:
     def build_requests(
         self, plan: RequestPlan, events: Sequence[MailEvent]
     ) -> list[ProviderRequest]:
-        """Return the requests with which the provider would post the events, in the same order."""
         contents = [EVENT_BUILDERS[plan.provider](event) for event in events]
         match plan.provider:
             case ProviderName.GENERIC:
@@ -127,11 +123,6 @@ class ProviderKeys:
     def build_topic_change(
         self, plan: RequestPlan, message_type: str, *, outages: int = 0
     ) -> ProviderRequest:
-        """Return a request with a ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``.
-
-        Args:
-            outages: how many of Pressroom's attempts to confirm the subscription fail.
-        """
         fields = self.sns.build_confirmation(
             message_type,
             topic_arn=_choose_topic(plan),
@@ -236,7 +227,6 @@ def _sign_mailgun(plan: RequestPlan, content: dict[str, Any]) -> ProviderRequest
 
 
 def _choose_topic(plan: RequestPlan) -> str:
-    """Return the topic of the SNS message, or a different topic for ``ProofVariant.ALTERED``."""
     is_other = plan.proof is ProofVariant.ALTERED
     return f"{plan.topic_arn}-other" if is_other else plan.topic_arn
 

@@ -28,17 +28,11 @@ _SHUFFLED_OVER_SECONDS = 1.0
 
 
 class ActionNotPossible(Exception):
-    """The status of a checkout doesn't allow an action.
-
-    The exception's message states why the action isn't possible.
-    """
+    """States why the status of a checkout doesn't allow an action."""
 
 
 class Account:
-    """A Stripe account, which stores checkout sessions.
-
-    ``send_event`` is called with the type, the object and the checkout session id of each event.
-    """
+    """``send_event`` gets the type, the object and the checkout session id of each event."""
 
     def __init__(self, send_event: Callable[[str, Object, str], None]) -> None:
         self._send_event = send_event
@@ -58,10 +52,7 @@ class Account:
         return next((each for each in payments if each and each.id == payment_id), None)
 
     def pay(self, session: CheckoutSession, *, later: bool = False) -> None:
-        """Pay a checkout by card.
-
-        If ``later`` is true, start a bank debit, which stays unpaid until ``end_debit`` is called.
-        """
+        """Pay by card, or start a bank debit, which stays unpaid until ``end_debit`` is called."""
         payment = self._start_payment(session)
         payment.status = "processing" if later else "succeeded"
         payment.amount = session.amount
@@ -71,7 +62,6 @@ class Account:
         self._send_session_event(session, "completed")
 
     def end_debit(self, session: CheckoutSession, *, succeeds: bool = True) -> None:
-        """Let the bank debit of a checkout succeed or fail."""
         if session.payment is None or not session.is_promised:
             raise ActionNotPossible("No bank debit is in progress.")
         session.payment.status = "succeeded" if succeeds else "requires_payment_method"
@@ -79,10 +69,7 @@ class Account:
         self._send_session_event(session, f"async_payment_{'succeeded' if succeeds else 'failed'}")
 
     def decline(self, session: CheckoutSession) -> None:
-        """Decline a card.
-
-        A checkout stays open after a declined card, because the payer may try another card.
-        """
+        """Leave the checkout open, because the payer may try another card."""
         payment = objects.build_payment_object(self._start_payment(session))
         self._send_event("payment_intent.payment_failed", payment, session.id)
 
@@ -92,7 +79,6 @@ class Account:
         self._send_session_event(session, "expired")
 
     def expire_due(self, now: int) -> None:
-        """Expire every open checkout whose expiry time has passed."""
         for session in self.list_newest_first():
             if session.is_open and session.expires_at <= now:
                 self.expire(session)
@@ -128,10 +114,7 @@ class Account:
             self._send_dispute_event(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
-        """End the oldest open dispute.
-
-        If ``amount`` is set, consider only disputes whose amount is ``amount``.
-        """
+        """End the oldest open dispute, if ``amount`` is set only one with this amount."""
         disputes = (
             each
             for each in _require_payment(session).open_disputes
@@ -191,10 +174,7 @@ class DeliveryVariant(BaseModel):
 
 @dataclass
 class SentEvent:
-    """A webhook event, and the result of each delivery attempt.
-
-    The result of a delivery attempt is an HTTP status or the class name of an error.
-    """
+    """The result of a delivery attempt is an HTTP status or the class name of an error."""
 
     event: Object
     session_id: str
@@ -225,7 +205,6 @@ class WebhookSender:
             self._start_delivery(sent, self.mode)
 
     def list_events(self, session_id: str | None = None) -> list[SentEvent]:
-        """Return the webhook events of one checkout or of all checkouts, oldest first."""
         events = self._events.values()
         return [each for each in events if session_id in {None, each.session_id}]
 
@@ -235,7 +214,6 @@ class WebhookSender:
         return self._events[event_id]
 
     def release(self, mode: DeliveryMode) -> int:
-        """Send all events that were held back, and return the number of events."""
         held = [each for each in self._events.values() if each.is_held]
         for sent in held:
             sent.is_held = False
@@ -243,10 +221,7 @@ class WebhookSender:
         return len(held)
 
     async def deliver(self, sent: SentEvent, variant: DeliveryVariant) -> list[int | str]:
-        """Deliver an event immediately without retries.
-
-        Returns the result of each delivery attempt.
-        """
+        """Deliver an event immediately without retries."""
         body = json.dumps(sent.event).encode()
         return await asyncio.gather(
             *(self._post(sent, body, variant.signature) for _ in range(variant.times))

@@ -114,11 +114,7 @@ class StripeOperations:
         return objects.build_session_object(session)
 
     def show_session(self, session_id: str, params: Params) -> Object:
-        """Return a session.
-
-        If ``params`` contains ``expand``, the session includes its payment and the payment's
-        charge.
-        """
+        """Include the payment and its charge if ``params`` contains ``expand``."""
         session = self._find_session(session_id)
         result = objects.build_session_object(session)
         if "expand" in params and session.payment is not None:

@@ -20,10 +20,7 @@ _PAYMENT_FIELDS = "amount created currency description metadata"
 
 @dataclass
 class StripeKeys:
-    """The Stripe keys that Pressroom and the sandbox share.
-
-    Without a ``webhook_url``, the sandbox sends no Stripe events.
-    """
+    """Without a ``webhook_url``, the sandbox sends no Stripe events."""
 
     secret_key: str = field(default_factory=lambda: f"sk_test_{secrets.token_hex(24)}")
     webhook_secret: str = field(default_factory=lambda: f"whsec_{secrets.token_hex(24)}")
@@ -75,12 +72,10 @@ class Payment:
 
     @property
     def refunded(self) -> int:
-        """Return the total amount of all successful refunds."""
         return sum(each.amount for each in self.refunds if each.status == "succeeded")
 
     @property
     def open_disputes(self) -> list[Dispute]:
-        """Return the open disputes and inquiries, oldest first."""
         is_open = "needs_response", "warning_needs_response"
         return [each for each in self.disputes if each.status in is_open]
 
@@ -146,10 +141,7 @@ Params = dict[str, Any]
 
 
 def decode_form(encoded: str) -> Params:
-    """Decode a form, for example ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``.
-
-    All decoded values are strings.
-    """
+    """Decode ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``. All decoded values are strings."""
     params: Params = {}
     for name, value in parse_qsl(encoded, keep_blank_values=True, max_num_fields=_MAX_FIELDS):
         match = _FIELD_NAME.match(name)
@@ -179,7 +171,6 @@ Object = dict[str, Any]
 
 
 def select_fields(record: object, names: str) -> Object:
-    """Return the attributes of ``record`` that ``names`` lists, as a JSON object."""
     return {name: getattr(record, name) for name in names.split()}
 
 

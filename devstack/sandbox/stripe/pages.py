@@ -38,7 +38,6 @@ class ActionAmount(BaseModel):
 def perform_action(
     account: Account, session: CheckoutSession, action: str, amount: ActionAmount
 ) -> None:
-    """Perform an action, such as a refund, on a checkout. Raises ``ActionNotPossible``."""
     match action:
         case "pay" | "promise":
             account.pay(session, later=action == "promise")

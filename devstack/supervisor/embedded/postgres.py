@@ -70,10 +70,7 @@ class Postgres:
         }
 
     def build_program(self, keep_open: tuple[int, ...]) -> Program:
-        """Return the program that runs the Postgres server.
-
-        The first start creates the database cluster, which takes half a second.
-        """
+        """Create the database cluster at the first start, which takes half a second."""
         prefix, run_as = account = _choose_account(self.home)
         if run_as is not None:
             self._require_access_for(*run_as)
@@ -122,10 +119,7 @@ class Postgres:
                 )
 
     def is_ready(self) -> bool:
-        """Return whether a login to Pressroom's database works.
-
-        Create Pressroom's database if it doesn't exist.
-        """
+        """Try a login to Pressroom's database, which is created if it doesn't exist."""
         try:
             self._connect(DATABASE_NAME).close()
         except psycopg2.OperationalError as error:

@@ -25,10 +25,7 @@ _SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the server puts its sockets there,
 
 
 def pick_ports(picker: PortPicker) -> dict[str, int]:
-    """Return a free port for each part of the S3 server, keyed by the part's name.
-
-    The result contains the port for S3 clients under the key ``s3``.
-    """
+    """Return a free port for each part of the S3 server. S3 clients use the port ``s3``."""
 
     def is_usable(port: int) -> bool:
         # If the gRPC port is taken, the S3 server silently uses the next free port. A stale socket
@@ -130,10 +127,7 @@ class S3:
         return [f"-{name}={value}" for name, value in named.items()]
 
     def is_ready(self) -> bool:
-        """Return whether the bucket accepts an object, and create the bucket if necessary.
-
-        Only the S3 administrator may create buckets.
-        """
+        """Return whether the bucket accepts an object, and create the bucket if necessary."""
         # Import the S3 client only after starting the servers, so that the slow import doesn't
         # delay them.
         import urllib3

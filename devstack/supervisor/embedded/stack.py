@@ -26,9 +26,8 @@ def plan_services(
 ) -> tuple[list[Program], dict[str, str]]:
     """Plan an embedded server for each service that ``user_settings`` doesn't configure.
 
-    Return the servers' programs, and the settings for connecting to the servers. Each embedded
-    server inherits ``lock`` and holds it until the server ends. ``more_buckets`` is a pattern for
-    the names of test buckets, such as ``pressroom-*``.
+    Each embedded server inherits ``lock`` and holds it until the server ends. ``more_buckets`` is a
+    pattern for the names of test buckets, such as ``pressroom-*``.
     """
     programs: list[Program] = []
     settings: dict[str, str] = {}

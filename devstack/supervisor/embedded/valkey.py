@@ -65,7 +65,6 @@ class Valkey:
         )
 
     def is_ready(self) -> bool:
-        """Return whether the Valkey server has loaded its data and responds to a ping."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
                 login = f"AUTH {USER} {self.secrets.valkey_password}"
