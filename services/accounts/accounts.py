@@ -35,11 +35,6 @@ _READER_TABLES = frozenset(
 def create_user(
     uow: UnitOfWork, *, email: str, name: str | None = None, password: str | None = None
 ) -> User:
-    """Create a user.
-
-    Raises ``user.exists`` if a user with the e-mail address exists. Raises the same errors as
-    ``passwords.require_allowed_password``.
-    """
     user = User(
         email=email_addresses.normalise_address(email),
         name=name,
@@ -51,16 +46,11 @@ def create_user(
 
 
 def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
-    """Write a changed e-mail address to the database.
-
-    Raises the error ``taken`` if somebody else has the new address.
-    """
     with raise_if_taken("uq_users_email", taken):
         uow.session.flush()
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
-    """Return the person with the given e-mail address, or create a person without a password."""
     while True:
         # If several transactions insert the same address at the same time, only one of them creates
         # the row.
@@ -84,7 +74,6 @@ def has_account(uow: UnitOfWork, person: User) -> bool:
 
 
 def user_id_columns() -> list[Column[int]]:
-    """Return all columns that are foreign keys to ``users``."""
     keys = (key for table in Model.metadata.sorted_tables for key in table.foreign_keys)
     return [key.parent for key in keys if key.column is User.__table__.c.id]
 
@@ -92,10 +81,7 @@ def user_id_columns() -> list[Column[int]]:
 def record_address_change(
     uow: UnitOfWork, person: User, *, old_address: str, is_visible: bool = False
 ) -> None:
-    """Store the former e-mail address of a person whose address has changed.
-
-    If ``is_visible`` is true, list owners can see their subscriber's new address.
-    """
+    """Store a person's former address. ``is_visible`` shows list owners the new address."""
     values = {"shown": person.email if is_visible else None, "left_at": func.now()}
     row = insert(FormerAddress).values(user_id=person.id, email=old_address, **values)
     uow.session.execute(row.on_conflict_do_update(index_elements=["email", "user_id"], set_=values))
@@ -108,7 +94,6 @@ def find_user_by_email(uow: UnitOfWork, email: str) -> User | None:
 
 
 def get_user_by_email(uow: UnitOfWork, email: str) -> User:
-    """Return the user with the given e-mail address. Raises ``user.not_found``."""
     user = find_user_by_email(uow, email)
     if user is None:
         raise USER_NOT_FOUND_BY_EMAIL(email=email)
@@ -120,7 +105,6 @@ def find_user(uow: UnitOfWork, user_id: int) -> User | None:
 
 
 def get_user(uow: UnitOfWork, user_id: int) -> User:
-    """Return the user with the given id. Raises ``user.not_found``."""
     user = find_user(uow, user_id)
     if user is None:
         raise USER_NOT_FOUND()
@@ -128,21 +112,18 @@ def get_user(uow: UnitOfWork, user_id: int) -> User:
 
 
 def find_addresses(uow: UnitOfWork, user_ids: Iterable[int | None]) -> dict[int, str]:
-    """Map the ids of users to their e-mail addresses. Ids without a user are left out."""
     ids = {user_id for user_id in user_ids if user_id is not None}
     rows = uow.session.execute(select(User.id, User.email).where(User.id.in_(ids)))
     return dict(rows.tuples().all())
 
 
 def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:
-    """Set the plan of the user with the given e-mail address. Raises ``user.not_found``."""
     user = get_user_by_email(uow, email)
     change_plan(uow, user, plan)
     return user
 
 
 def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
-    """Set a user's plan, and return whether the plan changed."""
     before = user.plan
     if before == plan:
         return False
@@ -152,22 +133,16 @@ def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
 
 
 def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
-    """Grant or revoke a user's access to the operators' pages.
-
-    Raises ``user.not_found``. Operators must log in with a second factor.
-    """
     user = get_user_by_email(uow, email)
     user.is_operator = is_operator
     return user
 
 
 def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[User, int]]:
-    """Return a page of users who own mailing lists, with the number of lists per owner.
+    """Return list owners with their number of lists, including archived lists.
 
-    The number of lists includes archived lists. The owner of the newest list comes first. Raises
-    ``cursor.invalid``.
-
-    The query starts from the table of lists, because few users own a list.
+    The owner of the newest list comes first. The query starts from the table of lists, because few
+    users own a list.
     """
     newest = func.max(MailingList.created_at).label("newest")
     count = func.count(MailingList.id).label("lists")

@@ -1,9 +1,8 @@
 """Validates and normalises e-mail addresses, fast enough for files with millions of addresses.
 
-A fast regular expression recognises most valid addresses. Only addresses that the regular
-expression doesn't recognise are passed to the library email-validator, which is slow. A test with
-random addresses checks that the library accepts all addresses that the regular expression
-recognises.
+Only addresses that a fast regular expression doesn't recognise are passed to the library
+email-validator, which is slow. A test with random addresses checks that the library accepts all
+addresses that the regular expression recognises.
 """
 
 import re
@@ -41,10 +40,9 @@ class InvalidAddress(NamedTuple):
 
 
 def mask_address(email: str) -> str:
-    """Mask all characters before the @ of an e-mail address except the first.
+    """Mask all characters before the @ except the first.
 
-    The owner recognises the masked address, but a stranger who reads a forwarded mail can't
-    reconstruct it.
+    A stranger who reads a forwarded mail can't reconstruct the address.
     """
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}…@{domain}"
@@ -53,9 +51,8 @@ def mask_address(email: str) -> str:
 def normalise_address(address: str) -> str:
     """Convert an e-mail address to lower case and Unicode NFC, and decode Punycode in its domain.
 
-    Whitespace and invisible characters around the address are removed. Dots and plus tags before
-    the @ aren't removed. The domain of the address isn't looked up in the DNS. Raises
-    ``email.invalid``.
+    Whitespace and invisible characters around the address are removed, but dots and plus tags
+    aren't. The domain of the address isn't looked up in the DNS.
     """
     (normalised,) = normalise_addresses([address])
     if isinstance(normalised, InvalidAddress):
@@ -66,9 +63,9 @@ def normalise_address(address: str) -> str:
 def derive_mailbox(address: str) -> str:
     """Return the mailbox that probably receives the mails to an e-mail address.
 
-    The function removes a plus tag, because most mail servers ignore it. Gmail also ignores dots
-    before the @, and treats ``gmail.com`` and ``googlemail.com`` as the same domain. Use the
-    mailbox only to count mails, because two people may seem to have the same mailbox.
+    Most mail servers ignore a plus tag. Gmail also ignores dots before the @, and treats
+    ``gmail.com`` and ``googlemail.com`` as the same domain. Use the mailbox only to count mails,
+    because two people may seem to have the same mailbox.
     """
     local, _, domain = address.rpartition("@")
     local = local.partition("+")[0] or local
@@ -78,19 +75,16 @@ def derive_mailbox(address: str) -> str:
 
 
 def normalise_addresses(addresses: Iterable[str]) -> list[str | InvalidAddress]:
-    """Normalise e-mail addresses, and replace every invalid address with an ``InvalidAddress``."""
     plain = _PLAIN.match
     return [address.lower() if plain(address) else _normalise(address) for address in addresses]
 
 
 def normalise_domain(domain: str) -> str | None:
-    """Normalise a domain name, or return ``None`` if the text isn't a domain name."""
     (normalised,) = normalise_addresses([f"a@{strip_invisible(domain)}"])
     return None if isinstance(normalised, InvalidAddress) else normalised.removeprefix("a@")
 
 
 def _normalise(text: str) -> str | InvalidAddress:
-    """Normalise an address that ``_PLAIN`` doesn't match."""
     address = strip_invisible(text)
     if _PLAIN.match(address):
         return address.lower()

@@ -1,25 +1,22 @@
 """Counts login attempts, and blocks logins for some time after failed attempts.
 
 A login attempt is counted before the password is verified, so that parallel attempts can't bypass
-the limit. A successful login resets the counters of failed attempts. During the pause after too
-many failed logins, even the right password is rejected, so that an attacker can't continue
-guessing. Login attempts during the pause aren't counted and don't extend the pause.
+the limit. During the pause after too many failed logins, even the right password is rejected, so
+that an attacker can't continue guessing. Login attempts during the pause aren't counted and don't
+extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 
-- A counter per e-mail address and client pauses logins for a long time, but only logins from that
-  client.
-- A counter per e-mail address pauses logins with that address briefly. The pauses per e-mail
-  address slow down an attacker who uses many IP addresses.
+- A counter per e-mail address and client causes long pauses, but only for that client.
+- A counter per e-mail address causes short pauses, which slow down an attacker who uses many IP
+  addresses.
 - A browser in which the person has logged in before has its own counter, which a stranger's
   attempts don't affect.
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
 An attacker who tries a few passwords for each of many accounts stays below the limits per e-mail
-address. A counter per network counts how many accounts had failed logins within an hour. After a
-successful login to an account, the account no longer counts as an account with failed logins from
-the network. Login attempts from a browser in which the person has logged in before don't count
-towards the network's limit.
+address. A counter per network counts how many accounts had failed logins within an hour, except
+from known browsers. After a successful login, the account no longer counts.
 """
 
 import secrets
@@ -59,10 +56,9 @@ _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class LoginThrottle:
-    """Determines how long logins are paused after failed attempts.
+    """Pauses logins for one second after ``free`` attempts.
 
-    After ``free`` attempts, logins are paused for one second. The pause doubles with each further
-    failed attempt, up to ``max_pause``.
+    The pause doubles with each further failed attempt, up to ``max_pause``.
     """
 
     free: int
@@ -77,8 +73,6 @@ SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 
 @dataclass(frozen=True)
 class Browser:
-    """The name of a browser, and its cookie from ``create_browser_token``."""
-
     name: str | None
     token: str | None
 
@@ -88,11 +82,9 @@ class Attempt:
     """A login attempt that counts against the login limits.
 
     Attributes:
-        counts: the key of each counter that was increased, and the throttle that applies to the
-            counter.
-        from_known_browser: whether the person has logged in with the browser before.
-        number: the number of attempts since the last successful login, counted per browser if the
-            browser is known, otherwise per e-mail address.
+        counts: the key of each counter that was increased, and its throttle.
+        number: the number of attempts since the last successful login from the known browser or
+            with the e-mail address.
     """
 
     counts: tuple[tuple[bytes, LoginThrottle], ...]
@@ -115,7 +107,6 @@ def create_browser_token(keyring: Keyring, person: User) -> str:
 def read_browser_token(
     keyring: Keyring, email: str, recovered_at: datetime | None, token: str | None
 ) -> str | None:
-    """Return the random part of a browser token, or ``None`` if the token is invalid."""
     nonce, _, signature = (token or "").partition(".")
     message = _browser_message(nonce, email, recovered_at)
     is_known = keyring.signer(_PURPOSE).verify(message, signature)
@@ -130,10 +121,9 @@ def _browser_message(nonce: str, email: str, recovered_at: datetime | None) -> b
 def begin_attempt(
     uow: UnitOfWork, *, email: str, client: str | None, browser_token: str | None
 ) -> Attempt:
-    """Count a login attempt, even for an unknown e-mail address.
+    """Count a login attempt, even for an unknown e-mail address, or raise ``login.paused``.
 
-    Raises ``login.paused`` during a pause after failed login attempts. Commit before verifying the
-    password, so that the attempt counts even if the process is killed.
+    Commit before verifying the password, so that the attempt counts even if the process is killed.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     counts = _choose_counts(uow.settings.keyring, email, client, nonce)
@@ -157,13 +147,11 @@ def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
 
 
 def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None) -> Attempt:
-    """Count an attempt to enter a code in the second step of a login.
+    """Count an attempt to enter a code in the second step of a login, or raise ``login.paused``.
 
-    Raises ``login.paused`` during a pause after failed login attempts. All unknown browsers share
-    one counter of code attempts, because an attacker with many clients could otherwise guess the
-    six-digit code. A stranger can't exhaust the counter of code attempts to lock the owner out,
-    because entering a code requires the right password. Each known browser has its own counter of
-    code attempts.
+    All unknown browsers share one counter of code attempts, because an attacker with many clients
+    could otherwise guess the six-digit code. A stranger can't exhaust the counter to lock the owner
+    out, because entering a code requires the right password.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     kind = "code" if nonce is None else "code-browser"
@@ -179,9 +167,8 @@ def accept_password(
 ) -> User:
     """Return the person who entered the right password, and reset the attempt's login counters.
 
-    A person without a second factor is notified by mail of a login with a new browser. For a person
-    with a second factor, ``notify_of_new_browser`` sends the mail after the second step. Raises
-    ``password.wrong`` if the password has changed since it was verified.
+    A person without a second factor is notified of a login with a new browser, others only after
+    the second step. Raises ``password.wrong`` if the password has changed since it was verified.
     """
     is_unchanged = (User.id == attempt.user_id, User.password_hash == attempt.password_hash)
     values = {
@@ -199,7 +186,6 @@ def accept_password(
 
 
 def notify_of_new_browser(uow: UnitOfWork, person: User, browser: Browser) -> None:
-    """Notify a person by mail of a login with a browser that the person has not used before."""
     keyring = uow.settings.keyring
     if read_browser_token(keyring, person.email, person.recovered_at, browser.token) is None:
         _mail_new_browser(uow, person, browser.name)
@@ -212,12 +198,10 @@ def _mail_new_browser(uow: UnitOfWork, person: User, name: str | None) -> None:
 
 
 def clear_attempt(uow: UnitOfWork, attempt: Attempt) -> None:
-    """Reset the counters of a login attempt after the login has succeeded."""
     _clear_counts(uow, [subject for subject, _ in attempt.counts])
 
 
 def clear_attempts_of_address(uow: UnitOfWork, *, email: str, client: str | None) -> None:
-    """Reset the login counters of an e-mail address after its owner has opened a mailed link."""
     counts = _choose_counts(uow.settings.keyring, email, client, None)
     _clear_counts(uow, [subject for subject, _ in counts])
 
@@ -227,8 +211,7 @@ def _identify(
 ) -> tuple[str, User | None, str | None]:
     """Return the normalised e-mail address, its owner, and the random part of the browser token.
 
-    An invalid address is returned in lower case, so that all its spellings share a counter of login
-    attempts.
+    All spellings of an invalid address share a counter.
     """
     try:
         email = email_addresses.normalise_address(email)
@@ -263,10 +246,8 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
     """Count the account of a failed login towards the limit of the client's network.
 
-    Raises ``login.paused`` during a pause after failed login attempts. The row of
-    ``client_subject`` stores which counter belongs to the network. A successful login subtracts one
-    from the network's counter. A login doesn't reset the network's counter, because attackers could
-    otherwise reset it with their own accounts.
+    The row of ``client_subject`` stores which counter belongs to the network. A successful login
+    only subtracts one, because attackers could otherwise reset the counter with their own accounts.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:
@@ -279,10 +260,6 @@ def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: st
 
 
 def _count_attempt(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
-    """Increase a login counter by one, and return the counter's new value.
-
-    Raises ``login.paused`` during a pause after failed login attempts.
-    """
     now = clock.now()
     table = LoginAttempts
     attempts = case((table.tried_at < now - ATTEMPT_RETENTION, 1), else_=table.attempts + 1)

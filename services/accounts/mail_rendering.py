@@ -28,11 +28,10 @@ def render_mail(
     headers: dict[str, str] | None = None,
     **values: str | bool | None,
 ) -> Mail:
-    """Render a mail from ``templates/<template>.txt`` and ``templates/<template>.html``.
+    """Render the templates ``<template>.txt``, whose first line is the subject, and
+    ``<template>.html``.
 
-    The first line of the text template is the subject line of the mail. ``language`` is the
-    language of the reader who receives the mail. Mails to list owners and operators are always in
-    English.
+    Mails to list owners and operators are always in English.
     """
     templates = _load_templates(reader_languages.available_language(language))
 
@@ -57,7 +56,6 @@ def _load_templates(language: str) -> Environment:
 
 
 def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> JobKind:
-    """Register a job kind whose jobs each send one mail."""
     return register_kind(
         JobKind(
             name=name,

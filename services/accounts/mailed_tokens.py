@@ -1,9 +1,9 @@
 """Creates, finds and uses mailed tokens, the single-use secrets in mailed links.
 
-Opening a mailed link proves that the person can read mail sent to the address. A mailed token
-consists of 256 random bits. The worker creates the token when it sends the mail, so the database
-stores only the token's HMAC. Mail scanners open links, so a mailed link must not change anything
-until the person confirms the action on the linked page.
+Opening a mailed link proves that the person can read mail sent to the address. The worker creates
+the 256 random bits when it sends the mail, so the database stores only their HMAC. Mail scanners
+open links, so a mailed link must not change anything until the person confirms the action on the
+linked page.
 """
 
 import secrets
@@ -55,11 +55,9 @@ def create_token(
     created_at: datetime | None = None,
     submitted: dict[str, Any] | None = None,
 ) -> str:
-    """Create a mailed token for a person or an e-mail address, and return its secret.
+    """Create a mailed token, and return its secret.
 
-    Args:
-        created_at: the creation time of the token, by default the current time.
-        submitted: the form values that the person must confirm by opening the mailed link.
+    ``submitted`` contains the form values that the person must confirm.
     """
     secret = secrets.token_urlsafe(32)
     uow.session.add(
@@ -80,10 +78,7 @@ def create_token(
 def read_token(
     uow: UnitOfWork, purpose: Purpose, secret: str, *, invalid: ErrorType = LINK_INVALID
 ) -> MailedLink:
-    """Return the mailed token that has the given secret, even if the token has been used.
-
-    Raises the error ``invalid`` for an unknown or expired token.
-    """
+    """Return a mailed token, even if it has been used. Raises ``invalid`` if it is expired."""
     hmacs = uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
     query = select(MailedLink).where(
         MailedLink.secret_hmac.in_(hmacs),
@@ -97,13 +92,11 @@ def read_token(
 
 
 def use_token(uow: UnitOfWork, link: MailedLink, *, used: ErrorType = LINK_USED) -> None:
-    """Mark a mailed token as used. Raises the error ``used`` if the token was already used."""
     if not record_moment_once(uow, MailedLink.used_at, MailedLink.id == link.id):
         raise used()
 
 
 def move_tokens_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
-    """Move a person's unused mailed tokens to a different list, and return how many were moved."""
     table = MailedLink
     unused = (table.user_id == user_id, table.list_id == list_id, table.used_at.is_(None))
     statement = update(table).where(*unused).values(list_id=to_list_id).returning(table.id)

@@ -22,11 +22,7 @@ def create_own_key(
     scopes: Collection[Scope] | None,
     expires_at: datetime | None,
 ) -> tuple[ApiKey, str]:
-    """Create an API key for the user who sent the request, and return the key and its secret.
-
-    A mail notifies the user of the new API key. Raises ``auth.scope_not_grantable``,
-    ``auth.login_again``, ``quota.exceeded`` and the same errors as ``api_keys.create_key``.
-    """
+    """Create an API key, and notify the user by mail."""
     if scopes is not None and Scope.DELIVERY in scopes:
         raise AUTH_SCOPE_NOT_GRANTABLE()
     sessions.lock_caller(uow, caller)

@@ -21,12 +21,9 @@ _hasher = PasswordHasher()
 
 @dataclass(frozen=True)
 class PasswordCheck:
-    """The result of verifying a password against its stored hash.
+    """The result of verifying a password.
 
-    Attributes:
-        matches: whether the password matches the stored hash.
-        renewed: a new hash of the password if the stored hash has outdated parameters, otherwise
-            ``None``.
+    ``renewed`` is a new hash if the stored hash has outdated parameters.
     """
 
     matches: bool
@@ -34,10 +31,7 @@ class PasswordCheck:
 
 
 def require_allowed_password(password: str, *personal: str | None) -> None:
-    """Raise ``password.length``, ``password.common`` or ``password.personal`` for a weak password.
-
-    The password must not equal any text in ``personal``, such as the person's name.
-    """
+    """Raise an error for a weak password, or one that equals a text in ``personal``."""
     if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
         raise PASSWORD_LENGTH(least=MIN_PASSWORD_CHARACTERS, most=MAX_PASSWORD_CHARACTERS)
     folded_password = _fold_text(password)
@@ -50,7 +44,6 @@ def require_allowed_password(password: str, *personal: str | None) -> None:
 
 
 def hash_password(password: str, *personal: str | None) -> str:
-    """Return the hash of a new password. Raises the same errors as ``require_allowed_password``."""
     require_allowed_password(password, *personal)
     return _hasher.hash(_encode(password))
 
@@ -79,7 +72,6 @@ def _encode(password: str) -> bytes:
 
 
 def _fold_text(text: str) -> str:
-    """Convert a text to lower case, and remove its whitespace."""
     return "".join(text.casefold().split())
 
 

@@ -1,8 +1,7 @@
 """Quotes strangers' text in mails, and removes addresses and telephone numbers from the text.
 
-A stranger can create a mailing list with any title, and make Pressroom mail the title to any
-address. Mail programs turn web addresses and telephone numbers into links, so an unfiltered title
-could carry an advertisement.
+A stranger can make Pressroom mail a list's title to any address. Mail programs turn web addresses
+and telephone numbers into links, so an unfiltered title could carry an advertisement.
 """
 
 import re
@@ -52,10 +51,7 @@ _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
 def contains_contact_details(text: str) -> bool:
-    """Return whether a text contains a URL, a domain, an e-mail address or a telephone number.
-
-    Disguised addresses such as "name (at) example" count as e-mail addresses.
-    """
+    """Return whether a text contains addresses, even disguised ones such as "name (at) example"."""
     # Remove invisible format characters, which could hide an address from the search.
     visible_text = "".join(
         character for character in _replace_lookalikes(text) if category(character) != "Cf"
@@ -66,15 +62,10 @@ def contains_contact_details(text: str) -> bool:
 
 
 def quote_text(text: str) -> str:
-    """Remove addresses and telephone numbers from a text, and put the text in quotation marks."""
     return f"“{hide_contact_details(text)}”"
 
 
 def hide_contact_details(text: str) -> str:
-    """Replace the addresses and telephone numbers of a text with ellipses, and shorten the text.
-
-    A text that consists only of addresses and telephone numbers becomes ``…``.
-    """
     normalised = _WHITESPACE.sub(" ", _replace_lookalikes(text))
     visible_text = "".join(
         character for character in normalised if category(character) not in _INVISIBLE_CATEGORIES
@@ -91,10 +82,7 @@ def hide_contact_details(text: str) -> str:
 
 
 def obfuscate_address(address: str) -> str:
-    """Mask an e-mail address, and add invisible characters, so that mail programs don't link it.
-
-    Mail programs would also turn the domain of the address into a link.
-    """
+    """Mask an e-mail address, and add invisible characters, so that mail programs don't link it."""
     masked = mask_address(address)
     if len(masked) > MAX_SHOWN_CHARACTERS:
         masked = masked[: MAX_SHOWN_CHARACTERS - 1] + _ELLIPSIS

@@ -1,8 +1,7 @@
 """Registers accounts, resets passwords and changes e-mail addresses.
 
-Each registration, password reset and change of address is confirmed with a mailed link. A link for
-a registration or a change of address is mailed to the new address, so that only the address's owner
-can use the link. A person chooses the password after opening the registration link, because a
+Each is confirmed with a mailed link. The link goes to the new address, so that only the address's
+owner can use the link. A person chooses the password after opening the registration link, because a
 stranger may have requested the link.
 """
 
@@ -27,11 +26,6 @@ _CHANGES_ACCESS = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE
 
 
 def read_registration_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the e-mail address to which a registration link was sent.
-
-    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
-    the link was already used, or if the address already has an account.
-    """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = accounts.find_user_by_email(uow, email)
     has_account = person is not None and person.password_hash is not None
@@ -41,11 +35,6 @@ def read_registration_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: str) -> User:
-    """Complete a registration: create an account, or set a password for a known reader.
-
-    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
-    the link was already used.
-    """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
     # Check the person's address again, because a simultaneous transaction may have changed the
@@ -59,11 +48,6 @@ def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: 
 
 
 def read_reset_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the e-mail address to which a password reset link was sent.
-
-    Raises ``account_link.used`` if the link was already used. Raises ``account_link.invalid`` if
-    the link is unknown, or if the account's address has changed since the link was mailed.
-    """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     person = accounts.find_user_by_email(uow, email)
     if person is None or person.id != link.user_id:
@@ -75,9 +59,9 @@ def read_reset_link(uow: UnitOfWork, secret: str) -> str:
 def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
     """Set a new password with a reset link, revoke all sessions, and notify the person by mail.
 
-    All mailed links that could change the person's password or address become invalid. Only
-    ``services.recovery`` may call ``reset_password``, because the caller must also revoke API keys
-    and OAuth grants. Raises the same errors as ``read_reset_link``.
+    Mailed links that could change the password or address become invalid. Only
+    ``services.recovery`` may call this function, because the caller must also revoke API keys and
+    OAuth grants.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     assert link.user_id is not None
@@ -93,11 +77,9 @@ def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
 def change_password(
     uow: UnitOfWork, caller: Caller, *, expected: str | None, password_hash: str
 ) -> None:
-    """Change the caller's password, and revoke all of the caller's sessions except the current one.
+    """Change the caller's password, and revoke the caller's other sessions.
 
-    ``expected`` is the password hash against which the caller's old password was verified. Raises
-    ``password.changed`` if the stored password hash differs from ``expected``. Raises
-    ``auth.login_again`` if the caller's last login is too old.
+    ``expected`` is the password hash against which the old password was verified.
     """
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -108,11 +90,7 @@ def change_password(
 
 
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
-    """Set the password of the person with the given e-mail address.
-
-    All sessions of the person are revoked, and the person is notified by mail. Raises
-    ``user.not_found`` and the same errors as ``passwords.hash_password``.
-    """
+    """Set a password without a mailed link."""
     user = accounts.get_user_by_email(uow, email)
     # Hash the password before locking the person, because hashing is slow.
     password_hash = passwords.hash_password(password, user.email, user.name)
@@ -123,11 +101,6 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
 
 
 def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
-    """Return the new e-mail address that a person confirms with a mailed link.
-
-    Raises ``account_link.used`` if the link was already used. Raises ``account_link.invalid`` if
-    the link is unknown or belongs to a different person.
-    """
     link, email = _read_link(uow, Purpose.CHANGE_ADDRESS, secret)
     if link.user_id != user_id:
         raise errors.ACCOUNT_LINK_INVALID()
@@ -136,10 +109,7 @@ def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
 
 
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
-    """Redeem a link that confirms a new address. Return the locked person and the new address.
-
-    Raises ``auth.login_again`` and the same errors as ``read_new_address_link``.
-    """
+    """Redeem a link that confirms a new address. Return the locked person and the new address."""
     email = read_new_address_link(uow, secret, caller.user_id)
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -153,9 +123,7 @@ def change_address(
 ) -> None:
     """Change an account's e-mail address, and mail an undo link to the old address.
 
-    All of the person's sessions are revoked, except the session that changes the address. If
-    ``is_visible`` is true, list owners can see their subscriber's new address. Raises
-    ``account.address_taken`` if a different person has the new address.
+    All sessions are revoked, except the one that changes the address.
     """
     sessions.revoke_sessions(uow, person.id, kept_session_id=caller.session_id)
     old_address = person.email
@@ -168,23 +136,13 @@ def change_address(
 
 
 def read_undo_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the former e-mail address that an undo link restores.
-
-    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
-    the link was already used.
-    """
     link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
     _require_unused(link)
     return email
 
 
 def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
-    """Redeem a link that undoes a change of address, and lock the person.
-
-    Return the person, the address before the change, and the time of the change. Raises
-    ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if the
-    link was already used.
-    """
+    """Redeem an undo link. Return the locked person, the old address and the time of change."""
     link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
     assert link.user_id is not None
     person = _lock_person(uow, link.user_id)
@@ -197,10 +155,8 @@ def revert_address(
 ) -> None:
     """Restore an account's former e-mail address, set a new password, and revoke all sessions.
 
-    The links that undo address changes after ``since`` become invalid. Undo links for changes
-    before ``since`` stay valid. If an intruder changed the address twice and undid the second
-    change, the owner can still undo the first change. Raises ``account.address_taken`` if a
-    different account has taken the former address.
+    The links that undo address changes after ``since`` become invalid. If an intruder changed the
+    address twice and undid the second change, the owner can still undo the first change.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
@@ -218,7 +174,6 @@ def revert_address(
 
 
 def _read_link(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
-    """Return the mailed link with the given secret, and its e-mail address."""
     invalid = errors.ACCOUNT_LINK_INVALID
     link = mailed_tokens.read_token(uow, purpose, secret, invalid=invalid)
     assert link.email is not None

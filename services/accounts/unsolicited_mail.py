@@ -38,12 +38,7 @@ _COUNT_MAIL = text("""
 
 @dataclass(frozen=True)
 class MailBound:
-    """A rate limit for mails to one mailbox or domain, from one network, or about one mailing list.
-
-    Attributes:
-        limits: the value of a rate limit setting, such as ``5/hour``.
-        digest: the digest of the mailbox, domain, mailing list or network.
-    """
+    """A rate limit such as ``5/hour``, and the digest of its subject."""
 
     name: str
     limits: str
@@ -51,17 +46,10 @@ class MailBound:
 
 
 class _BoundReached(Exception):
-    """Raised if a mail exceeds a rate limit.
-
-    The message of the exception is the name of the rate limit.
-    """
+    """A mail exceeds the rate limit that the message names."""
 
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
-    """Return the digest of a client's network, or ``None`` if the IP address is unknown.
-
-    Mail requests are counted per network.
-    """
     network = network_of(ip, ipv4_prefix=_IPV4_PREFIX)
     return None if network is None else _digest(keyring, "source", str(network))
 
@@ -69,13 +57,9 @@ def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
 def choose_bounds(
     settings: Settings, source: bytes | None, *, email: str | None, list_id: int | None = None
 ) -> Sequence[MailBound]:
-    """Return the rate limits that apply to a mail.
+    """Return the rate limits for a mail from the network with the digest ``source``.
 
-    A mail to an account owner counts only against the limits per network and per mailing list.
-
-    Args:
-        source: the digest of the requesting network, from ``source_digest``.
-        email: the recipient's address, or ``None`` for a mail to an account owner.
+    A mail to an account owner has no ``email``, and counts only per network and per mailing list.
     """
     mailbox = None if email is None else email_addresses.derive_mailbox(email)
     limits_by_subject = (
@@ -93,10 +77,7 @@ def choose_bounds(
 def choose_reminder_bounds(
     settings: Settings, source: bytes | None, *, email: str, list_id: int
 ) -> Sequence[MailBound]:
-    """Return the rate limits for a mail that reminds a person to confirm a subscription.
-
-    Each mailbox receives at most one reminder per day.
-    """
+    """Return the rate limits for a reminder. Each mailbox receives at most one per day."""
     digest = _digest(settings.keyring, "reminder", email_addresses.derive_mailbox(email))
     mail_bounds = choose_bounds(settings, source, email=email, list_id=list_id)
     return [MailBound("reminder", _MAX_REMINDERS, digest), *mail_bounds]
@@ -105,8 +86,7 @@ def choose_reminder_bounds(
 def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
     """Count a mail, or return false if it exceeds a rate limit.
 
-    Call ``admit_mail`` near the end of the transaction, because it locks the counters of rate
-    limits.
+    Call this near the end of the transaction, because it locks the counters of rate limits.
     """
     try:
         with uow.session.begin_nested():

@@ -22,11 +22,7 @@ _REMOVED = EventType.FACTOR_REMOVED
 
 
 class FactorChange(Enum):
-    """A change to a person's second factors, such as a new passkey.
-
-    Each value of the enum consists of the type of the security event, the name of the factor, and a
-    text for the mail.
-    """
+    """A change's type of security event, name of the factor, and text for the mail."""
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
     APP_REMOVED = (_REMOVED, "app", "An authenticator app was removed.")
@@ -57,12 +53,7 @@ def list_factors(uow: UnitOfWork, user_id: int) -> FactorOverview:
 
 
 def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[str]:
-    """Add an authenticator app to the caller's account.
-
-    Return recovery codes if this is the account's first second factor, otherwise an empty list.
-    Raises ``auth.login_again`` if the caller's last login is too old. Raises
-    ``second_factor.wrong`` if the code from the authenticator app is wrong.
-    """
+    """Add an authenticator app. Return recovery codes if this is the first second factor."""
     sessions.lock_caller(uow, caller)
     is_first = not sessions.has_second_factor(uow, caller.user_id)
     totp.add_secret(uow, uow.key_wrapper, caller.user_id, secret, code)
@@ -73,12 +64,7 @@ def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[
 def add_passkey(
     uow: UnitOfWork, caller: Caller, *, session: str, name: str, answer: str
 ) -> list[str]:
-    """Add a passkey.
-
-    Return recovery codes if this is the account's first second factor, otherwise an empty list.
-    Raises ``auth.login_again`` if the caller's last login is too old. Raises the same errors as
-    ``passkeys.add_passkey``.
-    """
+    """Add a passkey. Return recovery codes as ``add_app`` does."""
     sessions.lock_caller(uow, caller)
     is_first = not sessions.has_second_factor(uow, caller.user_id)
     passkeys.add_passkey(uow, caller.user_id, session=session, name=name, answer=answer)
@@ -87,10 +73,6 @@ def add_passkey(
 
 
 def replace_recovery_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
-    """Replace the caller's recovery codes, and return the new codes.
-
-    Raises ``second_factor.missing`` if the caller has no second factor.
-    """
     sessions.lock_caller(uow, caller)
     if not sessions.has_second_factor(uow, caller.user_id):
         raise SECOND_FACTOR_MISSING()
@@ -99,10 +81,6 @@ def replace_recovery_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
 
 
 def remove_app(uow: UnitOfWork, caller: Caller) -> None:
-    """Remove the caller's authenticator app.
-
-    Raises ``second_factor.not_found`` if the caller has no authenticator app.
-    """
     sessions.lock_caller(uow, caller)
     if not totp.remove_secret(uow, caller.user_id):
         raise SECOND_FACTOR_NOT_FOUND()
@@ -111,20 +89,12 @@ def remove_app(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
-    """Remove one of the caller's passkeys.
-
-    Raises ``second_factor.not_found`` if the caller has no passkey with the given id.
-    """
     sessions.lock_caller(uow, caller)
     remove_passkeys(uow, caller.user_id, {passkey_id})
 
 
 def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int]) -> None:
-    """Remove the given passkeys of a person.
-
-    Lock the person before calling ``remove_passkeys``. Raises ``second_factor.not_found`` if one of
-    the passkeys doesn't belong to the person.
-    """
+    """Remove passkeys of a locked person."""
     for passkey_id in passkey_ids:
         if not passkeys.remove_passkey(uow, user_id, passkey_id):
             raise SECOND_FACTOR_NOT_FOUND()
@@ -133,11 +103,7 @@ def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int])
 
 
 def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
-    """Remove the second factors that a person added after ``moment``.
-
-    Lock the person before calling ``remove_factors_added_after``. The person gets no mail about the
-    removed second factors.
-    """
+    """Remove a locked person's second factors that are newer than ``moment``, without a mail."""
     for model, factor in ((TotpSecret, "app"), (Passkey, "passkey")):
         added_later = (model.user_id == user_id, model.created_at > moment)
         statement = delete(model).where(*added_later).returning(model.user_id)
@@ -147,10 +113,6 @@ def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) 
 
 
 def remove_all_factors(uow: UnitOfWork, *, email: str) -> User:
-    """Remove all second factors of a person who has lost access to them.
-
-    Raises ``user.not_found`` if no user has the e-mail address.
-    """
     person = accounts.get_user_by_email(uow, email)
     sessions.lock_person(uow, person.id)
     for model in (TotpSecret, Passkey):
@@ -161,7 +123,6 @@ def remove_all_factors(uow: UnitOfWork, *, email: str) -> User:
 
 
 def report_change(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
-    """Record a security event about a change to a person's second factors, and mail the person."""
     event_type, factor, text = change.value
     record_event(uow, user_id, event_type, factor=factor)
     person = accounts.get_user(uow, user_id)
@@ -169,6 +130,5 @@ def report_change(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
 
 
 def _remove_codes_without_factors(uow: UnitOfWork, user_id: int) -> None:
-    """Remove a person's recovery codes if the person has no authenticator app and no passkey."""
     if not sessions.has_second_factor(uow, user_id):
         recovery_codes.remove_codes(uow, user_id)

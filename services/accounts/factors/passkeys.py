@@ -1,8 +1,8 @@
 """Stores and verifies the passkeys of a person's devices, according to WebAuthn level 2.
 
 A passkey works only on the web site where it was created, so a phishing site can't obtain a valid
-signature. A passkey replaces the password if the device checks a fingerprint, face or PIN, which
-WebAuthn calls user verification.
+signature. A passkey replaces the password if the device checks a fingerprint, face or PIN (user
+verification).
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,10 +63,7 @@ _MALFORMED_ANSWER_ERRORS = (
 
 
 def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> str:
-    """Return the JSON options for creating a passkey in the browser.
-
-    The WebAuthn challenge is valid only for the browser with the session cookie ``session``.
-    """
+    """Return the JSON options, which are valid only for the session cookie ``session``."""
     known = list_passkeys(uow, person.id)
     settings = uow.settings
     options = generate_registration_options(
@@ -90,10 +87,8 @@ def build_request_options(
 ) -> str:
     """Return the JSON options for logging in with a passkey.
 
-    Args:
-        form_cookie: the form cookie of the only browser in which the WebAuthn challenge is valid.
-        known: the person's passkeys. In a login without a password, ``known`` is ``None``, and any
-            passkey with user verification is accepted.
+    The WebAuthn challenge is valid only for ``form_cookie``. If ``known`` is ``None``, in a login
+    without a password, any passkey with user verification is accepted.
     """
     requirement = UserVerificationRequirement
     options = generate_authentication_options(
@@ -106,17 +101,14 @@ def build_request_options(
 
 
 def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
-    """Return the JSON options for a person's passkeys, or ``None`` if the person has no passkey."""
     known = list_passkeys(uow, user_id)
     return build_request_options(uow.settings, form_cookie, known=known) if known else None
 
 
 def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answer: str) -> None:
-    """Store a person's new passkey. Lock the person before calling ``add_passkey``.
+    """Store a new passkey of a locked person.
 
-    ``session`` is the session cookie of the browser that created the passkey. ``answer`` is the
-    browser's WebAuthn response. Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many``
-    or ``passkey.taken``.
+    ``session`` is the browser's session cookie, and ``answer`` is its WebAuthn response.
     """
     name = name.strip()
     settings = uow.settings
@@ -154,11 +146,9 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
 def verify_passkey(
     uow: UnitOfWork, *, form_cookie: str, answer: str, user_id: int | None
 ) -> Passkey:
-    """Verify the signature in a browser's WebAuthn response, and return the passkey that signed it.
+    """Return the passkey that signed a browser's WebAuthn response.
 
-    In a login without a password, ``user_id`` is ``None``. A login without a password requires that
-    the device has verified the person, for example by a fingerprint or PIN. Raises
-    ``passkey.invalid`` if the signature can't be verified.
+    In a login without a password, ``user_id`` is ``None``, and user verification is required.
     """
     settings = uow.settings
     with _reject_malformed(answer):
@@ -193,7 +183,6 @@ def verify_passkey(
 
 
 def list_passkeys(uow: UnitOfWork, user_id: int) -> list[Passkey]:
-    """Return a person's passkeys, newest first."""
     query = select(Passkey).where(Passkey.user_id == user_id).order_by(Passkey.id.desc())
     return list(uow.session.scalars(query))
 
@@ -204,10 +193,7 @@ def remove_passkey(uow: UnitOfWork, user_id: int, passkey_id: int) -> bool:
 
 
 def _read_challenge(keyring: Keyring, subject: str, client_data: bytes) -> bytes:
-    """Return the WebAuthn challenge that a browser has signed.
-
-    Raises ``passkey.invalid`` if the challenge is invalid or was created for a different subject.
-    """
+    """Return the signed WebAuthn challenge, which must have been created for ``subject``."""
     challenge = parse_client_data_json(client_data).challenge
     if not proofs.is_valid_proof(keyring, subject, challenge.decode()):
         raise errors.PASSKEY_INVALID()
@@ -221,7 +207,6 @@ def _spend_challenge(uow: UnitOfWork, challenge: bytes) -> None:
 
 @contextmanager
 def _reject_malformed(answer: str) -> Iterator[None]:
-    """Raise ``passkey.invalid`` if the browser's response is too long or can't be parsed."""
     if len(answer) > MAX_ANSWER_CHARACTERS:
         raise errors.PASSKEY_INVALID()
     try:

@@ -1,8 +1,8 @@
 """Creates and verifies signed proofs, for example that a person passed the first login step.
 
-A proof expires, and can be used only once. Each proof is bound to a subject, such as one browser's
-cookie. Creating a proof writes nothing to the database, so strangers can't fill the database by
-requesting proofs.
+A proof expires, can be used only once, and is bound to a subject, such as one browser's cookie.
+Creating a proof writes nothing to the database, so strangers can't fill the database by requesting
+proofs.
 """
 
 import hashlib
@@ -28,10 +28,7 @@ def create_proof(keyring: Keyring, subject: str) -> str:
 
 
 def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
-    """Return whether a proof has a valid signature for ``subject`` and has not expired.
-
-    The function doesn't check whether the proof has already been used.
-    """
+    """Return whether a proof for ``subject`` is signed and unexpired, even if it was used."""
     stem, signature = _split(proof)
     if not keyring.signer(_PURPOSE).verify(_message(stem, subject), signature):
         return False
@@ -39,10 +36,7 @@ def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
 
 
 def spend_proof(uow: UnitOfWork, proof: str) -> bool:
-    """Mark a valid proof as used, and return true. Return false if the proof was already used.
-
-    If several calls use the same proof at the same time, only one call returns true.
-    """
+    """Mark a valid proof as used. Among simultaneous calls with a proof, only one returns true."""
     stem, _ = _split(proof)
     row = insert(SpentProof).values(proof_hash=_hash(stem), expires_at=_expiry(stem))
     result = uow.session.execute(row.on_conflict_do_nothing().returning(SpentProof.proof_hash))

@@ -1,6 +1,6 @@
 """Creates and verifies recovery codes for people who have lost their second factor.
 
-Each recovery code works only once. The database stores only the HMACs of the recovery codes.
+Each recovery code works only once. The database stores only HMACs.
 """
 
 import secrets
@@ -20,7 +20,6 @@ _PURPOSE = "recovery-code"
 
 
 def create_codes(uow: UnitOfWork, user_id: int) -> list[str]:
-    """Replace all recovery codes of a person, and return the new recovery codes."""
     remove_codes(uow, user_id)
     codes = [f"{_random_half()}-{_random_half()}" for _ in range(RECOVERY_CODES_PER_PERSON)]
     rows = [
@@ -31,10 +30,6 @@ def create_codes(uow: UnitOfWork, user_id: int) -> list[str]:
 
 
 def use_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
-    """Mark a person's recovery code as used.
-
-    Return false if the recovery code is unknown or already used.
-    """
     matches = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
     used_codes = record_moment_once(
         uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, matches

@@ -1,8 +1,7 @@
 """Runs the second step of a login, which checks the person's second factor.
 
-After the first step of a login, the person has no session yet, only a cookie that proves the first
-step. The cookie for the second step works only once, only in one browser, and only until the
-password changes.
+After the first step, the person has no session yet, only a cookie that proves the first step. This
+cookie works only once, only in one browser, and only until the password changes.
 """
 
 from dataclasses import dataclass
@@ -22,13 +21,9 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class SubmittedFactor:
-    """The second factor that a person submitted in a form.
+    """The second factor that a person submitted in a form, which may be empty.
 
-    Attributes:
-        form_cookie: the browser's form cookie. A passkey challenge is valid only in the browser
-            that requested it.
-        code: a code from an authenticator app, a recovery code, or an empty string.
-        passkey: the browser's signed WebAuthn response, or an empty string.
+    A passkey challenge is bound to the browser's ``form_cookie``. ``code`` can be a recovery code.
     """
 
     form_cookie: str
@@ -37,12 +32,10 @@ class SubmittedFactor:
 
 
 def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
-    """Verify the second factor that a person submitted.
+    """Verify the second factor that a person submitted, if the person has one.
 
-    The verification succeeds if the person has no second factor. If the person submitted a code,
-    call ``logins.begin_code_attempt`` before ``require_second_factor``. Raises
-    ``auth.second_factor`` if the person submitted no second factor. Raises ``second_factor.wrong``
-    or ``passkey.invalid`` if the submitted code or passkey is wrong.
+    If the person submitted a code, call ``logins.begin_code_attempt`` before. Raises
+    ``auth.second_factor`` if the person submitted none.
     """
     if not sessions.has_second_factor(uow, person.id):
         return
@@ -63,16 +56,11 @@ def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor
 
 
 def create_first_step(keyring: Keyring, person: User, form_cookie: str) -> str:
-    """Return a cookie value that proves that the person passed the first login step."""
     return f"{person.id}.{proofs.create_proof(keyring, _proof_subject(person, form_cookie))}"
 
 
 def read_first_step(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
-    """Return the person who passed the first login step.
-
-    ``first_step`` is the cookie value from ``create_first_step``. Raises ``auth.second_factor`` if
-    the cookie of the first step isn't valid.
-    """
+    """Return the person who passed the first login step, or raise ``auth.second_factor``."""
     user_id, _, proof = first_step.partition(".")
     person = None
     if user_id.isascii() and user_id.isdigit() and len(user_id) <= len(str(ids.MAX_ID)):
@@ -99,10 +87,6 @@ def complete_second_step(
     attempt: Attempt | None,
     browser: Browser,
 ) -> User:
-    """Verify a submitted second factor, and return the person who has passed both login steps.
-
-    Raises the same errors as ``read_first_step`` and ``require_second_factor``.
-    """
     person = read_first_step(uow, first_step, factor.form_cookie)
     require_second_factor(uow, person, factor)
     if not proofs.spend_proof(uow, first_step.partition(".")[2]):
@@ -114,10 +98,6 @@ def complete_second_step(
 
 
 def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser: Browser) -> User:
-    """Log a person in with a passkey instead of a password, and return the person.
-
-    Raises ``passkey.invalid`` if the browser's WebAuthn response is invalid.
-    """
     passkey = passkeys.verify_passkey(uow, form_cookie=form_cookie, answer=answer, user_id=None)
     person = accounts.get_user(uow, passkey.user_id)
     logins.notify_of_new_browser(uow, person, browser)

@@ -38,8 +38,7 @@ def create_secret() -> str:
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
     """Sign the new secret of an authenticator app, so that the setup form can't be forged.
 
-    The setup form sends the secret and its signature back together with a code. The secret of an
-    authenticator app is stored only after the person has entered a valid code.
+    The setup form sends the secret back, which is stored only after a valid code.
     """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 
@@ -50,7 +49,6 @@ def is_offered(keyring: Keyring, session: str, secret: str, signature: str) -> b
 
 
 def build_uri(secret: str, email: str) -> str:
-    """Return the URI for the QR code that a person's authenticator app scans."""
     return pyotp.TOTP(secret).provisioning_uri(name=email, issuer_name=_ISSUER)
 
 
@@ -59,10 +57,7 @@ def is_code(text: str) -> bool:
 
 
 def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: str) -> None:
-    """Store the secret of a person's authenticator app, in place of any earlier secret.
-
-    Raises ``second_factor.wrong`` if the person's code doesn't match the secret.
-    """
+    """Store the secret in place of any earlier one, if the code is right."""
     step = _matching_step(secret, code)
     if step is None:
         raise SECOND_FACTOR_WRONG()
@@ -79,9 +74,9 @@ def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, 
 
 
 def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
-    """Return whether a code from a person's authenticator app is valid, and mark the code as used.
+    """Return whether a code is valid, and mark it as used.
 
-    A code is accepted only if the person has never used the same code or a newer one. If two
+    A code is accepted only if the person has used neither this code nor a newer one. If two
     simultaneous requests contain the same code, only one succeeds.
     """
     secret_row = uow.session.get(TotpSecret, user_id)
@@ -109,7 +104,6 @@ def remove_secret(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
-    """Re-encrypt all secrets that are encrypted with an old key, and return their number."""
     stale = select(TotpSecret).where(TotpSecret.wrapped_by != wrapper.current)
     rows = uow.session.scalars(stale.with_for_update()).all()
     for row in rows:
@@ -121,7 +115,6 @@ def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
 
 
 def count_uses(uow: UnitOfWork) -> dict[str, int]:
-    """Return the number of secrets per encryption key, by the id of the encryption key."""
     query = select(TotpSecret.wrapped_by, func.count()).group_by(TotpSecret.wrapped_by)
     return dict(uow.session.execute(query).all())
 
