@@ -45,13 +45,10 @@ def create_key(
 ) -> tuple[ApiKey, str]:
     """Create an API key, and return the key and its secret.
 
-    Raises ``api_key.name`` if the name is empty or too long. Raises ``api_key.expiry`` if
-    ``expires_at`` is in the past.
-
     Args:
         scopes: the scopes of the new key, or ``None`` for an unrestricted key.
         maker_id: the id of the API key that authenticated the request, if any. The new key expires
-            no later than the key ``maker_id``.
+            no later than that key.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
@@ -81,7 +78,7 @@ class UsedKeys:
     """Tracks recently used API keys, and caches the caller that each key authenticates.
 
     ``write_uses`` stores in the database when each key was last used. A killed process loses the
-    times at which API keys were used in the last two seconds.
+    uses of the last two seconds.
     """
 
     def __init__(self) -> None:
@@ -113,10 +110,10 @@ class UsedKeys:
 
 
 def find_cached_caller(uses: UsedKeys, keyring: Keyring, secret: str) -> Caller | None:
-    """Return the cached caller of an API key, or ``None`` if the caller isn't cached.
+    """Return the cached caller of an API key, if any.
 
-    The API key may have been revoked since its caller was cached. A later SQL statement of the
-    request must therefore check that the API key isn't revoked.
+    The API key may have been revoked since. A later SQL statement of the request must therefore
+    check that the API key isn't revoked.
     """
     # Optimization: cache that maps API keys to callers (decision 17).
     if not API_KEY.matches(secret):
@@ -126,7 +123,6 @@ def find_cached_caller(uses: UsedKeys, keyring: Keyring, secret: str) -> Caller 
 
 
 def authenticate_key(database: Database, uses: UsedKeys, keyring: Keyring, secret: str) -> Caller:
-    """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``."""
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
     now = clock.now()
@@ -147,19 +143,13 @@ def authenticate_key(database: Database, uses: UsedKeys, keyring: Keyring, secre
 def list_keys(
     uow: UnitOfWork, user_id: int, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[ApiKey]:
-    """Return a page of a user's API keys, newest first, including revoked keys.
-
-    Raises ``cursor.invalid``.
-    """
+    """Return a user's API keys, including revoked keys."""
     query = paging.select_owner_page(select(ApiKey), ApiKey.user_id, user_id, page_request)
     return paging.read_page(uow, query, page_request)
 
 
 def get_key(uow: UnitOfWork, user_id: int, key_id: int) -> ApiKey:
-    """Return a user's API key, which may be expired.
-
-    Raises ``api_key.not_found`` if the API key is revoked or belongs to a different user.
-    """
+    """Return a user's API key, which may be expired but not revoked."""
     key = uow.session.get(ApiKey, key_id)
     if key is None or key.user_id != user_id or key.revoked_at is not None:
         raise errors.API_KEY_NOT_FOUND()
@@ -167,20 +157,15 @@ def get_key(uow: UnitOfWork, user_id: int, key_id: int) -> ApiKey:
 
 
 def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
-    """Return a user's API keys that are neither revoked nor expired, newest first."""
     active_keys = select(ApiKey).where(*active_key_conditions(clock.now()))
     query = paging.order_newest_first(active_keys, ApiKey.user_id, user_id, ApiKey.id)
     return list(uow.session.scalars(query))
 
 
 def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
-    """Revoke an API key and all keys that were created with it, directly or indirectly.
+    """Revoke an API key and its descendants, and delete their request logs.
 
-    The function also deletes the request log of the revoked keys.
-
-    Return 1 if this call revoked the API key, or 0 if the key was already revoked. Raises
-    ``api_key.not_found`` if no API key has the id ``key_id``. Raises ``api_key.not_found`` if
-    ``user_id`` is given and the API key belongs to a different user.
+    Return 1 if this call revoked the API key, or 0 if the key was already revoked.
     """
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
@@ -197,18 +182,13 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
 
 
 def select_key_family(key_id: int) -> Select[tuple[int]]:
-    """Build the query for the ids of an API key and all its descendants."""
     keys = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
     keys = keys.union_all(select(ApiKey.id).join(keys, ApiKey.maker_id == keys.c.id))
     return select(keys.c.id)
 
 
 def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int]) -> None:
-    """Revoke all API keys of a person except the keys with the ids ``kept_key_ids``.
-
-    The function also deletes the request log of the revoked keys. The caller must have locked the
-    person's row.
-    """
+    """Revoke all other API keys of a locked person, and delete their request logs."""
     conditions = (ApiKey.user_id == user_id, ApiKey.id.not_in(kept_key_ids))
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, *conditions)
     _delete_requests(uow, *conditions)
@@ -217,13 +197,11 @@ def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int])
 
 
 def _delete_requests(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> None:
-    """Delete the request logs of all API keys for which the SQL ``conditions`` are true."""
     key_ids = select(ApiKey.id).where(*conditions)
     uow.session.execute(delete(ApiRequest).where(ApiRequest.key_id.in_(key_ids)))
 
 
 def is_active_key(uow: UnitOfWork, key_id: int) -> bool:
-    """Return whether an API key is neither revoked nor expired."""
     query = select(ApiKey.id).where(ApiKey.id == key_id, *active_key_conditions(clock.now()))
     return uow.session.scalar(query) is not None
 
@@ -231,7 +209,6 @@ def is_active_key(uow: UnitOfWork, key_id: int) -> bool:
 def active_key_conditions(
     now: datetime | BindParameter[datetime],
 ) -> tuple[ColumnElement[bool], ...]:
-    """Return SQL conditions that select API keys that are neither revoked nor expired."""
     is_unexpired = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now)
     return ApiKey.revoked_at.is_(None), is_unexpired
 

@@ -1,9 +1,8 @@
 """Keeps a log of the latest requests with each API key, so that owners can debug their programs.
 
-An API process keeps new requests in memory, and writes the requests to the database in batches, so
-that no response waits for the log. A killed process loses the requests of the last two seconds.
-
-A request with an unknown, expired or revoked API key isn't recorded.
+An API process writes new requests to the database in batches, so that no response waits for the
+log. A killed process loses the requests of the last two seconds. A request with an unknown, expired
+or revoked API key isn't recorded.
 """
 
 import random
@@ -73,11 +72,7 @@ _DELETE_OLD_REQUESTS = Statement("""
 
 @dataclass(slots=True)
 class NewRequest:
-    """A request that hasn't been written to the table ``api_requests`` yet.
-
-    Attributes:
-        started_at: the start of the request, in seconds since 1970.
-    """
+    """A request that isn't in the database yet. ``started_at`` is in seconds since 1970."""
 
     key_id: int
     started_at: float
@@ -97,8 +92,7 @@ class _Trim:
     Attributes:
         written: the number of requests that this process has written since the last deletion.
         since: the start of the oldest request that the next deletion may delete, in seconds since
-            1970. No request that this process has written since the last deletion started before
-            ``since``, even if the clock of the process is slow.
+            1970. It precedes all ``written`` requests, even if the clock of the process is slow.
     """
 
     written: int = 0
@@ -106,8 +100,6 @@ class _Trim:
 
 
 class RequestLog:
-    """The requests with API keys that this process has yet to write to the database."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._requests_by_key: dict[int, deque[NewRequest]] = {}
@@ -118,8 +110,8 @@ class RequestLog:
     def record(self, request: NewRequest) -> None:
         """Keep a request in memory until ``write_requests`` writes it to the database.
 
-        The log keeps at most ``MAX_REQUESTS_PER_KEY`` requests per API key in memory, because older
-        requests would soon be deleted from the database.
+        At most ``MAX_REQUESTS_PER_KEY`` requests per API key are kept, because older requests would
+        soon be deleted from the database.
         """
         with self._lock:
             requests = self._requests_by_key.get(request.key_id, _NO_REQUESTS)
@@ -136,8 +128,7 @@ class RequestLog:
     def write_requests(self, database: Database) -> None:
         """Write all requests in memory to the database, and delete old requests of busy API keys.
 
-        If the database is unavailable, the requests stay in memory until ``write_requests`` is
-        called again. Raises ``psycopg2.Error``.
+        If the database is unavailable, the requests stay in memory until the next call.
         """
         with self._lock:
             batch = self._requests_by_key
@@ -163,7 +154,6 @@ class RequestLog:
             self._count = sum(map(len, self._requests_by_key.values()))
 
     def _trim_key(self, database: Database, key_id: int, written: Collection[NewRequest]) -> None:
-        """Delete an API key's old requests after ``MAX_REQUESTS_PER_KEY`` new ones were written."""
         if key_id not in self._trims and len(self._trims) >= _MAX_TRIMMED_KEYS:
             self._trims.clear()
         trim = self._trims.setdefault(key_id, _Trim())
@@ -189,15 +179,7 @@ def list_requests(
     *,
     status: str | None = None,
 ) -> PageOfRows[ApiRequest]:
-    """Return a page of the latest requests with a user's API key, newest first.
-
-    Raises ``cursor.invalid``. Raises ``api_key.not_found`` if the API key is revoked or belongs to
-    a different user.
-
-    Args:
-        status: the HTTP status of the requests to return, such as ``429``, a class of statuses such
-            as ``4xx``, or ``None`` for requests with any status.
-    """
+    """Return the latest requests with a status such as ``429`` or ``4xx``, newest first."""
     api_keys.get_key(uow, user_id, key_id)
     latest = select(ApiRequest).where(ApiRequest.key_id == key_id)
     latest = latest.order_by(ApiRequest.occurred_at.desc(), ApiRequest.id.desc())

@@ -11,11 +11,9 @@ from services.event_origins import Credential, CredentialKind
 class Caller:
     """The user who sent a request, and the scopes of the request's credential.
 
-    Exactly one of the attributes ``key_id``, ``session_id`` and ``grant_id`` of a caller is set.
-
-    Attributes:
-        unrestricted: whether the credential is a session or an unrestricted API key. Only an
-            unrestricted credential can create or revoke credentials, such as API keys.
+    Exactly one of ``key_id``, ``session_id`` and ``grant_id`` is set. An ``unrestricted``
+    credential is a session or an unrestricted API key. Only such a credential can create or revoke
+    credentials.
     """
 
     user_id: int
@@ -27,7 +25,6 @@ class Caller:
 
     @property
     def credential(self) -> Credential:
-        """Return the caller's credential in the form in which security events store it."""
         if self.key_id is not None:
             return Credential(CredentialKind.KEY, self.key_id, self.user_id)
         if self.session_id is not None:
@@ -36,7 +33,6 @@ class Caller:
 
 
 def require_scope(caller: Caller, scope: Scope) -> None:
-    """Raise ``auth.insufficient_scope`` if the caller's credential doesn't have the scope."""
     if scope not in caller.scopes:
         if scope is Scope.DELIVERY:
             raise AUTH_DELIVERY_SCOPE_NEEDED(needed_scope=scope)

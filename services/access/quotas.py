@@ -1,12 +1,12 @@
 """Enforces the quotas of a list owner's plan.
 
-Quotas apply only to requests from list owners. Quotas never prevent readers from unsubscribing or
-changing their subscriptions, and don't apply to the operator's commands. A list owner who exceeds a
-quota, for example after a change of plan, keeps all data but can't add more.
+Quotas never prevent readers from unsubscribing or changing their subscriptions, and don't apply to
+the operator's commands. A list owner who exceeds a quota, for example after a change of plan, keeps
+all data but can't add more. Locked and remaining amounts of the storage quota are in bytes.
 
 A request locks the owner's quota before checking how much of it remains, so that simultaneous
 requests can't exceed the quota together. To prevent deadlocks, lock a quota before writing rows
-that count against the quota.
+that count against the quota. The lock lasts until the transaction ends.
 """
 
 import json
@@ -64,17 +64,11 @@ _LOCK_FREE_SHARE = text(
 
 @dataclass(frozen=True)
 class QuotaUse:
-    """How much of a quota a user has consumed, and the limit in the user's plan.
-
-    The attribute ``limit`` is ``None`` for an unlimited quota.
-    """
-
     used: int
     limit: int | None
 
 
 def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
-    """Return the usage and the limit for each of a user's quotas."""
     counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
     row = uow.session.execute(select(*counts)).one()
     return {
@@ -84,17 +78,14 @@ def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
 
 
 def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
-    """Return the limit that a plan sets for a quota, or ``None`` for an unlimited quota."""
+    """Return ``None`` for an unlimited quota."""
     return {Plan.FREE: settings.quota_free, Plan.PAID: settings.quota_paid}[Plan(plan)].get(quota)
 
 
 def find_exhausted_quota(
     uow: UnitOfWork, user: User, candidates: Iterable[PlanQuota]
 ) -> tuple[PlanQuota, QuotaUse] | None:
-    """Return the first exhausted quota and its use, or ``None``.
-
-    The function doesn't lock the quotas, so another request can change the result at any time.
-    """
+    """Return the first exhausted quota and its use, without a lock."""
     for quota in candidates:
         limit = plan_limit(uow.settings, user.plan, quota)
         count = 0 if limit is None else _count(uow, user.id, quota)
@@ -104,32 +95,22 @@ def find_exhausted_quota(
 
 
 def find_remaining_quota(uow: UnitOfWork, user: User, quota: PlanQuota) -> int | None:
-    """Return how much of a quota is unused, or ``None`` for an unlimited quota.
-
-    The unit of the storage quota is the byte. The function takes no lock, so another request may
-    use up the quota at the same time.
-    """
+    """Return how much of a quota is unused, without a lock, or ``None`` for an unlimited quota."""
     limit = plan_limit(uow.settings, user.plan, quota)
     return None if limit is None else max(limit * _unit(quota) - _count(uow, user.id, quota), 0)
 
 
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
-    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains.
-
-    ``more`` is the additional amount that the caller needs. The unit of the storage quota is the
-    byte. The quota stays locked until the transaction ends.
-    """
+    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains."""
     remaining = lock_quota(uow, user_id, quota)
     if remaining is not None and remaining < more:
         raise build_exceeded_error(uow, user_id, quota)
 
 
 def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
-    """Lock a user's quota, and return how much of it remains, or ``None`` for an unlimited quota.
+    """Lock a user's quota, and return how much of it remains, or ``None`` if it is unlimited.
 
-    The storage quota is measured in bytes. The remaining quota is negative if the user exceeds the
-    limit, for example after a change to a smaller plan. The quota stays locked until the
-    transaction ends.
+    The remaining quota is negative if the user exceeds the limit.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
@@ -142,10 +123,10 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
     """Reserve ``share_size`` of a user's quota, and return whether the reservation succeeded.
 
     At most ``MAX_SHARES`` transactions can hold a reservation for the same user. A reservation
-    fails if less than ``MAX_SHARES`` times ``share_size`` remains, or if all shares are taken. If
-    the reservation fails, the caller must lock the whole quota with ``lock_quota``. Every call of
-    ``lock_quota_share`` must pass the same ``share_size``. Raises ``TransientError`` if a
-    simultaneous transaction consumes the remaining quota.
+    fails if less than ``MAX_SHARES`` times ``share_size`` remains, or if all shares are taken. The
+    caller must then lock the whole quota with ``lock_quota``. Every call must pass the same
+    ``share_size``. Raises ``TransientError`` if a simultaneous transaction consumes the remaining
+    quota.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
@@ -164,7 +145,6 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
 
 
 def build_exceeded_error(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> DomainError:
-    """Return the error ``quota.exceeded`` with the user's current use and limit."""
     used = _in_units(quota, _count(uow, user_id, quota))
     limit = _find_limit(uow, user_id, quota)
     # ``limit`` is ``None`` if an operator has switched the user to an unlimited plan in the
@@ -173,10 +153,7 @@ def build_exceeded_error(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> Dom
 
 
 def count_composer_call(database: Database, settings: Settings, user_id: int) -> None:
-    """Count a user's call to the composer, even if the call fails later.
-
-    Raises ``quota.exceeded`` if the user has reached the daily limit of composer calls.
-    """
+    """Count a user's call to the composer, even if the call fails later."""
     quota = PlanQuota.COMPOSER_PER_DAY
     limits = {plan.value: plan_limit(settings, plan, quota) for plan in Plan}
     [(calls, limit)] = database.rows(_COUNT_CALL, user_id=user_id, **limits)
@@ -185,10 +162,7 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
 
 
 def count_row_bytes(stored_filter: object = None) -> int:
-    """Return how many bytes of the storage quota a row uses, including the row's stored filter.
-
-    Keep ``count_row_bytes`` consistent with the database function ``row_bytes``.
-    """
+    """Return how many bytes of the quota a row uses, like the database function ``row_bytes``."""
     filter_bytes = 0
     if stored_filter is not None:
         filter_bytes = len(json.dumps(stored_filter, ensure_ascii=False).encode())

@@ -40,8 +40,7 @@ _WELL_FORMED_COOKIE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 class OpenSession:
     """A valid session.
 
-    Attributes:
-        lacks_factor: whether the person must add a second factor before opening any other page.
+    ``lacks_factor`` says that the person must add a second factor before opening any other page.
     """
 
     caller: Caller
@@ -50,7 +49,6 @@ class OpenSession:
 
 
 def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
-    """Raise ``auth.login_again`` if the caller's last login was more than ``RECENT_LOGIN`` ago."""
     if not has_recent_login(uow, caller):
         raise errors.AUTH_LOGIN_AGAIN()
 
@@ -58,8 +56,7 @@ def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
 def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
     """Return whether the caller's last login was at most ``RECENT_LOGIN`` ago.
 
-    ``has_recent_login`` returns true for API keys and OAuth grants, because programs can't log in.
-    Raises ``auth.invalid_credentials`` if the caller's session has been revoked.
+    API keys and OAuth grants count as recent logins, because programs can't log in.
     """
     if caller.session_id is None:
         return True
@@ -72,10 +69,7 @@ def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
 
 
 def lock_person(uow: UnitOfWork, user_id: int) -> None:
-    """Lock a person's row until the transaction ends.
-
-    Raises ``user.not_found`` for an erased person.
-    """
+    """Lock a person's row, or raise ``user.not_found`` for an erased person."""
     person = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
     if uow.session.scalar(person.with_for_update(key_share=True)) is None:
         raise USER_NOT_FOUND()
@@ -84,9 +78,7 @@ def lock_person(uow: UnitOfWork, user_id: int) -> None:
 def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
     """Lock the caller's row in ``users``, and check that the caller may change credentials.
 
-    The caller's row is locked first, because a simultaneous account recovery may revoke the
-    credential. Raises ``auth.login_again`` if the caller's last login is too old. Raises
-    ``auth.invalid_credentials`` if the caller's credential is revoked.
+    The row is locked first, because a simultaneous account recovery may revoke the credential.
     """
     lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -96,24 +88,21 @@ def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def has_second_factor(uow: UnitOfWork, user_id: int) -> bool:
-    """Return whether a person has set up a second factor, such as a passkey."""
     return uow.session.scalar(select(second_factor_exists()).where(User.id == user_id)) is True
 
 
 def second_factor_exists() -> ColumnElement[bool]:
-    """Return the SQL condition that a row of ``users`` belongs to a person with a second factor."""
     return or_(
         exists().where(TotpSecret.user_id == User.id), exists().where(Passkey.user_id == User.id)
     )
 
 
 def second_factor_missing(everyone_needs_factor: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the SQL condition that a person in ``users`` lacks a required second factor."""
     return or_(User.is_operator, everyone_needs_factor) & ~second_factor_exists()
 
 
 def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) -> str:
-    """Create a browser session for a person, and return the value of the session's cookie.
+    """Create a browser session, and return the value of the session's cookie.
 
     Each login creates a new cookie value, which prevents session fixation.
     """
@@ -134,10 +123,6 @@ def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) 
 def read_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> OpenSession:
-    """Return the valid session that has the given cookie.
-
-    Raises ``auth.invalid_credentials`` for an unknown, expired or revoked session.
-    """
     if _WELL_FORMED_COOKIE.match(value) is None:
         raise errors.AUTH_INVALID_SESSION()
     now = clock.now()
@@ -158,11 +143,7 @@ def read_session(
 def authenticate_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> Caller:
-    """Return the caller whose session has the given cookie.
-
-    Raises ``auth.invalid_credentials`` for an unknown, expired or revoked session. Raises
-    ``auth.second_factor`` if the person lacks a required second factor.
-    """
+    """Return the caller, or raise ``auth.second_factor`` if a required second factor is missing."""
     session = read_session(database, keyring, value, everyone_needs_factor=everyone_needs_factor)
     if session.lacks_factor:
         raise errors.AUTH_SECOND_FACTOR()
@@ -170,7 +151,6 @@ def authenticate_session(
 
 
 def list_sessions(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSession]:
-    """Return a user's active sessions, most recently used first."""
     now = clock.now()
     query = select(UserSession).where(
         UserSession.user_id == user_id,
@@ -183,12 +163,7 @@ def list_sessions(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[Us
 
 
 def revoke_session(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
-    """Revoke a session.
-
-    Return 1 if this call revoked the session, or 0 if the session was already revoked. Raises
-    ``session.not_found`` if no session has the id ``session_id``. Raises ``session.not_found`` if
-    ``user_id`` is given and the session belongs to a different user.
-    """
+    """Return 1 if this call revoked the session, or 0 if the session was already revoked."""
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
         raise errors.SESSION_NOT_FOUND()
@@ -199,7 +174,6 @@ def revoke_session(uow: UnitOfWork, session_id: int, *, user_id: int | None = No
 
 
 def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | None = None) -> int:
-    """Revoke a user's sessions except ``kept_session_id``, and return how many were revoked."""
     conditions = (
         UserSession.user_id == user_id,
         UserSession.id.is_distinct_from(kept_session_id),
@@ -211,7 +185,6 @@ def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | Non
 
 
 def create_csrf_token(keyring: Keyring, value: str) -> str:
-    """Return the CSRF token for the session with the cookie ``value``."""
     return keyring.signer(_PURPOSE).sign(_csrf_message(value))
 
 
@@ -248,8 +221,7 @@ def build_last_use_update(
 ) -> Statement:
     """Build the SQL statement that stores when a session or an API key was last used.
 
-    If a row is locked, a simultaneous request is already updating the row, so the statement skips
-    it.
+    The statement skips a locked row, because a simultaneous request is already updating it.
     """
     unlocked_ids = (
         select(table.id).where(condition).with_for_update(skip_locked=True).scalar_subquery()
