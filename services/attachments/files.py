@@ -28,7 +28,6 @@ class MediaFile:
         name: the name of the rendition, or ``None`` for the converted image.
         size: the size of the unencrypted file in bytes.
         checksum: the SHA-256 hash of the unencrypted file, in hexadecimal.
-        width: the width of the image in pixels.
     """
 
     name: str | None
@@ -53,7 +52,6 @@ def build_renditions_prefix(attachment: Attachment) -> str:
 
 
 def list_file_keys(attachment: Attachment) -> Sequence[str]:
-    """Return the storage key of the converted image and the key prefix of its renditions."""
     return [build_media_key(attachment), build_renditions_prefix(attachment)]
 
 
@@ -67,10 +65,7 @@ def list_renditions(attachment: Attachment) -> Sequence[MediaFile]:
 
 
 def find_thumbnail(attachment: Attachment) -> MediaFile | None:
-    """Return the thumbnail, or ``None`` if the image has no thumbnail yet.
-
-    The thumbnail may be missing if the image isn't ready, or was converted by release 1.0.0.
-    """
+    """Return ``None`` if the image isn't ready, or was converted by release 1.0.0."""
     renditions = list_renditions(attachment)
     return next((each for each in renditions if each.name == RenditionName.THUMBNAIL), None)
 
@@ -78,7 +73,6 @@ def find_thumbnail(attachment: Attachment) -> MediaFile | None:
 def list_converted_files(
     attachment: Attachment, converted: ConvertedImage
 ) -> Sequence[tuple[MediaFile, bytes]]:
-    """Return the ``MediaFile`` and the unencrypted bytes of the image and of each rendition."""
     files = [(_describe_file(None, attachment.filename, converted), converted.data)]
     files += [(describe_rendition(attachment, each), each.data) for each in converted.renditions]
     return files
@@ -103,7 +97,6 @@ def _describe_file(name: str | None, filename: str, image: ConvertedImage | Rend
 
 
 def find_file(row: Attachment, filename: str) -> MediaFile | None:
-    """Return the attachment's file with this file name, or ``None`` if the file doesn't exist."""
     image = MediaFile(
         name=None,
         filename=row.filename,
@@ -118,13 +111,11 @@ def find_file(row: Attachment, filename: str) -> MediaFile | None:
 
 
 def parse_hash_id(filename: str) -> str | None:
-    """Return the hash id in the file name of an attachment, or ``None`` for an invalid name."""
     match = _FILENAME_PATTERN.match(filename)
     return match["hash_id"] if match else None
 
 
 def unwrap_data_key(resources: Resources, attachment: Attachment) -> bytes | None:
-    """Return the attachment's data key, or ``None`` if the attachment isn't encrypted."""
     if attachment.wrapped_key is None or attachment.wrapped_by is None:
         return None
     wrapped = WrappedKey(attachment.wrapped_by, attachment.wrapped_key)

@@ -1,8 +1,7 @@
 """Re-encrypts all data keys after an operator has added a new encryption key.
 
-A key rotation re-encrypts only the data keys, not the objects that they encrypt. An operator can
-stop the rotation at any time and run it again later, because each batch has its own transaction.
-Pressroom stays available during a key rotation.
+The objects stay unchanged. An operator can stop the rotation at any time and run it again later,
+because each batch has its own transaction.
 """
 
 from collections import Counter
@@ -38,16 +37,11 @@ _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
 
 
 def rewrap_data_keys(resources: Resources) -> Iterator[int]:
-    """Re-encrypt all data keys that are encrypted with an old encryption key.
-
-    Yields the number of re-encrypted data keys after each batch. Raises ``DecryptionFailed`` if no
-    encryption key can decrypt a data key.
-    """
+    """Re-encrypt all data keys that are encrypted with an old key. Yield their number per batch."""
     return chain.from_iterable(_rewrap_column(resources, context) for context in _CONTEXT_COLUMNS)
 
 
 def count_uses(resources: Resources) -> Counter[str]:
-    """Return the number of data keys per encryption key, by the id of the encryption key."""
     uses: Counter[str] = Counter()
     with resources.unit_of_work() as uow:
         for context in _CONTEXT_COLUMNS:

@@ -31,10 +31,6 @@ def create_converter(_: Resources) -> ConverterProcess:
 
 
 def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess) -> None:
-    """Convert an uploaded image, create its smaller copies, and mark the attachment as ready.
-
-    Raises a ``DomainError`` if the conversion fails or the storage quota is exceeded.
-    """
     with resources.unit_of_work() as uow:
         attachment = uow.session.get(Attachment, lease.subject_id)
     if attachment is None:

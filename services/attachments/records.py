@@ -33,7 +33,6 @@ _HASH_ID_PATTERN = re.compile(r"[a-z0-9]{12}\Z")
 
 
 def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
-    """Return the caller's attachment with the given hash id. Raises ``attachment.not_found``."""
     query = select(Attachment).where(
         Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
     )
@@ -44,7 +43,6 @@ def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
 
 
 def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """Return the attachment of an upload, or the error of its failed conversion."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
@@ -55,7 +53,6 @@ def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainE
 
 
 def find_retryable_job(uow: UnitOfWork, attachment: Attachment) -> Job | None:
-    """Return the failed conversion job of an attachment if a retry can succeed."""
     if attachment.status != AttachmentStatus.FAILED:
         return None
     job = records.find_recent_job(uow, attachment.user_id, [PROCESS_ATTACHMENT], attachment.id)
@@ -64,10 +61,6 @@ def find_retryable_job(uow: UnitOfWork, attachment: Attachment) -> Job | None:
 
 
 def retry_conversion(uow: UnitOfWork, caller: Caller, hash_id: str) -> None:
-    """Retry the failed conversion of an image.
-
-    Raises ``attachment.not_found``, ``attachment.not_retryable`` and ``quota.exceeded``.
-    """
     job = find_retryable_job(uow, get_attachment(uow, caller, hash_id))
     if job is None:
         raise errors.ATTACHMENT_NOT_RETRYABLE()
@@ -75,17 +68,13 @@ def retry_conversion(uow: UnitOfWork, caller: Caller, hash_id: str) -> None:
 
 
 def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
-    """Delete the attachment of an upload that could not be converted.
-
-    The conversion's error remains stored in the upload's job.
-    """
+    """Delete an attachment that could not be converted. The job keeps the error."""
     has_failed = Attachment.status == AttachmentStatus.FAILED
     statement = delete(Attachment).where(Attachment.id == accepted.subject_id, has_failed)
     uow.session.execute(statement)
 
 
 def list_attachments(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[Attachment]:
-    """Return the caller's attachments, newest first. Raises ``cursor.invalid``."""
     query = paging.select_owner_page(select(Attachment), Attachment.user_id, caller.user_id, page)
     return paging.read_page(uow, query, page)
 
@@ -93,10 +82,7 @@ def list_attachments(uow: UnitOfWork, caller: Caller, page: PageRequest) -> Page
 def change_attachment(
     uow: UnitOfWork, caller: Caller, hash_id: str, changes: Mapping[str, Any]
 ) -> Attachment:
-    """Change ``alt_text``, ``title`` or ``tags`` of an attachment, and return the attachment.
-
-    If several tags differ only in case, only the first is stored. Raises ``attachment.not_found``.
-    """
+    """Change an attachment. If several tags differ only in case, only the first is stored."""
     attachment = get_attachment(uow, caller, hash_id)
     for name, value in changes.items():
         setattr(attachment, name, _remove_duplicates(value) if name == "tags" else value)
@@ -112,10 +98,7 @@ def _remove_duplicates(tags: Sequence[str]) -> list[str]:
 
 
 def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Delete the caller's attachment and its stored files, and cancel its conversion. Return 1.
-
-    Raises ``attachment.not_found``.
-    """
+    """Delete the caller's attachment and its stored files, and cancel its conversion. Return 1."""
     row = get_attachment(uow, caller, hash_id)
     processing = select(Job).where(records.is_working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
@@ -129,10 +112,6 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
 
 
 def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
-    """Return the file with the given name and its attachment, which must be ready.
-
-    Raises ``media.not_found``.
-    """
     hash_id = files.parse_hash_id(filename)
     query = select(Attachment).join(User, User.id == Attachment.user_id)
     query = query.where(Attachment.hash_id == hash_id, Attachment.status == AttachmentStatus.READY)
@@ -145,7 +124,7 @@ def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
 
 
 def read_encrypted_file(resources: Resources, attachment: Attachment, file: MediaFile) -> bytes:
-    """Return the decrypted bytes of an attachment's file, after verifying the whole file."""
+    """Decrypt an attachment's file, after verifying the whole file."""
     key = files.get_file_key(attachment, file)
     try:
         return unseal(resources.objects.get(key), files.unwrap_data_key(resources, attachment), key)
@@ -158,14 +137,7 @@ def read_encrypted_file(resources: Resources, attachment: Attachment, file: Medi
 def sign_link(
     uow: UnitOfWork, caller: Caller, hash_id: str, *, expires_in: int, filename: str | None = None
 ) -> tuple[str, datetime]:
-    """Return a signed URL for a file of an encrypted attachment, and the URL's expiry time.
-
-    Raises ``auth.login_again``, ``attachment.not_found``, ``link.expires_in``,
-    ``link.not_encrypted`` and ``media.not_found``.
-
-    Args:
-        filename: the name of a rendition's file, or ``None`` for the converted image.
-    """
+    """Sign a URL for a rendition's file, or for the converted image if ``filename`` is ``None``."""
     require_recent_login(uow, caller)
     attachment = get_attachment(uow, caller, hash_id)
     max_seconds = int(MAX_LINK_LIFETIME.total_seconds())

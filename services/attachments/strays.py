@@ -1,9 +1,8 @@
 """Finds and repairs mismatches between objects in the object storage and rows in the database.
 
-A stray is an object without a database row, or a row whose object is missing. A crash can leave an
-object without a row. After a restore from a backup, the objects of some rows may be missing. To
-save memory, the search for mismatches reads the keys of objects and rows in sorted order, and
-compares them one by one.
+A crash can leave an object without a row. After a restore from a backup, the objects of some rows
+may be missing. To save memory, the search for these strays reads the keys of objects and rows in
+sorted order, and compares them one by one.
 """
 
 import heapq
@@ -40,22 +39,17 @@ _STATUSES_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
 class StrayKind(StrEnum):
-    """A stray is either an object without a row or a row without an object."""
-
     OBJECT_WITHOUT_ROW = "object without row"
     ROW_WITHOUT_OBJECT = "row without object"
 
 
 @dataclass(frozen=True)
 class Stray:
-    """A stored object without a database row, or a row whose object is missing."""
-
     kind: StrayKind
     key: str
 
 
 def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
-    """Yield objects without a row and rows without an object, except the most recent ones."""
     before = now - STRAY_GRACE_PERIOD
     for prefix in (MEDIA_PREFIX, RENDITIONS_PREFIX):
         stored = (
@@ -74,10 +68,10 @@ def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
 
 
 def repair_stray(resources: Resources, stray: Stray) -> None:
-    """Remove a stored object without a row, or correct a row whose object is missing.
+    """Remove an object without a row, or correct a row whose object is missing.
 
-    An attachment whose converted image is missing is marked as failed. If the object of a rendition
-    is missing, the rendition is removed from the attachment's row.
+    An attachment whose converted image is missing is marked as failed. A missing rendition is
+    removed from the attachment's row.
     """
     if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
         resources.objects.remove(stray.key)
@@ -108,9 +102,8 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
     """Remove the original files of uploads that a crash left in the object storage.
 
-    Returns the number of removed originals. The cost of a sweep depends on the number of stored
-    originals, not on the number of attachments. The sweep ignores converted images, because each
-    converted image has either a row or a scheduled removal.
+    The cost of a sweep depends on the number of stored originals, not of attachments. The sweep
+    ignores converted images, because each has either a row or a scheduled removal.
     """
     removed = 0
     strays = _find_stray_originals(resources, now - STRAY_GRACE_PERIOD)
@@ -121,10 +114,7 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 
 def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
-    """Yield uploaded originals that were stored before ``before`` and are no longer needed.
-
-    An uploaded original is needed until its conversion has succeeded.
-    """
+    """Yield older originals that no conversion needs any longer."""
     stored = resources.objects.list_objects(ORIGINALS_PREFIX)
     old_keys = (item.key for item in stored if item.modified_at < before)
     while keys := list(islice(old_keys, _MAX_BATCH_ROWS)):
@@ -152,7 +142,6 @@ def _is_still_stray(resources: Resources, stray: Stray) -> bool:
 
 
 def _select_row(key: str) -> Select[Attachment]:
-    """Build the query for the attachment to which an object belongs."""
     prefix, _, name = key.partition("/")
     if f"{prefix}/" == MEDIA_PREFIX:
         return select(Attachment).where(Attachment.filename == name)
@@ -169,10 +158,7 @@ def _is_referenced(row: Attachment, key: str) -> bool:
 
 
 def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
-    """Return the storage keys of an attachment's image or of its renditions, in ascending order.
-
-    ``prefix`` decides whether the key of the image or the keys of the renditions are returned.
-    """
+    """Return the sorted keys of an attachment's image or renditions, depending on ``prefix``."""
     if prefix.startswith(MEDIA_PREFIX):
         return [files.build_media_key(row)]
     return sorted(files.get_file_key(row, rendition) for rendition in files.list_renditions(row))
@@ -181,10 +167,10 @@ def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
 def _iterate_referenced_keys(
     resources: Resources, prefix: str, before: datetime
 ) -> Iterator[tuple[str, bool, StrayKind]]:
-    """Yield the storage keys with this prefix in all attachment rows, in ascending order.
+    """Yield the sorted storage keys with this prefix in all attachment rows.
 
-    The second value of each tuple says whether the object must exist. An object must exist if its
-    attachment became ready before ``before``.
+    The second value of each tuple says whether the object must exist, because its attachment became
+    ready before ``before``.
     """
     last_hash_id = ""
     query = select(Attachment).order_by(Attachment.hash_id).limit(_MAX_BATCH_ROWS)

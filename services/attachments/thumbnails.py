@@ -1,7 +1,7 @@
 """Creates the missing thumbnails of images that release 1.0.0 converted.
 
-Newer releases create the thumbnail when they convert an upload. The console's page of images
-enqueues a job for each image without a thumbnail. Images that nobody looks at cause no work.
+The console's page of images enqueues a job for each image without a thumbnail. Images that nobody
+looks at cause no work.
 """
 
 from collections.abc import Sequence
@@ -59,9 +59,9 @@ ADD_THUMBNAIL = register_kind(
 def enqueue_missing_thumbnails(
     uow: UnitOfWork, user_id: int, attachments: Sequence[Attachment]
 ) -> None:
-    """Enqueue a job for each ready image without a thumbnail and without an unfinished job.
+    """Enqueue jobs for ready images without a thumbnail and without an unfinished job.
 
-    The jobs don't appear in the owner's list of jobs, because the owner didn't start them.
+    The owner's list of jobs doesn't contain these jobs, because the owner didn't start them.
     """
     missing_ids = [
         each.id
@@ -77,10 +77,6 @@ def enqueue_missing_thumbnails(
 
 
 def add_thumbnail(resources: Resources, lease: Lease, images: "ConverterProcess") -> None:
-    """Create the thumbnail of a stored image, and add it to the image's renditions.
-
-    Raises a ``DomainError`` if the stored image can't be read.
-    """
     with resources.unit_of_work() as uow:
         attachment = uow.session.get(Attachment, lease.subject_id)
     if attachment is None:

@@ -33,8 +33,6 @@ MAX_IMAGE_FILENAME_CHARACTERS = 255
 
 @dataclass(frozen=True)
 class Upload:
-    """An image to store for a user, with the options for its conversion."""
-
     filename: str
     data: bytes
     encrypted: bool
@@ -42,7 +40,6 @@ class Upload:
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """Mark an attachment as failed, with the error of its conversion job."""
     row = uow.session.get(Attachment, job.subject_id)
     if row is None:
         return
@@ -62,10 +59,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
-    """Reset an attachment's status to ``processing``, so that its conversion can be retried.
-
-    Returns false if the uploaded original no longer exists.
-    """
+    """Reset the status so that the conversion can be retried, if the original still exists."""
     attachment = uow.session.get(Attachment, job.subject_id)
     if attachment is None or not removals.keep_object(uow, build_original_key(attachment.hash_id)):
         return False
@@ -100,11 +94,6 @@ PROCESS_ATTACHMENT = register_kind(
 def accept_upload(
     resources: Resources, user_id: int, upload: Upload, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Validate and store an image for a user, and enqueue the image's conversion.
-
-    Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``,
-    ``quota.exceeded``, ``idempotency.key_reused`` and ``idempotency.in_progress``.
-    """
     image_type = validate_upload(upload)
     earlier = idempotency.find_accepted(resources, key)
     if earlier is not None:
@@ -170,10 +159,6 @@ def _schedule_removal(resources: Resources, object_key: str) -> None:
 
 
 def validate_upload(upload: Upload) -> ImageType:
-    """Check an uploaded image, and return its type.
-
-    Raises an error if the size, the file name extension or the type of the image isn't allowed.
-    """
     if not upload.data:
         raise errors.ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:
@@ -188,7 +173,6 @@ def validate_upload(upload: Upload) -> ImageType:
 
 
 def clean_filename(name: str) -> str:
-    """Return the last part of a path that a client sent, without control characters."""
     base = PureWindowsPath(name).name
     printable = "".join(filter(str.isprintable, base))
     if not printable:

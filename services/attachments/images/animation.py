@@ -46,9 +46,7 @@ class Frame:
 class Animation:
     """An animation as a sequence of frames.
 
-    Attributes:
-        plays: how many times the animation is played, or 0 for endless repetition.
-        orientation: the EXIF orientation of a still image.
+    ``plays`` is 0 for endless repetition. ``orientation`` is the EXIF orientation of a still image.
     """
 
     width: int
@@ -59,10 +57,7 @@ class Animation:
 
 
 def render_first_view(animation: Animation) -> Image.Image:
-    """Draw the first frame of an animation, and return the canvas.
-
-    If the first frame covers the whole canvas, return the frame without creating a canvas.
-    """
+    """Draw the first frame, on a canvas only if the frame doesn't cover it."""
     image = animation.frames[0].decode()
     return image if image.size == (animation.width, animation.height) else Playback(animation)
 

@@ -1,8 +1,7 @@
 """Encodes and decodes BlurHashes.
 
-A BlurHash is a string of 28 characters that describes a blurred version of an image. Clients
-display the BlurHash while the image is loading. The BlurHash algorithm comes from
-https://github.com/woltapp/blurhash. Pressroom uses no compiled package for BlurHashes, because such
+A BlurHash is a string of 28 characters that describes a blurred version of an image. The algorithm
+comes from https://github.com/woltapp/blurhash. Pressroom uses no compiled package, because such
 packages are slow to support new Python releases.
 """
 
@@ -30,10 +29,7 @@ _LINEAR = [
 
 
 def compute_blurhash(image: "Image.Image") -> str:
-    """Return the BlurHash of an RGB image, with four horizontal and three vertical components.
-
-    Computing the BlurHash of 32 by 32 pixels takes a few milliseconds.
-    """
+    """Return the BlurHash of an RGB image, in a few milliseconds for 32 by 32 pixels."""
     width, height = image.size
     across = [_cosines(wave, width) for wave in range(_WAVES_ACROSS)]
     down = [_cosines(wave, height) for wave in range(_WAVES_DOWN)]
@@ -83,11 +79,7 @@ def _encode_base83(number: int, length: int) -> str:
 
 
 def compute_tiles(blurhash: str, across: int, down: int) -> list[list[str]]:
-    """Return the blurred image of a BlurHash as a coarse grid of colours.
-
-    The grid of colours has ``across`` columns and ``down`` rows. Each colour is a text such as
-    "#9f2d16".
-    """
+    """Return the blurred image as rows of colours such as "#9f2d16"."""
     digits = [_ALPHABET.index(character) for character in blurhash]
     rows_of_waves = digits[0] // 9 + 1
     columns_of_waves = digits[0] % 9 + 1
@@ -122,7 +114,6 @@ def _join_digits(digits: Sequence[int]) -> int:
 
 
 def _encode_srgb(linear: float) -> int:
-    """Convert linear light to an sRGB level from 0 to 255."""
     value = max(0.0, min(1.0, linear))
     share = value * 12.92 if value <= _LINEAR_KNEE else 1.055 * value ** (1 / 2.4) - 0.055
     return int(share * 255 + 0.5)

@@ -66,8 +66,6 @@ _Curve = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class _Primaries:
-    """The chromaticity coordinates of a colour space's white point and primary colours."""
-
     white: _Point
     red: _Point
     green: _Point
@@ -76,17 +74,14 @@ class _Primaries:
 
 @dataclass(frozen=True, slots=True)
 class _Colours:
-    """A colour space, which consists of primary colours and a transfer function.
-
-    The transfer function maps the level of a pixel (from 0 to 1) to linear light (from 0 to 1).
-    """
+    """Primary colours, and a function that maps a pixel's level to linear light, both 0 to 1."""
 
     primaries: _Primaries
     curve: _Curve
 
 
 def build_profile(chunks: Mapping[bytes, bytes], *, is_grey: bool) -> bytes | None:
-    """Return the ICC profile for a PNG's pixels, or ``None`` if the pixels are already sRGB."""
+    """Return ``None`` if the pixels are already sRGB."""
     coded = _read_coded(chunks.get(b"cICP", b""))
     if coded is not None:
         return _build_colour_profile(coded, is_grey=is_grey)
@@ -105,7 +100,6 @@ def _power_curve(exponent: float) -> _Curve:
 
 
 def _curve_with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
-    """Return a transfer function that is linear below ``start`` and a power function above it."""
     return lambda level: (
         level / slope if level < start else math.pow((level + offset) / (1 + offset), exponent)
     )
@@ -175,10 +169,6 @@ _CODED_CURVES: Mapping[int, _Curve] = {
 
 
 def _read_coded(body: bytes) -> _Colours | None:
-    """Return the colour space in a `cICP` chunk.
-
-    Returns ``None`` if the `cICP` chunk doesn't describe a valid colour space.
-    """
     if len(body) != _CODES.size:
         return None
     primaries_code, curve_code, matrix, is_full_range = _CODES.unpack(body)
@@ -195,7 +185,7 @@ def _adapt_narrow_range(curve: _Curve) -> _Curve:
 
 
 def _read_embedded_profile(body: bytes, *, is_grey: bool) -> bytes | None:
-    """Return the ICC profile in an `iCCP` chunk, or ``None`` if the profile can't be applied."""
+    """Return ``None`` if the profile can't be applied."""
     _, _, rest = body.partition(b"\0")
     if rest[:1] != b"\0":
         return None  # Ignore an ICC profile that is compressed with an unknown method.
@@ -210,10 +200,6 @@ def _read_embedded_profile(body: bytes, *, is_grey: bool) -> bytes | None:
 
 
 def _read_measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
-    """Return the colour space described by a `gAMA` chunk and an optional `cHRM` chunk.
-
-    Returns ``None`` if the `gAMA` chunk is missing or invalid.
-    """
     if len(gamma_body) != _GAMMA.size:
         return None
     (units,) = _GAMMA.unpack(gamma_body)
@@ -228,11 +214,7 @@ def _read_measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
 
 
 def _read_measured_primaries(body: bytes) -> _Primaries:
-    """Return the primary colours and the white point in a `cHRM` chunk.
-
-    If the `cHRM` chunk is missing or its colours are physically impossible, return the primary
-    colours of sRGB.
-    """
+    """Return sRGB's primaries if the `cHRM` chunk is missing or its colours are impossible."""
     if len(body) != _POINTS.size:
         return _SRGB_PRIMARIES
     values = [unit / _UNIT for unit in _POINTS.unpack(body)]
@@ -245,10 +227,7 @@ def _read_measured_primaries(body: bytes) -> _Primaries:
 
 
 def _compute_columns(primaries: _Primaries) -> Sequence[_Vector] | None:
-    """Return the X, Y and Z values of each primary colour, adapted to the white point D50.
-
-    Returns ``None`` if the primary colours are physically impossible.
-    """
+    """Return the X, Y and Z values of each primary colour, adapted to the white point D50."""
     points = [(x, y, 1 - x - y) for x, y in (primaries.red, primaries.green, primaries.blue)]
     x, y = primaries.white
     try:
@@ -287,11 +266,7 @@ def _multiply(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
 
 
 def _build_colour_profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
-    """Build the ICC profile for a colour space.
-
-    Returns ``None`` for sRGB, which needs no ICC profile. The ICC profile for a grey image contains
-    only the transfer function.
-    """
+    """Return ``None`` for sRGB. A grey image's profile contains only the transfer function."""
     is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)
     columns = None if is_srgb else _compute_columns(colours.primaries)
     if columns is None:

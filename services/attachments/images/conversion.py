@@ -1,9 +1,9 @@
 """Converts an uploaded image into the formats that Pressroom serves.
 
-Images are converted in a child process. Renditions for web pages are WebP images, which may be
-animated. Some mail programs can't display WebP, so the rendition for mails is a still JPEG, or a
-still PNG if the image is partly transparent. The thumbnail is a small still WebP, so that a page
-can show many images quickly. A rendition is never wider than the uploaded image.
+Renditions for web pages are WebP images, which may be animated. Some mail programs can't display
+WebP, so the rendition for mails is a still JPEG, or a still PNG if the image is partly transparent.
+The thumbnail is a small still WebP, so that a page can show many images quickly. A rendition is
+never wider than the uploaded image.
 """
 
 import re
@@ -41,11 +41,7 @@ _OBJECT_PATTERN = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 
 
 def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
-    """Convert an uploaded image into the format in which Pressroom stores images.
-
-    The result always includes a thumbnail. The conversion is deterministic, so converting the same
-    upload twice gives the same files. Raises ``UnreadableImage``.
-    """
+    """Convert an uploaded image deterministically, always with a thumbnail."""
     with _refuse_unreadable(data) as kind:
         source = _read_source(kind, data)
         image = source.encode()
@@ -54,14 +50,12 @@ def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedIma
 
 
 def create_thumbnail(data: bytes) -> Rendition:
-    """Create the thumbnail of an image. Raises ``UnreadableImage``."""
     with _refuse_unreadable(data) as kind:
         return _read_source(kind, data).create_thumbnail()
 
 
 @contextmanager
 def _refuse_unreadable(data: bytes) -> Iterator[ImageType]:
-    """Yield the type of an image, and convert the errors of the decoders to ``UnreadableImage``."""
     if not data:
         raise outcome.create_refusal(IMAGE_EMPTY)
     kind = outcome.sniff_image_type(data)
@@ -85,8 +79,6 @@ def _refuse_unreadable(data: bytes) -> Iterator[ImageType]:
 
 @dataclass(frozen=True, slots=True)
 class _StillSource:
-    """A still image in RGB or RGBA, rotated upright."""
-
     image: Image.Image
     lossless: bool
 

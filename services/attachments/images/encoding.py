@@ -20,10 +20,7 @@ _BLURHASH_SAMPLES = 8
 
 
 def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
-    """Encode an RGB or RGBA image as WebP.
-
-    Lossless encoding preserves even the colours of fully transparent pixels.
-    """
+    """Encode an image as WebP. Lossless encoding preserves colours of fully transparent pixels."""
     data = (
         _encode_webp(image, exact=True, **_LOSSLESS_SETTINGS)
         if lossless
@@ -67,11 +64,7 @@ def _encode_webp(image: Image.Image, **settings: object) -> bytes:
 
 
 def _compute_sampled_blurhash(image: Image.Image) -> str:
-    """Return an image's BlurHash, which is computed from a small copy of the image.
-
-    In a BlurHash, transparent pixels count as white. A small copy of the image suffices, because a
-    BlurHash contains hardly any detail.
-    """
+    """Return the BlurHash of a small copy with enough detail. Transparent pixels are white."""
     side = _BLURHASH_SIDE * _BLURHASH_SAMPLES
     sample = image.resize((side, side), Image.Resampling.NEAREST)
     if sample.mode == "RGBA":

@@ -34,7 +34,6 @@ class _Reader:
         return block
 
     def skip_blocks(self) -> bytes:
-        """Skip a sequence of GIF data blocks, and return the first skipped block."""
         first = b""
         while size := self.take(1)[0]:
             block = self.take(size)
@@ -43,10 +42,6 @@ class _Reader:
 
 
 def read_gif(data: bytes) -> Animation:
-    """Split a GIF into frames without decoding its pixels, and check the limits for animations.
-
-    A GIF that isn't animated has a single frame.
-    """
     reader = _Reader(data)
     header = reader.take(13)
     palette = reader.take(_palette_size(header[10]))

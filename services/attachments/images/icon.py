@@ -30,8 +30,6 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The width, height, bits per pixel and file position of an image in an icon file."""
-
     width: int
     height: int
     bits: int
@@ -43,8 +41,7 @@ def decode_best_image(data: bytes) -> Image.Image:
     """Decode the image with the most pixels in an icon file.
 
     If several images are equally large, the one with the most bits per pixel is decoded. If an
-    image is broken, the next largest image is decoded. If all images are broken, the first error is
-    raised.
+    image is broken, the next largest image is decoded.
     """
     entries = list[_Entry]()
     failures = list[Exception]()
@@ -65,10 +62,6 @@ def decode_best_image(data: bytes) -> Image.Image:
 
 
 def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the byte offset and the size in bytes of each image in an icon file.
-
-    Raises ``UnreadableImage`` if the icon file is truncated or contains no image.
-    """
     if len(data) < _COUNT.size:
         raise create_truncated_error("The ICO ends before its directory.")
     (count,) = _COUNT.unpack_from(data)

@@ -70,11 +70,7 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 
 
 def _join_profile(pieces: list[bytes]) -> bytes | None:
-    """Join the pieces of the ICC profile in a JPEG file.
-
-    Returns ``None`` if a piece of the ICC profile is missing. The first two bytes of a piece are
-    its number and the total number of pieces.
-    """
+    """Join the pieces, which begin with their number and the total number of pieces."""
     ordered = sorted(pieces, key=lambda piece: piece[:1])
     heads = [(number, len(pieces)) for number in range(1, len(pieces) + 1)]
     if not pieces or [tuple(piece[:2]) for piece in ordered] != heads:

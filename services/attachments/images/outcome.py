@@ -20,10 +20,9 @@ MAX_LOSSLESS_PIXELS = 12_000_000
 
 
 class RenditionName(StrEnum):
-    """The names of the renditions of an image.
+    """The names of the renditions, which contain the width in pixels for web pages.
 
-    The names of web renditions contain their width in pixels. Every image has a thumbnail. The
-    other renditions are created only on request.
+    Only the thumbnail is created without a request.
     """
 
     THUMBNAIL = "thumbnail"
@@ -35,8 +34,6 @@ class RenditionName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rendition:
-    """A copy of a converted image, usually a smaller one, for web pages or mails."""
-
     name: RenditionName
     data: bytes
     mime_type: str
@@ -46,12 +43,7 @@ class Rendition:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
-    """An image that was converted to Pressroom's storage format.
-
-    Attributes:
-        width: the width of the image in pixels.
-        frames: the number of frames in the image, which is 1 for a still image.
-    """
+    """``frames`` is 1 for a still image."""
 
     data: bytes
     mime_type: str
@@ -64,10 +56,7 @@ class ConvertedImage:
 
 @dataclass(eq=False)
 class UnreadableImage(Exception):
-    """An uploaded image can't be converted.
-
-    The message of the exception contains the reason and the position in the image file.
-    """
+    """An uploaded image can't be converted. The message contains the position in the file."""
 
     code: str
     message: str
@@ -77,10 +66,6 @@ class UnreadableImage(Exception):
 
 
 def create_refusal(error: ErrorType, **values: object) -> UnreadableImage:
-    """Create an ``UnreadableImage`` from an entry of the error catalogue.
-
-    The child process sends the error's code and message to the worker.
-    """
     return UnreadableImage(error.code, error.fill(**values).sentence)
 
 
@@ -116,7 +101,8 @@ def check_frame_count(frames: int, place: str) -> None:
 def check_animation(frames: int, area: int, place: str) -> None:
     """Raise ``UnreadableImage`` if an animation has too many frames or pixels.
 
-    ``area``: the number of pixels of the canvas, or of the largest frame if it exceeds the canvas.
+    ``area`` is the number of pixels of the canvas, or of the largest frame if it exceeds the
+    canvas.
     """
     check_frame_count(frames, place)
     drawn_pixels = frames * area
@@ -152,10 +138,6 @@ _SIGNATURES = (
 
 
 def sniff_image_type(data: bytes) -> ImageType | None:
-    """Detect the format of an image from the first 16 bytes of its file.
-
-    Returns ``None`` for an unsupported format.
-    """
     if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
         return ImageType.WEBP
     return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), None)

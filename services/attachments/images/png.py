@@ -51,8 +51,6 @@ _XMP_PREFIX = b"XML:com.adobe.xmp\0\0\0"
 
 @dataclass(slots=True)
 class _FrameChunks:
-    """The control chunk of a frame and the pieces of its pixel data."""
-
     control: bytes
     pieces: list[bytes] = field(default_factory=list)
 
@@ -62,16 +60,11 @@ class _PngFile:
     """The contents of a PNG file, as far as they have been read.
 
     Attributes:
-        shared: maps names to the palette and transparency chunks, which apply to all frames.
-        colours: the PNG chunks that describe the image's colour space, by chunk name.
-        profile: the ICC profile that is built from the chunks in ``colours``.
-        metadata: the EXIF and XMP data, which may contain the image's orientation, by their names
-            in Pillow's `Image.info`.
+        shared: the palette and transparency chunks by name, which apply to all frames.
+        metadata: the EXIF and XMP data, which may contain the orientation, by their names in
+            Pillow's `Image.info`.
         plays: how many times the animation is played, or 0 for endless repetition.
-        frames: the frames that have been read. The pixels of the last frame may still follow in the
-            file.
-        is_faulty: whether the file contains an invalid animation chunk. After an invalid animation
-            chunk, all further animation chunks are ignored.
+        is_faulty: whether an animation chunk is invalid, so that all further ones are ignored.
     """
 
     header: bytes = b""
@@ -99,10 +92,9 @@ class _PngFile:
 def read_png(data: bytes) -> Animation:
     """Split a PNG into frames, and check the limits for animations.
 
-    A PNG that isn't animated has a single frame. Frames are decoded only when they are drawn.
-    Pillow gets only the chunks that describe pixels, so that broken text chunks can't make the
-    decoding fail. In a faulty animation, the last frame is decoded immediately, to check whether
-    its pixels are complete.
+    Frames are decoded only when they are drawn. Pillow gets only the chunks that describe pixels,
+    so that broken text chunks can't make the decoding fail. In a faulty animation, the last frame
+    is decoded immediately, to check whether its pixels are complete.
     """
     file = _PngFile()
     for name, body in _iterate_chunks(data):
@@ -133,10 +125,7 @@ def read_png(data: bytes) -> Animation:
 
 
 def _iterate_chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the name and the body of each chunk of a PNG.
-
-    The body of a chunk with a wrong checksum is ``None``.
-    """
+    """Yield the name and the body of each chunk. The body is ``None`` for a wrong checksum."""
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")
@@ -183,10 +172,7 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 
 
 def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
-    """Store a PNG chunk that describes transparency or colours.
-
-    If a PNG contains several chunks with the same name, only the first is used.
-    """
+    """Store a chunk about transparency or colours, unless an earlier one has the same name."""
     if name == _TRANSPARENCY:
         _record_transparency(file, body)
     elif name == _PALETTE:
@@ -196,10 +182,7 @@ def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 
 
 def _record_transparency(file: _PngFile, body: bytes) -> None:
-    """Store the transparent colour or the alpha values of the palette in a `tRNS` chunk.
-
-    Like browsers, ignore an invalid `tRNS` chunk.
-    """
+    """Like browsers, ignore an invalid `tRNS` chunk."""
     if _TRANSPARENCY in file.shared:
         return
     if file.colour_type == _INDEXED:
@@ -224,10 +207,7 @@ def _record_animation_header(file: _PngFile, body: bytes) -> None:
 
 
 def _record_frame_chunk(file: _PngFile, name: bytes, body: bytes) -> bool:
-    """Store a control chunk or a pixel chunk of a frame.
-
-    Returns false if a frame's chunk is out of order, or if the frame exceeds the canvas.
-    """
+    """Return false if a frame's chunk is out of order, or if the frame exceeds the canvas."""
     number = file.next_number
     file.next_number += 1
     if body[:_NUMBER_BYTES] != number.to_bytes(_NUMBER_BYTES, "big"):
@@ -276,7 +256,6 @@ def _build_frame(file: _PngFile, chunks: _FrameChunks) -> Frame:
 
 
 def _decode_frame(file: _PngFile, header: bytes, pieces: Sequence[bytes]) -> Image.Image:
-    """Decode a frame by building a PNG that contains only the frame."""
     data = ((b"IDAT", piece) for piece in pieces)
     chunks = [(b"IHDR", header), *file.shared.items(), *data, (b"IEND", b"")]
     parts = [SIGNATURE]

@@ -51,11 +51,8 @@ _REDUCING_GAP = 3.0
 class Picture:
     """An image file whose metadata has been separated from its pixels.
 
-    The image decoder doesn't get the metadata, so broken metadata can't make the decoding fail.
-
-    Attributes:
-        data: the image file without its metadata.
-        metadata: the colour profile, EXIF and XMP data, by their names in Pillow's `Image.info`.
+    The image decoder doesn't get the metadata, so broken metadata can't make the decoding fail. The
+    keys of ``metadata`` are the names in Pillow's `Image.info`.
     """
 
     data: bytes = b""
@@ -63,10 +60,7 @@ class Picture:
 
 
 def decode_image(data: bytes, format_name: str) -> Image.Image:
-    """Decode the first image in a file to RGB or RGBA with sRGB colours.
-
-    The EXIF orientation of the image is ignored.
-    """
+    """Decode the first image in a file to RGB or RGBA with sRGB colours, without rotating it."""
     return _decode_picture(Picture(data), format_name)
 
 
@@ -89,7 +83,6 @@ def open_image(data: bytes, format_name: str) -> Image.Image:
 
 
 def convert_to_srgb(image: Image.Image) -> Image.Image:
-    """Convert a decoded image of any mode to RGB or RGBA, with colours in sRGB."""
     profile = image.info.get("icc_profile")
     if image.mode in ("I;16", "I"):
         # Scale 16-bit grey pixels to 8 bits, because Pillow's own conversion clips values at 255.
@@ -132,10 +125,7 @@ def _apply_profile(image: Image.Image, mode: str, profile: bytes | None) -> Imag
 def _build_srgb_transform(
     profile: bytes, source: str, target: str
 ) -> ImageCms.ImageCmsTransform | None:
-    """Return a Pillow transform that converts colours from an ICC profile to sRGB.
-
-    Returns ``None`` if the ICC profile is sRGB itself or doesn't fit the image's pixel format.
-    """
+    """Return ``None`` if the profile is sRGB itself or doesn't fit the image's pixel format."""
     transform = _build_transform(profile, source, target)
     if transform is None:
         return None
@@ -150,7 +140,6 @@ def _build_srgb_transform(
 
 
 def is_usable_profile(profile: bytes, mode: str) -> bool:
-    """Return whether the ICC profile can convert pixels of this Pillow mode to sRGB."""
     return _build_transform(profile, mode, "RGB") is not None
 
 
@@ -165,7 +154,6 @@ def _build_transform(profile: bytes, source: str, target: str) -> ImageCms.Image
 
 
 def read_orientation(info: Mapping[str, bytes]) -> int:
-    """Return an image's EXIF orientation, which Pillow's `exif_transpose` would apply."""
     holder = Image.new("L", (1, 1))
     holder.info.update(info)
     try:
@@ -177,13 +165,11 @@ def read_orientation(info: Mapping[str, bytes]) -> int:
 
 
 def rotate_upright(image: Image.Image, orientation: int) -> Image.Image:
-    """Rotate or mirror an image with this EXIF orientation, so that the image is upright."""
     transposition = _TRANSPOSITIONS.get(orientation)
     return image if transposition is None else image.transpose(transposition)
 
 
 def scale_size(size: tuple[int, int], width: int) -> tuple[int, int]:
-    """Return the size of an image after scaling it to the given width."""
     return width, max(1, round(size[1] * width / size[0]))
 
 

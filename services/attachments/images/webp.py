@@ -24,7 +24,6 @@ class WebpFile(Picture):
 
     Attributes:
         durations: the durations of the frames in milliseconds, or an empty list for a still image.
-        pictures: the number of pictures in the WebP file.
         lossless: whether all pictures in the file are lossless.
     """
 
@@ -37,7 +36,6 @@ class WebpFile(Picture):
 
 
 def read_webp(data: bytes) -> WebpFile:
-    """Read the chunks of a WebP file without decoding its pixels, and check the image limits."""
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise create_truncated_error(

@@ -61,24 +61,15 @@ class ConverterProcess:
         return self._child.pid
 
     def start(self) -> None:
-        """Start the child process in advance, so that the first conversion starts immediately."""
         self._child.start()
 
     def convert(self, data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
-        """Convert an image within the limits on time and memory.
-
-        Raises ``UnreadableImage`` and ``MachineBusy``.
-        """
         result = self._ask({"with_renditions": with_renditions}, data)
         if not isinstance(result, ConvertedImage):
             raise TypeError("the child process answered with a thumbnail")
         return result
 
     def create_thumbnail(self, data: bytes) -> Rendition:
-        """Create a thumbnail within the limits on time and memory.
-
-        Raises ``UnreadableImage`` and ``MachineBusy``.
-        """
         result = self._ask({}, data)
         if not isinstance(result, Rendition):
             raise TypeError("the child process answered with a converted image")
@@ -103,5 +94,5 @@ class ConverterProcess:
         return result
 
     def close(self) -> None:
-        """Stop the child process. Don't call ``close`` during the conversion of an image."""
+        """Stop the child process, but not during the conversion of an image."""
         self._child.close()
