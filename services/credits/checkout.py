@@ -41,8 +41,6 @@ _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """The fields of an order as the client sent them, not yet validated."""
-
     amount: Decimal | None
     credit_amount: Decimal | None
     currency: str | None
@@ -58,11 +56,7 @@ def place_order(
     user_id: int | None,
     key: IdempotencyKey | None,
 ) -> AcceptedJob:
-    """Store an order and the job that creates the order's payment page, in one transaction.
-
-    Raises ``topup.channel``, ``topup.channel_unavailable``, and the same errors as
-    ``prices.price_order``, ``return_urls.check_return_url`` and ``services.jobs.idempotency``.
-    """
+    """Store an order and the job that creates the order's payment page, in one transaction."""
     if request.redirect_url != return_urls.console_url(resources.settings):
         return_urls.check_return_url(request.redirect_url, resources.settings.redirect_origins)
     terms = price_order(
@@ -104,7 +98,6 @@ def create_channels(resources: Resources) -> PaymentChannels:
 
 
 def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease) -> None:
-    """Create an order's payment page at the payment provider, and store the URL of the page."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, lease.subject_id)
     if order.payment_url is not None:
@@ -143,7 +136,6 @@ def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedChecko
 
 
 def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
-    """Return whether the signature in an order's return URL is valid."""
     return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
 
 

@@ -1,8 +1,7 @@
 """Stores signed checkpoints, so that a verification of the ledger can skip verified entries.
 
-Checkpoints are signed with a secret key, so access to the database isn't enough to forge them. A
-checkpoint with an invalid signature is ignored. For an account without a valid checkpoint, all
-ledger entries are verified.
+Checkpoints are signed with a secret key, so access to the database isn't enough to forge them. For
+an account without a validly signed checkpoint, all ledger entries are verified.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,10 +17,7 @@ from storage.resources import Resources
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a credit account after the ledger entry with the number ``seq``.
-
-    The verification found no fault in the entries up to the number ``seq``.
-    """
+    """The state of a credit account after the ledger entry with the number ``seq``."""
 
     user_id: int
     seq: int
@@ -31,7 +27,6 @@ class Checkpoint:
 
     @property
     def message(self) -> bytes:
-        """Return the bytes that the signature of the checkpoint covers."""
         sums = f"{self.balance:.4f} {self.debt:.4f}"
         return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
 
@@ -48,7 +43,6 @@ class CheckpointBook:
         self._signer = resources.keyring.signer("ledger-checkpoint")
 
     def unverified_users(self, connection: Connection) -> list[int]:
-        """Return the ids of all users whose checkpoint has an invalid signature."""
         table = CreditCheckpoint.__table__.c
         user_ids = []
         for row in connection.execute(select(*table)):
@@ -58,11 +52,7 @@ class CheckpointBook:
         return user_ids
 
     def last_verified_change(self, connection: Connection) -> int | None:
-        """Return the id of the newest verified change of an order's status.
-
-        All status changes up to the returned id have been verified. Return ``None`` if no
-        checkpoint of the orders has a valid signature.
-        """
+        """Return the id up to which all changes of orders' statuses have been verified."""
         table = PaymentOrderCheckpoint.__table__.c
         rows = connection.execute(select(table.change_id, table.signature)).all()
         verified_ids = (id_ for id_, seal in rows if self._signer.verify(_order_message(id_), seal))
@@ -84,11 +74,7 @@ class CheckpointBook:
             uow.session.execute(upsert)
 
     def write_last_verified_change(self, change_id: int | None) -> None:
-        """Store the id of the newest verified change of an order's status.
-
-        If ``change_id`` is ``None``, delete the stored id, so that the next verification reads all
-        orders.
-        """
+        """Store the id. ``None`` deletes it, so that the next verification reads all orders."""
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))
             if change_id is None:
@@ -100,8 +86,8 @@ class CheckpointBook:
     def mark_suspect(self, user_ids: Iterable[int]) -> None:
         """Mark the checkpoints of accounts with ledger errors as suspect.
 
-        The next verification reads all ledger entries of an account with a suspect checkpoint, and
-        replaces the checkpoint if it finds no fault.
+        The next verification reads all ledger entries of these accounts, and replaces a checkpoint
+        if it finds no fault.
         """
         belongs_to_users = CreditCheckpoint.user_id.in_(list(user_ids))
         with self._resources.unit_of_work() as uow:

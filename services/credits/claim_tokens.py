@@ -28,18 +28,11 @@ def derive_token(keyring: Keyring, order_id: int) -> str:
 
 
 def token_hmac(keyring: Keyring, token: str) -> bytes:
-    """Return the HMAC of a claim token.
-
-    The database stores only the HMAC of a claim token, not the token.
-    """
     return keyring.signer(_HMAC_PURPOSE).digest(token.encode())
 
 
 def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
-    """Return an order's claim token, or ``None`` if its secret key is no longer configured.
-
-    The function derives the token with each configured secret key, including old keys.
-    """
+    """Return an order's claim token, or ``None`` if its secret key is no longer configured."""
     digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
     for token in map(_token_text, digests):
         if order.claim_token_hmac in _hmacs(keyring, token):
@@ -48,10 +41,6 @@ def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
 
 
 def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
-    """Return the order to which a claim token belongs.
-
-    Raises ``order.not_found`` if the claim token belongs to no order.
-    """
     has_token = PaymentOrder.claim_token_hmac.in_(_hmacs(uow.settings.keyring, token))
     query = select(PaymentOrder).where(has_token)
     order = uow.session.scalar(query) if _TOKEN.match(token) else None
@@ -61,11 +50,6 @@ def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
 
 
 def claim_order(uow: UnitOfWork, user_id: int, token: str) -> PaymentOrder:
-    """Assign an order to a user, who receives the credits once the order is paid.
-
-    An order can be claimed only once. Raises ``order.not_found``, ``order.claimed`` or
-    ``order.over`` if the order can't be claimed.
-    """
     order = lock_order(uow, find_order(uow, token).id)
     if order.user_id is not None:
         raise errors.ORDER_CLAIMED()

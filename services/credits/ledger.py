@@ -1,12 +1,12 @@
 """Charges credit accounts, adds credits to accounts, and corrects balances.
 
-``consume_credits`` makes a charge that an API client has requested. The module ``own_charges``
-makes charges for Pressroom's own services, such as the composer.
+``consume_credits`` makes a charge for an API client, and the module ``own_charges`` makes charges
+for Pressroom's own services.
 
-Every charge calls the database function ``credit_append``. ``credit_append`` locks the account,
-rejects a negative balance, and writes the ledger entry and the new balance. ``credit_append`` also
-checks the account's warning threshold, which saves a separate query. Each SQL statement of
-``services.credits.ledger`` runs in a separate transaction.
+Every charge calls the database function ``credit_append``, which locks the account, rejects a
+negative balance, and writes the ledger entry and the new balance. ``credit_append`` also checks the
+warning threshold, which saves a separate query. Each SQL statement of this module runs in a
+separate transaction.
 """
 
 import math
@@ -41,7 +41,7 @@ class Charge:
     """A charge that has reduced the balance of a credit account.
 
     Attributes:
-        entry: the JSON text of the ledger entry, in which all amounts have four decimal places.
+        entry: the ledger entry as JSON text, in which all amounts have four decimal places.
         is_replayed: whether an earlier request with the same idempotency key made the charge.
     """
 
@@ -67,10 +67,7 @@ def consume_credits(
     """Subtract an amount from the caller's balance with a single SQL statement.
 
     Several requests with the same idempotency key charge the account only once. The SQL statement
-    for the charge also checks the caller's API key, because a separate query would take longer.
-    Raises ``auth.invalid_credentials``, ``credits.insufficient``, ``idempotency.key_reused`` or
-    ``idempotency.in_progress``. Raises ``credits.amount``, ``credits.source_id`` or
-    ``credits.meta`` for invalid values.
+    also checks the caller's API key, because a separate query would take longer.
     """
     check_amount(amount)
     _check_source_id(source_id)
@@ -105,17 +102,11 @@ def consume_credits(
 
 
 def grant_credits(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
-    """Add credits to an account, and return the ledger entry as JSON text."""
     check_amount(amount)
     return _append(database, user_id, "grant", amount, source_id)
 
 
 def adjust_balance(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
-    """Add ``delta`` to the balance of an account, and return the ledger entry as JSON text.
-
-    Raises ``credits.amount`` for an invalid amount. Raises ``credits.insufficient`` if the new
-    balance would be negative.
-    """
     check_amount(delta.copy_abs())
     return _append(database, user_id, "adjust", delta, source_id)
 
@@ -134,10 +125,7 @@ FROM credit_accounts WHERE user_id = :user_id
 
 
 def read_account(database: Database, user_id: int) -> str:
-    """Return a user's credit account as JSON text.
-
-    If the user has no credit account, create an account with a balance of 0.
-    """
+    """Return a user's credit account as JSON text, and create the account if necessary."""
     rows = database.rows(_ACCOUNT, user_id=user_id)
     if not rows:
         database.rows(_OPEN, user_id=user_id)
@@ -171,10 +159,10 @@ def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
 
 
 def _min_json_bytes(value: object, *, stop_above: int) -> int:
-    """Return a lower bound for the size of a value as JSON.
+    """Return a lower bound for the size of a value as JSON, counted up to ``stop_above``.
 
-    Counting stops when the counted size exceeds ``stop_above``. The function measures the value
-    without serialising it. Numbers such as 1e300, which has 301 digits, could fill the memory.
+    The function measures the value without serialising it, because numbers such as 1e300, which has
+    301 digits, could fill the memory.
     """
     count = 0
     pending = [value]
@@ -193,10 +181,9 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
 
 
 def _serialize_number(value: object) -> orjson.Fragment:
-    """Serialise a number that a client sent, rounded to the precision of a double.
+    """Round a number to a double, because most JSON parsers read numbers as doubles.
 
-    The precision of a double is enough, because most JSON parsers read numbers as doubles. As in
-    the database, numbers have no exponent, so 1e300 is written with 301 digits.
+    As in the database, numbers have no exponent, so 1e300 is written with 301 digits.
     """
     number = float(value) if isinstance(value, int | Decimal) else math.inf
     if not math.isfinite(number):
@@ -228,10 +215,6 @@ _BALANCE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_
 
 
 def insufficient_credits(database: Database, user_id: int, needed: Decimal) -> DomainError:
-    """Return the error ``credits.insufficient`` with the user's current balance.
-
-    A user without a credit account has a balance of 0.
-    """
     rows = database.rows(_BALANCE, user_id=user_id)
     balance = rows[0][0] if rows else 0
     # A float represents every amount of credits exactly, because amounts have at most fifteen

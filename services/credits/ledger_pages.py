@@ -3,7 +3,7 @@
 The ledger entries of each account are numbered without gaps, in the order in which they were
 written. A binary search over the entry numbers finds the first and the last entry of a day. A
 request with a filter reads a limited number of entries, so its page may contain few matching
-entries or none. The cursor of a filtered page is the number of the ledger entry where the next page
+entries or none. The cursor of a filtered page is the number of the entry where the next page
 begins.
 """
 
@@ -24,14 +24,7 @@ MAX_SCANNED_ENTRIES = 5_000
 
 @dataclass(frozen=True)
 class LedgerFilter:
-    """Selects ledger entries by action and by day.
-
-    Attributes:
-        actions: the selected actions, such as ``topup``. If ``actions`` is empty, all actions are
-            selected.
-        first: the first selected day in UTC, or ``None`` to begin with the oldest ledger entry.
-        last: the last selected day in UTC, or ``None`` to end with the newest ledger entry.
-    """
+    """Selects ledger entries by action and by day in UTC. An empty or missing value selects all."""
 
     actions: Sequence[CreditAction] = ()
     first: date | None = None
@@ -57,9 +50,8 @@ def list_entries(
 ) -> PageOfRows[tuple[int, str]]:
     """Return a page of ledger entries as pairs of entry number and JSON text, newest first.
 
-    An offset is converted to an entry number, so old pages are found as fast as new ones. Raises
-    ``request.invalid`` if the request has both a filter and an offset. Raises ``cursor.invalid``
-    for an invalid cursor.
+    An offset is converted to an entry number, so old pages are found as fast as new ones. A filter
+    and an offset exclude each other.
     """
     if ledger_filter.actions or ledger_filter.first is not None or ledger_filter.last is not None:
         return _list_filtered(database, user_id, page_request, ledger_filter)
@@ -137,10 +129,9 @@ SELECT low FROM halves WHERE low = high
 
 
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """Return the number of an account's last ledger entry before the day ``day + days``.
+    """Return the number of an account's last ledger entry before the day ``day + days``, or 0.
 
-    Return 0 if the account has no earlier ledger entry. If ``day`` is ``None``, return the number
-    of the newest ledger entry.
+    If ``day`` is ``None``, return the number of the newest ledger entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

@@ -1,10 +1,7 @@
 """Collects facts about a payment order, and derives the order's status from the facts.
 
-The database stores for each order whether the order was paid, failed, expired or closed. The
-database also stores the totals of the order's refunds, failed refunds and disputes. Facts that a
-provider has reported are never removed. If a provider reports several totals, the largest one
-applies. The messages of a payment provider can arrive in any order. The stored facts about an order
-determine its status and its credits.
+The messages of a payment provider can arrive in any order. Facts that a provider has reported are
+therefore never removed. If a provider reports several totals, the largest one applies.
 """
 
 import math
@@ -34,8 +31,8 @@ CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     """Update the stored facts about an order with the facts from a payment provider.
 
-    Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
-    evidence about a payment doesn't match the order, an operator must review the order.
+    Evidence is ignored if its amount, currency, checkout or payment differs from the order. An
+    operator must then review the order if the evidence is about a payment.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -73,10 +70,6 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Update an order's dispute totals to the totals that the payment provider reports.
-
-    If a reported total is smaller than the stored total, the report is outdated and is ignored.
-    """
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     reported = (
         evidence.disputes_minor,
@@ -95,7 +88,6 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def next_status(order: PaymentOrder) -> OrderStatus | None:
-    """Return the status that follows from the stored facts about an order, or ``None``."""
     is_disputed = order.dispute == DisputeStatus.OPEN
     # A message from the payment provider proves that the payment page exists, even if the page's id
     # isn't stored yet.
@@ -133,7 +125,6 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
 
 
 def is_credited(order: PaymentOrder) -> bool:
-    """Return whether the owner of an order is entitled to the order's credits."""
     is_refunded = order.resolution == Resolution.REFUNDED
     return order.user_id is not None and order.status in CREDITED and not is_refunded
 
@@ -141,8 +132,7 @@ def is_credited(order: PaymentOrder) -> bool:
 def credits_due_back(order: PaymentOrder) -> Decimal:
     """Return how many of an order's credits to withdraw after refunds or disputes, rounded up.
 
-    An amount in an open dispute counts as refunded, because the provider withholds the money during
-    a dispute.
+    An amount in an open dispute counts as refunded, because the provider withholds the money.
     """
     refunded_minor = order.gone_minor
     if refunded_minor == order.amount_minor:

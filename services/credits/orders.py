@@ -18,10 +18,6 @@ _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderSt
 
 
 def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
-    """Return one of a user's orders.
-
-    Raises ``order.not_found`` if the user has no order with the given id.
-    """
     order = get_order_of_any_user(uow, order_id)
     if order.user_id != user_id:
         raise ORDER_NOT_FOUND()
@@ -31,14 +27,12 @@ def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
 def list_orders(
     uow: UnitOfWork, user_id: int, page_request: PageRequest, *, status: OrderStatus | None
 ) -> PageOfRows[PaymentOrder]:
-    """Return a page of a user's orders, newest first. Raises ``cursor.invalid``."""
     return list_orders_of_all_users(
         uow, page_request, PaymentOrder.user_id == user_id, status=status
     )
 
 
 def get_order_of_any_user(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """Return an order, regardless of the user who owns the order. Raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id)
     if order is None:
         raise ORDER_NOT_FOUND()
@@ -51,10 +45,6 @@ def list_orders_of_all_users(
     *conditions: ColumnElement[bool],
     status: OrderStatus | None,
 ) -> PageOfRows[PaymentOrder]:
-    """Return a page of the orders that match ``conditions`` and ``status``, newest first.
-
-    Raises ``cursor.invalid``.
-    """
     query = select(PaymentOrder).where(*conditions)
     if status is not None:
         query = query.where(PaymentOrder.status == status)
@@ -80,7 +70,6 @@ def list_events(uow: UnitOfWork, order_id: int) -> Sequence[PaymentEvent]:
 
 
 def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
-    """Delete up to ``limit`` abandoned orders, and return the number of deleted orders."""
     order = PaymentOrder
     # Skip orders that the poller will check again, because they may have been paid.
     null_columns = (

@@ -1,14 +1,14 @@
 """Charges credit accounts for services that Pressroom provides, such as the composer.
 
 The service calls an external provider while the user's HTTP request waits for the result. An
-account is charged before the call to the provider, and the charge stays open until the call has
-succeeded or failed. Each open charge has a row in ``open_charges``. Only the process that deletes
-the row of an open charge may settle or reverse the charge.
+account is charged before the call to the provider. The charge stays open, with a row in
+``open_charges``, until the call has succeeded or failed. Only the process that deletes this row may
+settle or reverse the charge.
 
-A worker claims an open charge and calls the provider. The worker settles the charge if the call to
-the provider succeeds, and otherwise reverses the charge. If no worker has claimed a charge by the
-end of the HTTP request, the API process reverses the charge. Maintenance reverses charges that are
-still open after their deadline, because the responsible process was probably killed.
+A worker that has claimed a charge settles it if the call succeeds, and otherwise reverses it. If no
+worker has claimed a charge by the end of the HTTP request, the API process reverses the charge.
+Maintenance reverses charges that are still open after their deadline, because the responsible
+process was probably killed.
 """
 
 from datetime import timedelta
@@ -57,10 +57,8 @@ def charge_call(
     """Charge a caller for a service, and return the id of the charge's ledger entry.
 
     Several calls with the same idempotency key within 24 hours are charged once. Return ``None`` if
-    an earlier call with the same idempotency key has been charged and settled.
-
-    Raises ``credits.insufficient`` if the balance is too low. Raises ``idempotency.in_progress``
-    while an earlier call with the same idempotency key has an open charge.
+    an earlier call with the key has been charged and settled. Raises ``idempotency.in_progress``
+    while an earlier call has an open charge.
     """
     values = {
         "user_id": key.caller_id,
@@ -91,30 +89,24 @@ def charge_call(
 def take_charge(database: Database, work: str, worker: str) -> int | None:
     """Claim an open charge for ``work`` on behalf of ``worker``, and return its ledger entry id.
 
-    Charges that another worker has claimed are claimed last, because the other worker may still be
-    running.
+    Charges that another worker has claimed come last, because that worker may still be running.
     """
     rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_WORKER_DEADLINE)
     return rows[0][0] if rows else None
 
 
 def settle_charge(database: Database, entry_id: int, worker: str) -> None:
-    """Settle a worker's charge after the call to the provider has succeeded."""
     database.rows(_SETTLE, entry_id=entry_id, worker=worker)
 
 
 def reverse_charge(database: Database, entry_id: int, worker: str | None = None) -> None:
-    """Reverse an open charge that ``worker`` has claimed.
-
-    If ``worker`` is ``None``, reverse the charge only if no worker has claimed it.
-    """
+    """Reverse a charge that ``worker`` has claimed. ``None`` stands for an unclaimed charge."""
     [(amount,)] = database.rows(_REVERSE, entry_id=entry_id, worker=worker)
     if amount is not None:
         count_credits(CreditAction.CONSUME_REVERSAL, amount)
 
 
 def reverse_overdue_charges(resources: Resources) -> int:
-    """Reverse all charges that are still open after their deadline, and return their number."""
     rows = resources.database.rows(_OVERDUE, limit=_MAX_BATCH_ROWS)
     for entry_id, worker in rows:
         reverse_charge(resources.database, entry_id, worker)

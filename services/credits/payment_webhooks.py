@@ -19,8 +19,7 @@ def receive_event(
 ) -> None:
     """Settle the order to which a webhook refers, and commit the transaction.
 
-    Raises ``TransientError`` if the payment provider should send the webhook again later. Raises
-    the same errors as ``Payments.event``.
+    Raises ``TransientError`` if the payment provider should send the webhook again later.
     """
     payments, event = channels.parse_event(body, signature)
     evidence = event.evidence
@@ -71,8 +70,7 @@ def _complete_refunds(
     """Return a webhook's payment data, with current refunds if a refund may have failed.
 
     If the refund total in a webhook differs from the stored total, either a refund has failed or
-    the webhook is late. If the two refund totals differ, all refunds of the payment are fetched
-    from the provider.
+    the webhook is late. All refunds of the payment are then fetched from the provider.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)

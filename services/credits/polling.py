@@ -60,7 +60,6 @@ _RETRY_DELAY = timedelta(hours=1)
 
 
 def refresh_order(resources: Resources, providers: PaymentChannels, order_id: int) -> str:
-    """Update an order to its state at the payment provider, and return the order's new status."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)
     if order.status not in _PAYABLE_STATUSES or order.session_id is None:
@@ -71,7 +70,7 @@ def refresh_order(resources: Resources, providers: PaymentChannels, order_id: in
 
 
 def poll_orders(resources: Resources, providers: PaymentChannels) -> int:
-    """Check all orders whose next check is due, and return the number of settled orders.
+    """Check all due orders, and return the number of settled orders.
 
     Each payment channel has its own threads, so that a slow provider doesn't delay the orders of
     other providers.
@@ -110,7 +109,6 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
 
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
-    """Return orders whose next check is due, and reserve them for the calling poller."""
     table = PaymentOrder
     due = select(table.id).where(table.next_check_at <= func.now(), table.channel == channel)
     due = due.order_by(table.next_check_at).limit(MAX_BATCH_ORDERS)
@@ -124,7 +122,6 @@ def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[Payment
 def _fetch_evidence(
     providers: PaymentChannels, is_unreachable: threading.Event, order: PaymentOrder
 ) -> Evidence | None:
-    """Fetch evidence about an order, or return ``None`` if the provider is unreachable."""
     if is_unreachable.is_set():
         return None
     has_expired = order.expires_at <= clock.now()

@@ -1,7 +1,7 @@
 """Calculates the price of an order in money and credits.
 
 Prices are rounded up and credits are rounded down, so that nobody gets more credits than they have
-paid for.
+paid for. A ``minor`` amount is in the currency's minor unit, such as cents.
 """
 
 import math
@@ -22,10 +22,7 @@ _CREDIT_AMOUNT = "body.credit_amount"
 
 @dataclass(frozen=True)
 class Price:
-    """The price of an order, and the exchange rates used for the calculation.
-
-    The fields of ``Price`` have the same names as columns of ``payment_orders``.
-    """
+    """The price of an order, whose fields are named like columns of ``payment_orders``."""
 
     currency: str
     amount: Decimal
@@ -37,8 +34,6 @@ class Price:
 
 @dataclass(frozen=True)
 class CreditRate:
-    """Converts between money and credits at the exchange rate of a currency."""
-
     currency: Currency
     credits_per_usd: Decimal
 
@@ -47,31 +42,22 @@ class CreditRate:
         return Fraction(self.credits_per_usd) / Fraction(self.currency.per_usd)
 
     def credits(self, minor: int) -> Decimal:
-        """Return how many credits an amount of money buys, rounded down."""
         bought = Fraction(minor, 10**self.currency.digits) * self._credits_per_unit
         return Decimal(math.floor(bought * 10**PLACES)).scaleb(-PLACES)
 
     def minor(self, credit_amount: Decimal) -> int:
-        """Return the price of credits in minor units of the currency, such as cents, rounded up."""
         units = Fraction(credit_amount) / self._credits_per_unit
         return math.ceil(units * int(10**self.currency.digits))
 
     @property
     def min_minor(self) -> int:
-        """Return the minimum price of an order in the currency's minor unit, such as cents.
-
-        The minimum price buys at least the smallest amount of credits that the database can store.
-        """
+        """Return the price of the smallest amount of credits that the database can store."""
         smallest = self.minor(Decimal(1).scaleb(-PLACES))
         return max(int(self.currency.minimum.scaleb(self.currency.digits)), smallest)
 
     @property
     def max_minor(self) -> int:
-        """Return the maximum price of an order in the currency's minor unit, such as cents.
-
-        The maximum price exceeds neither the payment provider's limit nor the maximum balance of an
-        account.
-        """
+        """Return the maximum price, which both the provider and the maximum balance allow."""
         limit = self.minor(MAX_AMOUNT)
         if self.credits(limit) > MAX_AMOUNT:
             limit -= 1
@@ -85,15 +71,7 @@ def price_order(
     amount: Decimal | None,
     credit_amount: Decimal | None,
 ) -> Price:
-    """Return the price of an order.
-
-    An order specifies an amount of money, an amount of credits, or both. An amount of 0 counts as a
-    missing amount.
-
-    Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
-    ``topup.amount_mismatch``, ``topup.amount_too_small`` or ``topup.amount_too_large`` for an
-    invalid order.
-    """
+    """Return the price of an amount of money, of credits, or both, where 0 counts as missing."""
     known = {each.code: each for each in settings.currencies}
     code = next(iter(known)) if currency is None else currency.upper()
     if code not in known:
@@ -120,11 +98,7 @@ def price_order(
 def _price_in_minor_unit(
     rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | None
 ) -> int:
-    """Return the price of an order in the currency's minor unit, such as cents.
-
-    If an order specifies both an amount of money and an amount of credits, the two amounts must
-    match.
-    """
+    """Return the price of an order. An amount of money and an amount of credits must match."""
     if not amount and not credit_amount:
         raise errors.TOPUP_AMOUNT_MISSING()
     paid = None

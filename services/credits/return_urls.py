@@ -21,7 +21,6 @@ def console_url(settings: Settings) -> str:
 
 
 def check_return_url(url: str, allowed: Collection[str]) -> None:
-    """Raise ``topup.redirect_not_allowed`` if the return URL isn't on an allowed origin."""
     address = origins.read_url(url)
     # Like some web servers, treat semicolons in the query as ampersands.
     query = "" if address is None else address.query.replace(";", "&")
@@ -31,7 +30,6 @@ def check_return_url(url: str, allowed: Collection[str]) -> None:
 
 
 def add_result(url: str, order_id: int, status: str) -> str:
-    """Add the order's id and status to the return URL as query parameters."""
     address, hash_mark, fragment = url.partition("#")
     separator = "&" if "?" in address else "?"
     result = urlencode({ORDER: order_id, STATUS: status})

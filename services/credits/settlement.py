@@ -2,7 +2,7 @@
 
 Settling adds a provider's evidence to the facts of an order, which determine the order's status and
 ledger entries. Settling an order twice with the same evidence has no effect. Webhooks, the poller,
-claims and operators change orders only through ``services.credits.settlement``.
+claims and operators change orders only through this module.
 """
 
 from datetime import datetime, timedelta
@@ -51,10 +51,7 @@ _EVENT_TYPES = {
 
 
 def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
-    """Add a provider's evidence to an order, and update the order's status and the ledger.
-
-    The caller of ``settle_order`` must commit the transaction.
-    """
+    """Settle an order in the caller's transaction."""
     order = lock_order(uow, order_id)
     add_evidence(order, evidence)
     apply_facts(uow, order, via)
@@ -62,10 +59,6 @@ def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderV
 
 
 def lock_order(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """Lock an order until the transaction ends, and return the order.
-
-    Raises ``order.not_found``.
-    """
     order = uow.session.get(PaymentOrder, order_id, with_for_update=True, populate_existing=True)
     if order is None:
         raise ORDER_NOT_FOUND()
@@ -94,8 +87,6 @@ def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> Pay
     """Apply an operator's decision about an order whose payment doesn't match the order.
 
     ``resolution`` either gives the owner all credits of the order, or marks the order as refunded.
-    Raises ``order.not_found`` for an unknown order. Raises ``order.not_in_review`` if the order
-    isn't in review.
     """
     order = lock_order(uow, order_id)
     if order.status != OrderStatus.REVIEW:
@@ -108,11 +99,7 @@ def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> Pay
 
 
 def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
-    """Return the id of the order to which evidence belongs, or ``None`` if no order matches.
-
-    The order is looked up by the order id in the evidence, then by the checkout id, then by the
-    payment id.
-    """
+    """Find the order by the ids of the order, the checkout or the payment, in this order."""
     table = PaymentOrder
     for column, value in (
         (table.id, evidence.order_id),
@@ -128,7 +115,6 @@ def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) 
 
 
 def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
-    """Return when the poller must check an order again, or ``None`` if no check is needed."""
     soon = now + _MIN_CHECK_INTERVAL
     if order.status == OrderStatus.CREATED:
         return max(order.expires_at, soon)
@@ -164,7 +150,6 @@ _TAKE = text("SELECT credit_take(:user_id, :amount, :source, :order_id, :rate, :
 
 
 def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
-    """Add the missing ledger entries of an order."""
     if not is_credited(order):
         return
     if not order.credited:

@@ -1,7 +1,4 @@
-"""Reads and sets a user's warning threshold.
-
-A balance of credits below the warning threshold counts as low.
-"""
+"""Reads and sets a user's warning threshold. A lower balance of credits counts as low."""
 
 from decimal import Decimal
 
@@ -15,7 +12,6 @@ _THRESHOLD = Statement(
 
 
 def read_threshold(database: Database, user_id: int) -> str:
-    """Return the balance below which a user is warned, or the default threshold."""
     [(below,)] = database.rows(_THRESHOLD, user_id=user_id)
     return str(below)
 
@@ -29,11 +25,7 @@ _SET_THRESHOLD = Statement(
 
 
 def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
-    """Set a user's warning threshold for low balances.
-
-    Return 1 if the threshold changed, or 0 if the threshold already had this value. A threshold of
-    0 disables the warning about a low balance. Raises ``credits.below`` for an invalid threshold.
-    """
+    """Return 1 if the threshold changed, else 0. A threshold of 0 disables the warning."""
     if not is_storable(below) or below < 0:
         raise CREDITS_BELOW(most=MAX_AMOUNT)
     return len(database.rows(_SET_THRESHOLD, user_id=user_id, below=below))

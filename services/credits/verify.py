@@ -200,13 +200,11 @@ WHERE f.is_wrong
 
 @dataclass(frozen=True)
 class LedgerFault:
-    """An inconsistency that a verification has found in an account, a ledger entry or an order.
+    """An inconsistency in an account, a ledger entry or an order.
 
     Attributes:
         user_id: the id of the account's owner, or ``None`` for an order that no user has claimed.
-        seq: the number of the faulty ledger entry, or ``None`` if the fault isn't in a single
-            ledger entry.
-        order_id: the id of the faulty order, or of the order to which the faulty entry refers.
+        seq: the number of the faulty ledger entry, if the fault is in a single entry.
     """
 
     user_id: int | None
@@ -217,12 +215,10 @@ class LedgerFault:
 
 @dataclass
 class LedgerReport:
-    """The faults that a verification of the ledger has found, and how much has been verified.
+    """The faults that a verification has found, and how much has been verified.
 
     Attributes:
-        accounts: the number of verified credit accounts.
         resumed: the number of accounts whose verification started at a checkpoint.
-        entries: the number of verified ledger entries.
         orders: the number of verified orders, or ``None`` if all orders were verified.
     """
 
@@ -236,18 +232,7 @@ class LedgerReport:
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
     """Verify the ledger, and write new checkpoints for the accounts that pass verification.
 
-    If ``full`` is false, ledger entries before a checkpoint are skipped. The verified rules:
-
-    - The balance of an account equals the sum of its ledger entries, and also equals the
-      ``balance_after`` of its last ledger entry.
-    - The ledger entries of an account are numbered without gaps.
-    - Each ledger entry continues the balance and the hash chain of the preceding entry.
-    - The debt of an account is the sum of credits that refunds could not withdraw, minus the repaid
-      credits.
-    - A paid order with an owner has exactly one ledger entry with the action ``topup``. An order
-      that is unpaid or has no owner has no ``topup`` entry.
-    - The credits withdrawn for an order correspond to the order's refunded and disputed amounts.
-    - Each change of an order's status is an allowed transition.
+    If ``full`` is false, ledger entries before a checkpoint are skipped.
     """
     book = CheckpointBook(resources)
     failures = 0
@@ -260,7 +245,6 @@ def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
 
 
 def verify_daily(resources: Resources) -> int:
-    """Verify the ledger entries after the checkpoints, log the faults, and return their number."""
     report = verify_ledger(resources, full=False)
     for fault in report.faults:
         place = {"user_id": fault.user_id, "seq": fault.seq, "order_id": fault.order_id}
