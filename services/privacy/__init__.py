@@ -2,6 +2,5 @@
 
 An erasure first marks the person as erased in a short transaction (``erasure``). An erased person
 can't log in, and no new data about the person is stored. The e-mail address of an erased person can
-be registered again. After a person has been marked as erased, a job erases the person's remaining
-rows in batches. The module ``stages`` defines which rows the job erases.
+be registered again. A job then erases the person's remaining rows in batches (``stages``).
 """

@@ -1,8 +1,7 @@
 """Erases people by deleting their personal data.
 
-The first transaction of an erasure marks the person as erased, and erases everything that other
-people can see. A job erases the rows that the request's transaction didn't erase. The command
-`pressroom users erase` itself erases the memberships, because mail must end even without a worker.
+The first transaction erases everything that other people can see. The command `pressroom users
+erase` itself erases the memberships, because mail must end even without a worker.
 """
 
 import time
@@ -51,18 +50,16 @@ Result = TypeVar("Result")
 def begin_erasure(resources: Resources, email: str) -> int:
     """Mark a person as erased, and return the id of the job that erases the remaining data.
 
-    If an erasure of the address is already in progress, return the id of its job. If a previous
-    erasure of the address has failed, retry its job. Raises ``user.not_found`` if nobody has the
-    e-mail address. Raises ``user.owns_lists`` if the person owns lists.
+    For an erased address, return the id of the earlier job, and retry a failed job. Raises
+    ``user.owns_lists`` if the person owns lists.
     """
     return _retry_locked(resources, partial(mark_erased, email=email))
 
 
 def end_memberships(resources: Resources, job_id: int) -> None:
-    """Erase the person's memberships in this process, so that all mail ends without a worker.
+    """Erase the person's memberships in this process. The job ``job_id`` erases the other data.
 
-    ``job_id`` is the id of the erasure job, which continues after the memberships. Raises
-    ``list.busy`` if another transaction keeps a list locked for a minute.
+    Raises ``list.busy`` if another transaction keeps a list locked for a minute.
     """
     try:
         while _retry_locked(resources, partial(_end_next_memberships, job_id=job_id)):
@@ -72,7 +69,6 @@ def end_memberships(resources: Resources, job_id: int) -> None:
 
 
 def read_unfinished_result(uow: UnitOfWork, job: Job) -> dict[str, Any]:
-    """Return the numbers of rows that an unfinished erasure has erased so far."""
     result = _count_erased_rows(uow.session.get_one(Erasure, job.subject_id))
     return {**result, "job_id": job.id, "status": job.status}
 
@@ -94,7 +90,6 @@ def _retry_locked(resources: Resources, work: Callable[[UnitOfWork], Result]) ->
 
 
 def _end_next_memberships(uow: UnitOfWork, job_id: int) -> bool:
-    """Erase one batch of memberships, and return whether the person may have more memberships."""
     erasure = _lock_erasure(uow, uow.session.get_one(Job, job_id).subject_id)
     return erasure.finished_at is None and _erase_next_rows(uow, erasure, max_stages=1)
 
@@ -102,9 +97,7 @@ def _end_next_memberships(uow: UnitOfWork, job_id: int) -> bool:
 def mark_erased(uow: UnitOfWork, email: str) -> int:
     """Mark a person as erased in the caller's transaction, and return the id of the erasure job.
 
-    Unlike ``begin_erasure``, ``mark_erased`` doesn't retry if the person's row is locked. Raises
-    ``user.not_found`` if nobody has the e-mail address. Raises ``user.owns_lists`` if the person
-    owns lists.
+    Unlike ``begin_erasure``, this function doesn't retry if the person's row is locked.
     """
     address = email_addresses.normalise_address(email)
     # Lock the person's row to wait for running transactions that write data about the person. Later
@@ -131,10 +124,10 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Erase a person again after a backup has restored the person's erased data.
+    """Erase a person again after a backup has restored the person's data, unless it is missing.
 
-    Return false if the restored database doesn't contain the person's data. The function first
-    archives the person's restored lists, because a person who owns active lists can't be erased.
+    The function first archives the person's restored lists, because a person who owns active lists
+    can't be erased.
     """
     person = uow.session.get(User, user_id, with_for_update=True)
     if person is None or person.erased_at is not None:
@@ -146,17 +139,13 @@ def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def mark_record_erased(uow: UnitOfWork, record: User) -> None:
-    """Mark a list's record as erased, so that an account can use the record's e-mail address.
-
-    Move the record's opt-outs to the account before calling ``mark_record_erased``.
-    """
+    """Mark a list's record as erased, after its opt-outs have been moved to the account."""
     for model in (models.MailedLink, models.AccountMail):
         uow.session.execute(delete(model).where(model.user_id == record.id))
     _blank_person(uow, record, {"counts": {"opt_outs_kept": 0}})
 
 
 def _resume_erasure(uow: UnitOfWork, address: str) -> int:
-    """Return the id of an address's earlier erasure job, and retry the job if it has failed."""
     digests = uow.settings.keyring.signer(_PURPOSE).digests(address.encode())
     query = select(Erasure).where(Erasure.address_hmac.in_(digests))
     newest = query.order_by(Erasure.created_at.desc()).limit(1)
@@ -172,7 +161,6 @@ def _resume_erasure(uow: UnitOfWork, address: str) -> int:
 
 
 def _is_owned_by(person: User) -> ColumnElement[bool]:
-    """Return the SQL condition that a mailing list belongs to a person and isn't archived."""
     return and_(MailingList.user_id == person.id, MailingList.archived_at.is_(None))
 
 
@@ -195,7 +183,6 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
 
 
 def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
-    """Blank a person's row in ``users``, and return the id of the erasure job."""
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -214,11 +201,9 @@ def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
 
 @dataclass(frozen=True)
 class ErasureReach:
-    """Facts that the erasure page shows to a person before the erasure.
+    """Facts that the erasure page shows to a person.
 
-    Attributes:
-        has_account: whether the person has an account, which can't be erased through a mailed link.
-        is_elsewhere: whether the person is also on a list of another owner.
+    ``is_elsewhere`` says whether the person is also on a list of another owner.
     """
 
     has_account: bool
@@ -226,7 +211,6 @@ class ErasureReach:
 
 
 def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
-    """Return the facts that the erasure page shows to a list member."""
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
@@ -237,7 +221,6 @@ def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach
 
 
 def run_erasure(resources: Resources, lease: Lease) -> None:
-    """Erase a person's rows in batches until the turn of the job ends."""
     try:
         work_in_turns(resources, lease, partial(_erase_batch, lease=lease))
     except DomainError as error:
@@ -261,7 +244,6 @@ ERASE_PERSON = register_kind(
 
 
 def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Erase one batch of a person's rows, and return whether the erasure is complete."""
     erasure = _lock_erasure(uow, lease.subject_id)
     if not _erase_next_rows(uow, erasure):
         _complete_erasure(uow, lease, erasure)
@@ -281,7 +263,7 @@ def _lock_erasure(uow: UnitOfWork, user_id: int | None) -> Erasure:
 def _erase_next_rows(
     uow: UnitOfWork, erasure: Erasure, *, max_stages: int = len(stages.STAGES)
 ) -> bool:
-    """Erase one batch of a person's rows. Return false if the first stages have no rows left."""
+    """Erase a batch of rows. Return false if the first ``max_stages`` stages have no rows left."""
     names = list(stages.STAGES)
     # Repeat all stages of the erasure if another release has stored a stage that this release
     # doesn't know.
@@ -309,9 +291,9 @@ def _count_erased_rows(erasure: Erasure) -> dict[str, Any]:
 
 
 def _complete_erasure(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
-    """Complete an erasure job. After the first job of an erasure, schedule the second one.
+    """Complete an erasure job. After the first job, schedule a second one.
 
-    The second erasure job erases rows that requests have written during the first job.
+    The second job erases rows that requests have written during the first job.
     """
     complete_job(uow, lease, _count_erased_rows(erasure))
     erasure.stage = None

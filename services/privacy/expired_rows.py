@@ -28,10 +28,6 @@ _PURGE_FUNCTIONS = {
 
 
 def purge_expired_rows(resources: Resources) -> int:
-    """Delete the rows whose retention period has ended, and return the number of deleted rows.
-
-    Raises ``TablesNotPurged`` if expired rows in some tables could not be deleted.
-    """
     purge = PurgeRun(resources)
     tables = [
         TablePurge(

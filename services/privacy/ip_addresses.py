@@ -21,11 +21,7 @@ _MAX_BATCH_ROWS = 10_000
 
 
 def shorten_ip_addresses(resources: Resources) -> int:
-    """Replace old IP addresses with network addresses, and return the number of replacements.
-
-    An IPv4 address becomes the address of its /24 network. An IPv6 address becomes the address of
-    its /64 network in events, or of its /48 network in consent entries.
-    """
+    """Shorten IPv4 addresses to /24, and IPv6 addresses to /64 or, for consent, /48 networks."""
     age_days = resources.settings.retention[Retained.IP_ADDRESSES]
     return _shorten_events(resources, age_days) + _shorten_consent(resources, age_days)
 

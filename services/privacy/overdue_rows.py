@@ -21,28 +21,19 @@ _RULES: Mapping[str, Rule] = {
 
 
 def count_overdue_rows(resources: Resources) -> Mapping[str, int]:
-    """Return the number of overdue rows per retention rule. Raises ``psycopg2.Error``.
-
-    At most a thousand rows per rule are read and counted.
-    """
+    """Return the number of overdue rows per retention rule, at most a thousand each."""
     ages = {name: rule.age(resources.settings) + _SLACK for name, rule in _RULES.items()}
     return dict(resources.database.rows(_count_statement(), **ages))
 
 
 @cache
 def _count_statement() -> Statement:
-    """Return the SQL statement that counts the overdue rows of all retention rules.
-
-    The SQL statement is cached, because compiling it takes longer than running it.
-    """
+    """Return a cached SQL statement, because compiling it takes longer than running it."""
     return Statement(union_all(*(_count_rule(name, rule) for name, rule in _RULES.items())))
 
 
 def _count_rule(age: str, rule: Rule) -> Select[str, int]:
-    """Return a query that counts overdue rows among the oldest rows of a retention rule.
-
-    ``age`` is the name of the SQL parameter that contains the age of overdue rows.
-    """
+    """Count overdue rows among the oldest rows. ``age`` is the SQL parameter with their age."""
     assert rule.moment is not None
     is_overdue = and_(rule.moment < func.now() - bindparam(age, type_=Interval), *rule.only)
     query = select(is_overdue.label("is_past")).select_from(rule.model)

@@ -1,8 +1,7 @@
 """Runs purges. A purge deletes expired rows from several tables.
 
 A purge deletes each batch of rows in a short transaction. The tables take turns, so that a large
-table doesn't delay the purge of smaller tables. After an error in one table, the purge continues
-with the remaining tables and reports the error at the end.
+table doesn't delay the purge of smaller tables. Errors in one table are reported at the end.
 """
 
 import time
@@ -32,27 +31,17 @@ Batch = Callable[[UnitOfWork, int], int]
 
 
 class TablesNotPurged(Exception):
-    """A purge could not delete the expired rows of one or more tables.
-
-    The message of the exception contains the name of each table that could not be purged, with the
-    error.
-    """
+    """A purge could not delete expired rows. The message contains each table with its error."""
 
 
 @dataclass
 class TablePurge:
-    """A table from which a purge deletes expired rows in batches."""
-
     name: str
     batch: Batch
     rows: int
     has_more: bool = True
 
     def purge_batch(self, resources: Resources) -> int:
-        """Delete a batch of expired rows, and return the number of rows.
-
-        Raises ``SQLAlchemyError``.
-        """
         begun_at = time.monotonic()
         try:
             with resources.unit_of_work() as uow:
@@ -71,14 +60,11 @@ class TablePurge:
 
 @dataclass
 class PurgeRun:
-    """Runs a purge, counts the deleted rows, and collects the errors."""
-
     resources: Resources
     purged: int = 0
     errors: dict[str, str] = field(default_factory=dict)
 
     def purge_tables(self, *tables: TablePurge) -> None:
-        """Purge the tables in turn, until no expired rows are left or the time limit is reached."""
         ends_at = time.monotonic() + _MAX_RUN_SECONDS
         unfinished = list(tables)
         while unfinished and time.monotonic() < ends_at:
@@ -89,7 +75,6 @@ class PurgeRun:
             ]
 
     def attempt(self, table: str, work: Callable[[], int]) -> None:
-        """Call ``work``, and record the number of rows that it has deleted, or its error."""
         try:
             self.purged += work()
         except SQLAlchemyError as error:
@@ -97,10 +82,6 @@ class PurgeRun:
             self.errors[table] = type(getattr(error, "orig", None) or error).__name__
 
     def end(self) -> int:
-        """Return the number of rows that the purge has deleted.
-
-        Raises ``TablesNotPurged`` if a table could not be purged.
-        """
         if self.errors:
             reasons = ", ".join(f"{table} ({error})" for table, error in self.errors.items())
             raise TablesNotPurged(f"{reasons}; {self.purged} rows of other tables were deleted")

@@ -1,7 +1,7 @@
 """Defines the retention rules, which determine how long the rows of each table are kept.
 
-The table in docs/day-two.md must list the same retention periods as the retention rules. Retention
-rules use the database's clock, because the clocks of different hosts may differ.
+The table in docs/day-two.md must list the same retention periods. Retention rules use the
+database's clock, because the clocks of different hosts may differ.
 """
 
 from dataclasses import dataclass
@@ -45,22 +45,16 @@ REQUESTED_AT = func.coalesce(
 
 @dataclass(frozen=True)
 class Rule:
-    """A retention rule.
-
-    The retention period of a row begins at the time in the column ``moment``.
+    """A retention rule, whose period begins at the time in the column ``moment``.
 
     Attributes:
         period: the retention period, as a fixed time or as the setting that contains it.
-        moment: the column that contains the start of the retention period, or ``None`` for a rule
-            whose overdue rows aren't counted.
-        only: SQL conditions that restrict the rule to some rows of the table.
+        moment: a column, or ``None`` for a rule whose overdue rows aren't counted.
         oldest_by: indexed columns that sort the oldest rows first, if ``moment`` has no index.
         oldest_from: the conditions of the partial index that ``oldest_by`` uses.
-        is_purged: whether the hourly purge deletes the expired rows, rather than a separate kind of
-            maintenance.
+        is_purged: whether the hourly purge deletes the expired rows.
         longer: an extension of the retention period, because unfinished work may need the rows.
-        part: a suffix for the name of the retention rule, such as ``.ip`` for a rule about IP
-            addresses.
+        part: a suffix for the rule's name, such as ``.ip``.
     """
 
     model: type[Model]
@@ -107,7 +101,6 @@ def _create_rule(
 
 
 def _create_expiry_rule(moment: InstrumentedAttribute[Any], **more: Any) -> Rule:
-    """Return a retention rule for rows whose expiry time is stored in a column."""
     return _create_rule(moment, timedelta(0), **more)
 
 
@@ -121,7 +114,6 @@ def _create_key_rule(
 def _create_ip_rule(
     moment: InstrumentedAttribute[Any], ip: InstrumentedAttribute[Any], **more: Any
 ) -> Rule:
-    """Return a retention rule that replaces IP addresses with network addresses."""
     only = (ip.is_not(None), func.strpos(ip, "/") == 0)
     return _create_rule(
         moment, Retained.IP_ADDRESSES, only=only, is_purged=False, part=".ip", **more

@@ -46,10 +46,7 @@ _FIGURES_OF_LISTS: tuple[Any, ...] = (
 
 
 class Batch(NamedTuple):
-    """The number of erased rows, and the bookmark for the next call of the stage.
-
-    After the last batch of a stage, the bookmark is ``None``.
-    """
+    """The number of erased rows, and the bookmark, which is ``None`` after the last batch."""
 
     rows: int
     bookmark: int | None
@@ -64,9 +61,8 @@ def _create_event_stage(of_person: str) -> Stage:
     """Return a stage that blanks a person's data in subscription events.
 
     ``of_person`` is the SQL condition for the person's events. If the person has changed somebody
-    else's subscription, only the IP address is blanked in the event. The table
-    ``subscription_events`` must have an index that contains the person's events in the order of
-    their ids.
+    else's subscription, only the IP address is blanked. The table ``subscription_events`` must have
+    an index that contains the person's events in the order of their ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -95,17 +91,12 @@ def _create_event_stage(of_person: str) -> Stage:
 
 
 def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete a person's consent history, and blank the consent texts of the person's lists."""
     rows = history.erase_history(uow, [user_id], limit=MAX_EVENTS)
     return Batch(rows, 0 if rows >= MAX_EVENTS else None)
 
 
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Clear the personal data in a batch of the person's subscriptions.
-
-    The function also deletes the person's old values that imports and bulk actions have recorded
-    for an undo.
-    """
+    """Clear a batch of subscriptions, and the old values that imports and bulk actions recorded."""
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
     query = select(subscription.list_id).where(of_person, subscription.list_id > (after or 0))
@@ -138,16 +129,11 @@ def _batch(ids: list[int]) -> Batch:
 
 
 def _create_blanking_stage(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
-    """Return a stage that blanks a person's rows by writing ``values``."""
     return partial(_change_batch, owner, update(owner.class_).values(values))
 
 
 def _create_deleting_stage(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Return a stage that deletes all rows with the person's id in the column ``owner``.
-
-    The newest rows are deleted first, because an API key may refer to the older key that created
-    it.
-    """
+    """Delete the newest rows first, because an API key may refer to the key that created it."""
     return partial(_change_batch, owner, delete(owner.class_))
 
 
@@ -173,10 +159,7 @@ def _next_ids(
 
 
 def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Return a stage that deletes a person's rows in a table in a single batch.
-
-    Use ``_create_single_batch_stage`` only for tables with few rows per person.
-    """
+    """Use this stage only for tables with few rows per person."""
 
     def delete_all(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         rows = uow.session.execute(delete(owner.class_).where(owner == user_id).returning(owner))
@@ -197,8 +180,6 @@ def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _create_keyless_stage(model: type[Model], user_id_column: InstrumentedAttribute[Any]) -> Stage:
-    """Return a stage that deletes rows in any order, for tables without a column ``id``."""
-
     def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         is_own = user_id_column == user_id
         places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)
@@ -209,12 +190,10 @@ def _create_keyless_stage(model: type[Model], user_id_column: InstrumentedAttrib
 
 
 def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """Return a function that builds the SQL condition for rows that refer to a person's rows."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 
 def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the log of requests with the person's API keys."""
     is_own = _refers_to_owned(models.ApiRequest.key_id, models.ApiKey)(user_id)
     places = select_first_places(models.ApiRequest, is_own, order=(), limit=MAX_ROWS)
     count = delete_rows(uow, models.ApiRequest, places)
@@ -224,8 +203,7 @@ def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _blank_bounces(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Remove the person's id and the status code from the bounces of the person.
 
-    If a person with the same address joins the list later, Pressroom still finds the bounces,
-    because each bounce contains an HMAC of the address.
+    Each bounce contains an HMAC of the address, in case the person joins the list again.
     """
     bounce = models.Bounce
     places = select_first_places(bounce, bounce.user_id == user_id, order=(), limit=MAX_ROWS)
@@ -270,10 +248,7 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Delete the rows that a person's imports rejected.
-
-    The bookmark of ``_delete_chunks`` is the id of an import.
-    """
+    """Delete the rows that a person's imports rejected. The bookmark is the id of an import."""
     chunk = models.ImportChunk
     task = models.MemberImport
     query = select(chunk.import_id, chunk.number).join(task, task.id == chunk.import_id)
@@ -301,10 +276,7 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _delete_list_figures(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the mailings, bounces and sign-up statistics of the lists that the person owns.
-
-    The deleted rows can contain texts that the person wrote, such as the names of campaigns.
-    """
+    """Delete the figures of the person's lists, which can contain texts such as campaign names."""
     for model in _FIGURES_OF_LISTS:
         is_own = _refers_to_owned(model.list_id, models.MailingList)(user_id)
         places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)
@@ -314,11 +286,7 @@ def _delete_list_figures(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the senders that the person registered as sources of reports about mails.
-
-    This stage of an erasure first deletes the senders' reports and stored request bodies in
-    batches, because a sender can have millions of reports.
-    """
+    """Delete senders after their reports, in batches, because a sender can have millions."""
     for model in (models.SenderReport, models.SenderBody):
         is_own = _refers_to_owned(model.sender_id, models.Sender)(user_id)
         places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)
@@ -332,7 +300,6 @@ def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Remove the person's id from the reports that senders posted about the person."""
     row = models.SenderReport
     ids = list(uow.session.scalars(select(row.id).where(row.user_id == user_id).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(user_id=None))
@@ -340,11 +307,7 @@ def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Clear the stored webhook responses to events about a person.
-
-    The responses are cleared because a webhook receiver may have repeated the person's e-mail
-    address.
-    """
+    """Clear webhook responses, because a receiver may have repeated the person's e-mail address."""
     row = models.WebhookDelivery
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))

@@ -1,13 +1,11 @@
 """Purges abandoned orders, unconfirmed subscription requests and unused person records every hour.
 
-Orders and subscription requests require no account, so anybody could fill the database with them. A
-subscription request expires if it isn't confirmed within the retention period. When a request
-expires, a new reader's subscription is deleted, and a former member's subscription returns to its
-earlier status.
+Orders and subscription requests require no account, so anybody could fill the database with them.
+When a request expires, a new reader's subscription is deleted, and a former member's subscription
+returns to its earlier status.
 
 A stranger is a person who can't log in and has no data except events about unconfirmed subscription
-requests. The events about a stranger's subscription requests are deleted together with the
-stranger.
+requests. These events are deleted together with the stranger.
 """
 
 from collections.abc import Sequence
@@ -48,10 +46,6 @@ _STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 
 
 def purge_strangers(resources: Resources, *, now: datetime) -> int:
-    """Purge abandoned orders, unconfirmed subscription requests, and people without other data.
-
-    Raises ``TablesNotPurged`` if some tables could not be purged.
-    """
     age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
     purge = PurgeRun(resources)
     purge.purge_tables(
@@ -117,7 +111,7 @@ def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[
 
 
 def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int:
-    """Delete the strangers among people whose rows are locked, and return their number."""
+    """Delete the strangers among people whose rows are locked."""
     # The people's rows are locked, so that none of them can join a list between this query and the
     # deletion.
     strangers = select(User.id).where(User.id.in_(people), *_is_stranger(age))
@@ -129,7 +123,6 @@ def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int
 
 
 def _is_stranger(age: timedelta) -> list[ColumnElement[bool]]:
-    """Return the SQL conditions for strangers who were added more than ``age`` ago."""
     events = SubscriptionEvent.__table__.c.user_id
     references = (column for column in accounts.user_id_columns() if column is not events)
     return [
