@@ -45,13 +45,11 @@ _CHECK_INTERVAL = timedelta(hours=1)
 
 @dataclass
 class CopyResult:
-    """The number of objects in a new backup, and the number of files that list the objects.
+    """The objects of a new backup.
 
     Attributes:
-        lists: the number of files that list the keys of the objects in the backup.
-        objects: the number of objects in the backup.
-        copied: the number of objects that had to be copied, because they weren't in an earlier
-            backup.
+        lists: the number of files that list the keys.
+        copied: the number of objects that weren't in an earlier backup.
     """
 
     lists: int = 0
@@ -61,8 +59,6 @@ class CopyResult:
 
 @dataclass
 class PruneResult:
-    """The number of removed backups, and the number of removed files."""
-
     backups: int = 0
     files: int = 0
 
@@ -70,18 +66,11 @@ class PruneResult:
 def copy_objects(
     objects: ObjectStore, place: SealedPlace, backup_id: str, *, excluded_prefix: str
 ) -> CopyResult:
-    """Copy new objects to the backup storage, and list the keys of all objects in the backup.
-
-    Objects whose keys begin with ``excluded_prefix`` are not copied.
-    """
     result = CopyResult()
     entries = _list_objects(objects, place, excluded_prefix=excluded_prefix)
 
     def copy_object(entry: tuple[str, bool]) -> bool:
-        """Copy an object to the backup storage, or return false if the object no longer exists.
-
-        Maintenance may have removed an unused object after it was listed.
-        """
+        """Return false if maintenance has removed the unused object after it was listed."""
         key, is_copied = entry
         if not is_copied:
             try:
@@ -134,19 +123,12 @@ def _threads() -> Iterator[ThreadPoolExecutor]:
 
 
 def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
-    """Yield the keys of all objects in a backup, in ascending order.
-
-    Raises ``backup.damaged`` if a file that lists object keys can't be read.
-    """
+    """Yield the keys of all objects in a backup, in ascending order."""
     for number in range(manifest.object_lists):
         yield from read_file(place, _list_name(manifest.id, number)).decode().split("\n")
 
 
 def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
-    """Restore the objects of a backup that are missing in the bucket, and return their number.
-
-    Raises ``backup.damaged`` if an object in the backup can't be read.
-    """
     restored_objects = 0
     keys = list_keys(place, manifest)
 
@@ -168,10 +150,7 @@ def _list_name(backup_id: str, number: int) -> str:
 
 
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """Yield the objects of a storage, and check that they are sorted by key.
-
-    Raises ``RuntimeError`` if the keys of the objects aren't in ascending order.
-    """
+    """Yield the objects, or raise ``RuntimeError`` if their keys aren't in ascending order."""
     last_key = ""
     for stored in stored_objects:
         if stored.key <= last_key:
@@ -183,9 +162,7 @@ def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[Stored
 def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
     """Remove all backups that began before ``before``, except the newest backup.
 
-    Call ``prune_backups`` only during a run of ``CREATE_BACKUP``, so that no backup is created at
-    the same time. Raises ``backup.damaged`` or ``backup.key_missing`` if the list of a backup's
-    objects can't be read.
+    Call this only during a run of ``CREATE_BACKUP``, so that no backup is created at the same time.
     """
     all_manifests = list(manifests.read_manifests(place))
     if not all_manifests:
@@ -212,10 +189,7 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
 
 
 def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> Iterator[str]:
-    """Yield the names of object copies that no backup needs any longer.
-
-    The sorted object lists of all backups are merged without loading them into memory.
-    """
+    """Yield copies that no backup needs, by merging the sorted lists without loading them."""
     key_lists = heapq.merge(*(list_keys(place, manifest) for manifest in remaining))
     needed_keys = (key for key, _ in groupby(key_lists))
     needed_key = next(needed_keys, None)
@@ -257,11 +231,10 @@ CREATE_BACKUP = register_maintenance(
 
 
 def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) -> Manifest:
-    """Create a backup. Call ``create_backup`` only during a run of ``CREATE_BACKUP``.
+    """Create a backup that began at ``began_at``, only during a run of ``CREATE_BACKUP``.
 
-    ``began_at`` is the start time of the maintenance run. Raises ``LeaseLost`` if a second
-    maintenance run has started, which may have removed objects that the new backup needs. An
-    incomplete backup has no manifest and is therefore ignored.
+    Raises ``LeaseLost`` if a second maintenance run has started, which may have removed objects
+    that the new backup needs.
     """
     settings = resources.settings
     backup_id = manifests.create_backup_id(began_at)
@@ -304,10 +277,6 @@ def piece_name(backup_id: str, number: int) -> str:
 
 
 def _split_into_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
-    """Split the output of a database dump into pieces of ``PIECE_BYTES`` bytes.
-
-    The last piece of a dump may be shorter than ``PIECE_BYTES``.
-    """
     buffer = bytearray()
     # An empty chunk marks the end of the dump.
     for chunk in itertools.chain(output, [b""]):

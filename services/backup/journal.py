@@ -1,11 +1,10 @@
 """Writes and replays the journal of departures, which are unsubscriptions and erasures.
 
-A restored backup doesn't contain the departures that happened after the backup. Every minute, a
-maintenance job moves the new departures from the database into a file of the journal, and copies
-the new rows of ``address_opt_outs``. If a process is killed after writing a journal file, the
-journal may contain the same departures twice. A restore replays all journal files that are newer
-than the backup. The journal doesn't record new subscriptions, even if a person had unsubscribed
-before.
+Every minute, a maintenance job moves the new departures from the database into a file of the
+journal, and copies the new rows of ``address_opt_outs``. If a process is killed after writing a
+journal file, the journal may contain the same departures twice. A restore replays all journal files
+that are newer than the backup. The journal doesn't record new subscriptions, even if a person had
+unsubscribed before.
 """
 
 from collections.abc import Iterator
@@ -48,12 +47,7 @@ _CLOCK_TOLERANCE = timedelta(minutes=1)
 
 @dataclass
 class ReplayResult:
-    """How many departures a replay of the journal has applied.
-
-    Attributes:
-        opt_outs: the number of opt-outs that were missing in the restored database.
-        erasures: the number of people who had to be erased again.
-    """
+    """How many departures were missing in the restored database."""
 
     files: int = 0
     opt_outs: int = 0
@@ -61,10 +55,7 @@ class ReplayResult:
 
 
 def write_journal(resources: Resources) -> int | None:
-    """Move all unsubscriptions and erasures from the database into the journal.
-
-    Return their number. Return ``None`` if backups are disabled.
-    """
+    """Move all departures into the journal, and return their number."""
     if resources.settings.backup_url is None:
         return None
     # Don't wait if the backup storage is unreachable, because the next maintenance run begins in a
@@ -121,10 +112,9 @@ def _describe_address_opt_out(row: UnjournaledOptOut) -> dict[str, Any]:
 
 
 def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
-    """Return the names of the journal files that restoring a backup must replay, oldest first.
+    """Return the names of the journal files that a restore must replay, oldest first.
 
-    ``began_at`` is the time when the backup began. If ``needed`` is false, return the journal files
-    that a restore doesn't need, because they are older than the backup.
+    If ``needed`` is false, return the older files that no restore needs.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
     return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)
@@ -133,8 +123,8 @@ def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -
 def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime) -> ReplayResult:
     """Apply the opt-outs and erasures in the journal to the restored database.
 
-    Replaying the journal a second time has no effect. Call ``replay_journal`` before any process of
-    Pressroom uses the restored database. Raises ``backup.damaged`` if a journal file can't be read,
+    Replaying the journal a second time has no effect. Call this function before any process of
+    Pressroom uses the restored database. An unreadable journal file raises ``backup.damaged``,
     because departures could otherwise be lost.
     """
     result = ReplayResult()

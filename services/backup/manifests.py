@@ -36,15 +36,11 @@ class Manifest:
     Attributes:
         began_at: the time when the backup began, by the database's clock. A restore replays the
             journal from ``began_at`` on.
-        release: the release of Pressroom that created the backup.
         revision: the revision of the database schema in the dump.
         database_pieces: the number of files that contain the database dump.
         object_lists: the number of files that list the keys of the objects in the backup.
-        copied: the number of objects that had to be copied, because they weren't in an earlier
-            backup.
-        secret_keys: the fingerprint of each secret key, by the key's id. A backup doesn't contain
-            the secret keys.
-        encryption_keys: the fingerprint of each encryption key, by the key's id.
+        secret_keys: fingerprints by key id, because a backup doesn't contain the secret keys.
+        encryption_keys: fingerprints by key id.
     """
 
     id: str
@@ -67,12 +63,10 @@ def create_backup_id(began_at: datetime) -> str:
 
 
 def format_timestamp(moment: datetime) -> str:
-    """Format a time for use in a file name."""
     return clock.format_timestamp(moment).replace("-", "").replace(":", "")
 
 
 def backup_folder(backup_id: str) -> str:
-    """Return the name of the folder that contains a backup's files."""
     return f"backups/{backup_id}/"
 
 
@@ -81,7 +75,6 @@ def current_release() -> str:
 
 
 def fingerprint_keys(keyring: Keyring) -> dict[str, str]:
-    """Return the fingerprint of each key in a keyring, by the key's id."""
     return {key.id: key.fingerprint for key in keyring}
 
 
@@ -95,20 +88,11 @@ def list_backup_ids(place: SealedPlace) -> list[str]:
 
 
 def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
-    """Yield the manifests of all complete backups, oldest first.
-
-    Raises ``backup.damaged`` if a manifest can't be read. Raises ``backup.key_missing`` if the
-    encryption key of a manifest isn't configured.
-    """
+    """Yield the manifests of all complete backups, oldest first."""
     return (read_manifest(place, backup_id) for backup_id in list_backup_ids(place))
 
 
 def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
-    """Return the manifest of a backup, or of the newest backup if the id is ``newest``.
-
-    Raises ``backup.not_found`` if no backup has the id ``backup_id``. Raises the same errors as
-    ``read_manifest``.
-    """
     if backup_id == NEWEST:
         backup_id = next(reversed(list_backup_ids(place)), "")
     if backup_id not in list_backup_ids(place):
@@ -117,7 +101,6 @@ def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
 
 
 def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
-    """Read the manifest of a backup. Raises the same errors as ``read_file``."""
     # Ignore unknown fields, because a newer release of Pressroom may have written the manifest.
     return TypeAdapter(Manifest).validate_json(read_file(place, MANIFESTS + backup_id))
 
@@ -125,8 +108,8 @@ def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
 def read_file(place: SealedPlace, name: str) -> bytes:
     """Return the decrypted content of a backup file.
 
-    Raises ``backup.damaged`` if the backup file is missing or unreadable. Raises
-    ``backup.key_missing`` or ``backup.key_differs`` if the file's encryption key isn't configured.
+    Raises ``backup.damaged`` if the file is missing or unreadable, and ``backup.key_missing`` or
+    ``backup.key_differs`` if its encryption key isn't configured.
     """
     try:
         return place.get(name)

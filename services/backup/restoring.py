@@ -46,24 +46,12 @@ _COUNTED_TABLES = (
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """The result of restoring a backup, such as the number of restored objects.
-
-    Attributes:
-        objects: the number of objects that were restored because the bucket did not contain them.
-        revision: the revision of the database schema after the backup was restored.
-    """
-
     objects: int
     revision: str
     replayed: ReplayResult
 
 
 def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> RestoreResult:
-    """Restore a backup, and reapply the unsubscriptions and erasures that happened after it.
-
-    Raises ``backup.target_in_use`` if the database isn't empty. Raises the same errors as
-    ``require_compatible_backup`` and ``fill_database``.
-    """
     settings = resources.settings
     require_compatible_backup(manifest, settings)
     if _is_in_use(settings):
@@ -80,10 +68,7 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
 
 
 def _is_in_use(settings: Settings) -> bool:
-    """Return whether a configured database already contains tables.
-
-    Both configured database URLs are checked, because they may name different databases by mistake.
-    """
+    """Return whether tables exist. Both URLs are checked, because they may differ by mistake."""
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
         return True
     try:
@@ -94,10 +79,6 @@ def _is_in_use(settings: Settings) -> bool:
 
 
 def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
-    """Check that the running release and the configured keys can restore a backup.
-
-    Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``.
-    """
     # The names of schema revisions sort from old to new.
     if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
@@ -116,11 +97,6 @@ def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
 
 
 def fill_database(settings: Settings, place: SealedPlace, manifest: Manifest) -> str:
-    """Restore a backup's database dump, migrate the schema, and return the new schema revision.
-
-    Raises ``backup.tool_failed`` if the program ``pg_restore`` fails. Raises the same errors as
-    ``read_file``.
-    """
     names = (piece_name(manifest.id, number) for number in range(manifest.database_pieces))
     try:
         owner = settings.migration_database_url or settings.database_url
@@ -132,14 +108,11 @@ def fill_database(settings: Settings, place: SealedPlace, manifest: Manifest) ->
 
 @dataclass
 class VerifyResult:
-    """The result of verifying a backup, such as the faults that were found.
+    """The result of verifying a backup.
 
     Attributes:
-        objects: the number of objects that were restored for the verification.
         later_objects: the number of objects that were uploaded after the database dump had begun.
         journal_files: the number of journal files that restoring the backup would replay.
-        rows: maps the name of each table in ``_COUNTED_TABLES`` to the number of rows in the table.
-        faults: one sentence per fault that the verification found in the backup.
     """
 
     id: str
@@ -154,8 +127,7 @@ class VerifyResult:
 def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> VerifyResult:
     """Restore a backup into a temporary database, and verify the restored ledger and attachments.
 
-    Raises ``backup.verified_now`` if a verification of a backup is already running. Raises the same
-    errors as ``require_compatible_backup`` and ``fill_database``.
+    Raises ``backup.verified_now`` if a verification of a backup is already running.
     """
     require_compatible_backup(manifest, resources.settings)
     report = VerifyResult(manifest.id)
