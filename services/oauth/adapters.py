@@ -28,8 +28,6 @@ METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
 class AuthlibServer(Protocol):
-    """The part of ``OAuthServer`` that the revocation and introspection endpoints use."""
-
     uow: UnitOfWork
     keyring: Keyring
     issuer: str
@@ -37,13 +35,6 @@ class AuthlibServer(Protocol):
 
 @dataclass(frozen=True)
 class OAuthRequest:
-    """An HTTP request to the OAuth authorization server.
-
-    Attributes:
-        parameters: the names and values in the query string or the form.
-        authorization: the value of the HTTP header ``Authorization``.
-    """
-
     method: str
     path: str
     parameters: list[tuple[str, str]]
@@ -95,10 +86,7 @@ class AuthlibClient(rfc6749.ClientMixin):
         return clients.is_registered_uri(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
-        """Return the requested scopes, or ``None`` if one of them is forbidden for the client.
-
-        A request without scopes asks for all scopes that the client may request.
-        """
+        """Return the requested scopes, by default all, or ``None`` if one is forbidden."""
         requested = set((scope or "").split()) or set(self.record.scopes)
         return " ".join(sorted(requested)) if requested <= set(self.record.scopes) else None
 
@@ -125,10 +113,7 @@ class AuthlibCode(rfc6749.AuthorizationCodeMixin):
 
 
 class AuthlibRefreshToken(rfc6749.TokenMixin):
-    """A refresh token of the OAuth client that sent the request.
-
-    The current transaction holds a lock on the refresh token's grant.
-    """
+    """A refresh token whose grant is locked by the current transaction."""
 
     def __init__(self, record: OAuthToken) -> None:
         self.record = record
@@ -143,8 +128,6 @@ class AuthlibRefreshToken(rfc6749.TokenMixin):
 
 
 class AuthlibToken(rfc6749.TokenMixin):
-    """An OAuth token that a client wants to revoke or introspect."""
-
     def __init__(self, issued: IssuedToken) -> None:
         self.issued = issued
 
@@ -160,10 +143,7 @@ class AuthlibToken(rfc6749.TokenMixin):
 def _authenticate_token(
     endpoint: "Revocation | Introspection", request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
-    """Return the token in a request, or ``None`` if the token wasn't issued to the client.
-
-    ``token_type_hint`` is ignored, because the prefix of a token shows its type.
-    """
+    """Return the client's token. ``token_type_hint`` is ignored, because the prefix shows it."""
     secret = request.form.get("token")
     if secret is None:
         raise InvalidRequestError("The token is missing.")

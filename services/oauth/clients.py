@@ -36,7 +36,6 @@ _PRIVATE_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+\Z")
 
 
 def require_registrable_uri(uri: str) -> None:
-    """Raise ``oauth_client.redirect_uri`` if a redirect URI isn't allowed."""
     parts = _split_uri(uri)
     if parts is None or not _URI_CHARACTERS.match(uri) or len(uri) > MAX_REDIRECT_URI_CHARACTERS:
         raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is not a valid URI")
@@ -61,10 +60,7 @@ def require_registrable_uri(uri: str) -> None:
 
 
 def is_registered_uri(uri: str, registered: list[str]) -> bool:
-    """Return whether an OAuth client has registered a redirect URI.
-
-    A redirect URI with a loopback address is accepted with any port.
-    """
+    """Return whether a redirect URI is registered. A loopback address may have any port."""
     return uri in registered or any(
         _differs_only_by_port(uri, registered_uri) for registered_uri in registered
     )
@@ -101,11 +97,7 @@ def register_client(
     scopes: Iterable[Scope],
     public: bool,
 ) -> tuple[OAuthClient, str | None]:
-    """Register an OAuth client, and return the client and its secret.
-
-    A public client has no secret. The database stores only the HMAC of a confidential client's
-    secret.
-    """
+    """Register an OAuth client, and return it with its secret, which a public client lacks."""
     name = name.strip()
     # Reject invisible characters, because people rely on the client's name when they grant access.
     if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
@@ -136,7 +128,6 @@ def register_client(
 
 
 def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
-    """Return the OAuth client with this id, or ``None`` if the client is unknown or revoked."""
     query = select(OAuthClient).where(OAuthClient.client_id == client_id)
     return uow.session.scalar(query.where(OAuthClient.revoked_at.is_(None)))
 
@@ -144,8 +135,8 @@ def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
 def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
     """Return whether an OAuth client has sent the right secret.
 
-    Checking a secret takes equally long for an unknown client, so that the response time doesn't
-    reveal which clients exist.
+    The check takes equally long for an unknown client, so that the response time doesn't reveal
+    which clients exist.
     """
     secret_hmac = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
     digests = keyring.signer(_PURPOSE).digests(sent.encode())
@@ -156,17 +147,12 @@ def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> 
 
 
 def list_clients(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
-    """Return all OAuth clients, including revoked clients, newest first."""
     newest_first = (OAuthClient.created_at.desc(), OAuthClient.client_id)
     return list(uow.session.scalars(select(OAuthClient).order_by(*newest_first).limit(limit)))
 
 
 def revoke_client(uow: UnitOfWork, client_id: str) -> int:
-    """Revoke an OAuth client, so that all its grants stop working.
-
-    Return 1 if this call revoked the OAuth client, or 0 if the client was already revoked. Raises
-    ``oauth_client.not_found``.
-    """
+    """Revoke an OAuth client, so that all its grants stop working."""
     if uow.session.get(OAuthClient, client_id) is None:
         raise errors.OAUTH_CLIENT_NOT_FOUND()
     return record_moment_once(uow, OAuthClient.revoked_at, OAuthClient.client_id == client_id)

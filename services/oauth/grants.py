@@ -52,8 +52,6 @@ _IS_ACTIVE_GRANT = (
 
 @dataclass(frozen=True)
 class GrantSummary:
-    """An OAuth grant and its client's name, to show to the person who gave the grant."""
-
     id: int
     client_id: str
     client_name: str
@@ -65,10 +63,7 @@ class GrantSummary:
 def grant_scopes(
     uow: UnitOfWork, *, user_id: int, client: OAuthClient, scopes: Collection[Scope]
 ) -> OAuthGrant:
-    """Record a person's grant of scopes to a client, and return the grant.
-
-    The person is notified by mail if the client gets a new scope.
-    """
+    """Record a grant, and notify the person by mail if the client gets a new scope."""
     # Lock the person, so that two simultaneous consents don't create two grants.
     sessions.lock_person(uow, user_id)
     query = select(OAuthGrant).where(
@@ -94,7 +89,7 @@ def grant_scopes(
 
 
 def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
-    """Lock an OAuth grant until the transaction ends, or return ``None`` for a revoked grant."""
+    """Return ``None`` for a revoked grant."""
     query = select(OAuthGrant).where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
     return uow.session.scalar(
         query.with_for_update(key_share=True), execution_options={"populate_existing": True}
@@ -104,10 +99,6 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
 def list_grants(
     uow: UnitOfWork, user_id: int, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[GrantSummary]:
-    """Return a page of a person's active grants, most recently updated first.
-
-    Raises ``cursor.invalid``.
-    """
     grant = OAuthGrant
     client = OAuthClient
     columns = (
@@ -132,11 +123,7 @@ def list_grants(
 
 
 def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
-    """Revoke a user's grant, so that the tokens of the grant stop working.
-
-    Return 1 if this call revoked the grant, or 0 if the grant was already revoked. Raises
-    ``grant.not_found`` if the user has no grant with the given id.
-    """
+    """Return 1 if this call revoked the grant, or 0 if the grant was already revoked."""
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
         raise GRANT_NOT_FOUND()
@@ -147,7 +134,7 @@ def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
 
 
 def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
-    """Revoke all grants of a person. Lock the person before calling ``revoke_grants``."""
+    """Revoke all grants of a locked person."""
     revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
     if revoked_grants:
         record_event(uow, user_id, EventType.GRANT_ENDED, grants=revoked_grants)
@@ -159,8 +146,7 @@ class TokenOrigin:
 
     Attributes:
         family: the id of the authorization code from which all tokens of the family descend.
-        scopes: the scopes of the new refresh token. The new access token may have fewer scopes than
-            the refresh token.
+        scopes: the scopes of the new refresh token. The new access token may have fewer scopes.
     """
 
     grant_id: int
@@ -170,8 +156,6 @@ class TokenOrigin:
 
 @dataclass(frozen=True)
 class IssuedToken:
-    """An OAuth token that a client refreshes, revokes or introspects."""
-
     token: OAuthToken
     client_id: str
     user_id: int
@@ -179,7 +163,6 @@ class IssuedToken:
 
 
 def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Caller:
-    """Check an access token, and return the caller. Raises ``auth.invalid_credentials``."""
     if not ACCESS_TOKEN.matches(secret):
         raise AUTH_INVALID_ACCESS_TOKEN()
     digests = keyring.signer(_PURPOSE).digests(secret.encode())
@@ -192,11 +175,7 @@ def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Cal
 
 
 def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]) -> None:
-    """Store the HMACs of a new access token and a new refresh token.
-
-    ``tokens`` is the token response for the client, which contains the secrets of both tokens. Lock
-    the grant before calling ``store_tokens``.
-    """
+    """Store the HMACs of a locked grant's new tokens. The token response contains their secrets."""
     for kind, secret, scopes in (
         (TokenKind.ACCESS, tokens["access_token"], tokens["scope"].split()),
         (TokenKind.REFRESH, tokens["refresh_token"], origin.scopes),
@@ -216,8 +195,8 @@ def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]
 def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthToken | None:
     """Return a client's refresh token, and lock its grant.
 
-    Return ``None`` if the refresh token is invalid. If a client sends a refresh token again after
-    it was replaced, the token counts as stolen, and all tokens of its family are revoked.
+    If a client sends a refresh token again after it was replaced, the token counts as stolen, and
+    all tokens of its family are revoked.
     """
     issued = find_token(uow, secret, client_id=client_id)
     if issued is None or issued.token.kind != TokenKind.REFRESH:
@@ -233,16 +212,13 @@ def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuth
 
 
 def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Mark a refresh token as replaced by a new token. The caller must have locked the grant."""
+    """Mark a refresh token of a locked grant as replaced by a new token."""
     token.rotated_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
 
 
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
-    """Return the client's OAuth token with the given secret, or ``None`` for an unknown secret.
-
-    The returned token may be expired or revoked.
-    """
+    """Return a client's OAuth token, even if it is expired or revoked."""
     if not (ACCESS_TOKEN.matches(secret) or REFRESH_TOKEN.matches(secret)):
         return None
     is_active = and_(*_IS_ACTIVE_TOKEN, *_IS_ACTIVE_GRANT, OAuthToken.rotated_at.is_(None))
@@ -256,7 +232,6 @@ def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken |
 
 
 def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Revoke an access token, or a refresh token and its whole family."""
     if token.kind == TokenKind.REFRESH:
         lock_grant(uow, token.grant_id)
         revoke_family(uow, token.family)
@@ -265,10 +240,7 @@ def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
 
 
 def revoke_family(uow: UnitOfWork, family: int) -> None:
-    """Revoke all tokens that descend from an authorization code.
-
-    Lock the OAuth grant before calling ``revoke_family``.
-    """
+    """Revoke all tokens of a locked grant that descend from an authorization code."""
     record_moment_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
 
 

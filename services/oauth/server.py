@@ -74,19 +74,14 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
 
 
 def build_client_error() -> InvalidClientError:
-    """Return the error for a failed authentication of a client.
-
-    Every failed client authentication raises the same error, so that strangers can't find out which
-    clients exist.
-    """
+    """Return the same error for every failure, so that strangers can't see which clients exist."""
     return InvalidClientError("The client or its credentials are invalid.", status_code=401)
 
 
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
     """Return a request's OAuth client id, client secret and authentication method.
 
-    Raises ``OAuth2Error`` if the request has no credentials, or has them both in the header
-    ``Authorization`` and in the form.
+    Credentials both in the header ``Authorization`` and in the form raise ``OAuth2Error``.
     """
     client_id = request.form.get("client_id")
     secret = request.form.get("client_secret")
@@ -114,9 +109,8 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
 class ProofKey(CodeChallenge):
     """Requires PKCE (RFC 7636) with the method S256 for every authorization code.
 
-    PKCE proves that an authorization code is redeemed by the client that requested it. Without this
-    class, Authlib would exempt confidential clients from PKCE, and would accept the insecure method
-    "plain".
+    Without this class, Authlib would exempt confidential clients from PKCE, and would accept the
+    insecure method "plain".
     """
 
     SUPPORTED_CODE_CHALLENGE_METHOD = ("S256",)
@@ -223,10 +217,7 @@ class OAuthServer(AuthorizationServer):
     def read_authorization_request(
         self, received: OAuthRequest
     ) -> "AuthorizationRequest | OAuthResponse":
-        """Return a valid authorization request, or a redirect to the client with an error.
-
-        Raises an error such as ``oauth.invalid_client`` if a redirect to the client isn't safe.
-        """
+        """Return an authorization request, or a redirect with an error if a redirect is safe."""
         try:
             return AuthorizationRequest(self, self.get_consent_grant(received))
         except OAuth2Error as error:
@@ -324,8 +315,6 @@ class OAuthServer(AuthorizationServer):
 
 
 class AuthorizationRequest:
-    """A valid authorization request, which a person can grant or deny."""
-
     def __init__(self, server: OAuthServer, grant: Any) -> None:
         self._server = server
         self._grant = grant
@@ -334,12 +323,7 @@ class AuthorizationRequest:
         self.scopes = [Scope(scope) for scope in grant.request.scope.split()]
 
     def decide(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
-        """Grant the scopes that the person has chosen, or deny the request.
-
-        The authorization request is denied if ``scopes`` contains none of the requested scopes. The
-        person is notified by mail if the client gets a new scope. Raises ``auth.login_again`` if
-        the caller's last login is too old.
-        """
+        """Grant the scopes that the person has chosen, or deny the request if there are none."""
         granted_scopes = [scope for scope in self.scopes if scope in scopes]
         if granted_scopes:
             lock_caller(self._server.uow, caller)
