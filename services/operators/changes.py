@@ -1,8 +1,8 @@
 """Makes changes that operators request on their pages, such as changing a user's plan.
 
-Each change by an operator is recorded as a security event in the operator's account, with the time
-and the IP address. If an operator changes a user's account, a security event is also recorded in
-the user's account.
+Each change is recorded as a security event in the operator's account, with the time and the IP
+address. If an operator changes a user's account, a security event is also recorded in the user's
+account.
 """
 
 from enum import StrEnum
@@ -32,7 +32,6 @@ class OperatorAct(StrEnum):
 
 
 def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> bool:
-    """Set a user's plan, and return whether the plan changed. Raises ``user.not_found``."""
     user = accounts.get_user(uow, user_id)
     is_changed = accounts.change_plan(uow, user, plan)
     if is_changed:
@@ -43,11 +42,6 @@ def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> 
 def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
-    """Apply an operator's decision about an order that is in review.
-
-    Raises ``order.not_found`` for an unknown order. Raises ``order.not_in_review`` if the order
-    isn't in review.
-    """
     order = settlement.resolve_order(uow, order_id, resolution)
     is_credited = resolution is Resolution.CREDIT
     act = OperatorAct.ORDER_CREDITED if is_credited else OperatorAct.ORDER_REFUNDED
@@ -56,18 +50,13 @@ def resolve_order(
 
 
 def retry_job(uow: UnitOfWork, operator: Caller, job_id: int) -> None:
-    """Retry a failed job. Raises ``job.not_retryable`` if the job can't be retried."""
     job = jobs.get_any_job(uow, job_id, lock=True)
     jobs.retry_locked_job(uow, job)
     _record_operator_event(uow, operator, OperatorAct.JOB_RETRIED, job_id=job_id)
 
 
 def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
-    """Cancel a job.
-
-    Return 1 if this call cancelled the job, or 0 if the job has already finished. Raises
-    ``job.not_found``.
-    """
+    """Return 1 if this call cancelled the job, or 0 if the job has already finished."""
     cancelled = jobs.cancel_locked_job(uow, jobs.get_any_job(uow, job_id, lock=True))
     if cancelled:
         _record_operator_event(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
@@ -75,11 +64,6 @@ def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
 
 
 def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
-    """Start a kind of maintenance immediately, for example the purge of expired rows.
-
-    Raises ``maintenance.not_found`` for an unknown kind of maintenance. Raises
-    ``maintenance.running`` if the kind of maintenance is already running.
-    """
     maintenance.request_run(uow, name)
     _record_operator_event(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
 
@@ -87,10 +71,7 @@ def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
 def review_texts(
     uow: UnitOfWork, operator: Caller, kind: text_reviews.Kind, record_id: int, version: str
 ) -> bool:
-    """Record that an operator has reviewed the suspicious texts of a list or of another record.
-
-    Return false if the record's texts have changed since ``version``, which the operator has read.
-    """
+    """Record an operator's review of texts, unless they have changed since ``version``."""
     is_reviewed = text_reviews.mark_reviewed(uow, kind, record_id, version)
     if is_reviewed:
         _record_operator_event(uow, operator, OperatorAct.TEXTS_REVIEWED, kind=kind, id=record_id)

@@ -29,11 +29,6 @@ class ListedUser(NamedTuple):
 
 
 def list_newest_users(database: Database, *, owners: bool, email: str) -> list[ListedUser]:
-    """Return up to 1,000 users that match ``owners`` and ``email``, newest first.
-
-    Args:
-        owners: whether to return only list owners.
-        email: text that must occur in the user's e-mail address, regardless of case.
-    """
+    """Return up to 1,000 users, newest first, whose address contains ``email`` in any case."""
     rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

@@ -42,9 +42,7 @@ _FAILING_WEBHOOKS = Statement("""
 class QueueFigures:
     """The numbers of queued, running and due jobs in one queue.
 
-    Attributes:
-        oldest_seconds: the time in seconds since the oldest due job became due, or 0 if no job is
-            due.
+    ``oldest_seconds`` is the time since the oldest due job became due, or 0 if no job is due.
     """
 
     queue: str
@@ -60,8 +58,6 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class FailingWebhook:
-    """An active webhook whose deliveries fail, and its owner."""
-
     url: str
     owner_id: int
     owner: str
@@ -73,7 +69,6 @@ class OverdueWork:
     """The work that waits for a worker or an operator, in the whole deployment.
 
     Attributes:
-        rows: the number of overdue rows for each retention rule that has any.
         late_maintenance: the delay in seconds of each kind of maintenance that is late.
         failing_webhooks: the webhooks that have failed for the longest time, at most 20.
         failed_jobs: the number of jobs that failed in the last day, among the newest finished jobs.
@@ -90,11 +85,7 @@ class OverdueWork:
 
 
 def read_overdue_work(resources: Resources) -> OverdueWork:
-    """Return the overdue work of the deployment. Raises ``psycopg2.Error`` if the database fails.
-
-    The SQL statements are fast, because they read only unfinished jobs and a limited number of
-    other rows.
-    """
+    """Return the overdue work, reading only unfinished jobs and a limited number of other rows."""
     figures = deployment_figures.read_figures(resources.database)
     overdue_rows = count_overdue_rows(resources)
     with resources.unit_of_work() as uow:

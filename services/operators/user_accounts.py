@@ -14,11 +14,7 @@ _MAX_ID_DIGITS = len(str(ids.MAX_ID))
 
 @dataclass(frozen=True)
 class UserAccount:
-    """A user's account.
-
-    Attributes:
-        lists: the slugs of the user's mailing lists that aren't archived.
-    """
+    """A user's account, with the slugs of the mailing lists that aren't archived."""
 
     user: User
     has_password: bool
@@ -28,10 +24,6 @@ class UserAccount:
 
 
 def find_user(uow: UnitOfWork, name: str) -> User:
-    """Return the user whose id or e-mail address an operator has entered.
-
-    Raises ``user.not_found``, ``email.invalid``.
-    """
     if not (name.isascii() and name.isdigit()):
         return accounts.get_user_by_email(uow, name)
     # Replace a number that is too large with 0, because no user has the id 0.
