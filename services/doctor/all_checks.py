@@ -12,10 +12,6 @@ from services.doctor.work_checks import check_backup
 def run_all_checks(
     settings: Settings, *, send_to: str | None = None, seconds: float = MAX_SECONDS
 ) -> list[Diagnosis]:
-    """Check all servers and settings of the deployment, with a common time limit.
-
-    ``send_to``: the address to which a test mail is sent, if any.
-    """
     parts: dict[str, Check] = {
         "database": check_database,
         "redis": check_cache,

@@ -55,10 +55,7 @@ class Diagnosis:
     """The result of a check of one part of a deployment.
 
     Attributes:
-        check: the name of the check, such as ``connection``.
-        found: what the check found.
-        advice: what the operator should do, or an empty text. Even a successful check can give
-            advice.
+        advice: what the operator should do, even after a successful check, or an empty text.
         part: the name of the checked part of the deployment. ``run_checks`` fills in an empty name.
     """
 
@@ -81,7 +78,6 @@ skipped = partial(Diagnosis, CheckState.SKIPPED)
 
 
 def diagnose(check: str, finding: str, is_wrong: bool, advice: str) -> Diagnosis:
-    """Return the result of a check, with the advice only if ``is_wrong`` is true."""
     return wrong(check, finding, advice) if is_wrong else fine(check, finding)
 
 
@@ -90,8 +86,7 @@ def run_checks(
 ) -> list[Diagnosis]:
     """Run the checks for all parts of a deployment. Return the results in the order of the parts.
 
-    Each part of the deployment is checked in its own thread, so that a check that hangs doesn't
-    delay other checks.
+    Each part is checked in its own thread, so that a check that hangs doesn't delay other checks.
     """
     deadline = time.monotonic() + seconds
     runs: list[tuple[str, Thread, list[Diagnosis]]] = []

@@ -34,7 +34,6 @@ _SELECT_TOPICS = text("""
 
 
 def check_senders(connection: Connection, settings: Settings) -> Iterator[Diagnosis]:
-    """Check the senders' newest reports, the clock of this host, and the access to Amazon SNS."""
     rows = connection.execute(_SELECT_SENDERS, {"limit": _MAX_LISTED}).all()
     database_time = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
     difference = abs(database_time - clock.now())
@@ -54,7 +53,6 @@ def check_senders(connection: Connection, settings: Settings) -> Iterator[Diagno
 
 
 def _check_certificates(connection: Connection, settings: Settings) -> Diagnosis:
-    """Check that this host can reach Amazon SNS in the regions of the senders' topics."""
     check = "certificates"
     arns = connection.scalars(_SELECT_TOPICS, {"limit": _MAX_CHECKED_REGIONS})
     topics = [topic for arn in arns if (topic := parse_topic(arn)) is not None]

@@ -47,7 +47,6 @@ class _Call(NamedTuple):
     """A call that checks whether the key or secret for a provider is valid.
 
     Attributes:
-        setting: the name of the setting that contains the key or secret.
         errors: the HTTP statuses with which the provider rejects an invalid key or secret.
         noun: the provider's term, ``key`` or ``secret``.
     """
@@ -204,7 +203,6 @@ def _check_seen_caller(settings: Settings, caller: dict[str, Any]) -> Diagnosis:
 
 
 def check_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
-    """Log in to the mail server, and send a test mail if ``send_to`` is not ``None``."""
     if settings.mail_url is None:
         yield warning(
             "login",

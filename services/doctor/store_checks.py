@@ -298,10 +298,9 @@ def check_storage(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def _check_public_access(settings: Settings, key: str) -> Diagnosis:
-    """Check that nobody can read the bucket of the object storage without credentials.
+    """Check that nobody can read the bucket without credentials.
 
-    The bucket must be private, because it contains imported files and images that owners have not
-    published.
+    The bucket contains imported files and images that owners have not published.
     """
     url = f"{str(settings.s3_endpoint).rstrip('/')}/{settings.s3_bucket}/{key}"
     advice = "Remove public read access from the bucket's policy. The API serves all files itself."

@@ -44,7 +44,6 @@ _SELECT_WAITING_MAILS = text("""
 
 
 def check_workers(client: redis.Redis) -> Iterator[Diagnosis]:
-    """Check how long canary messages wait in each queue."""
     ages = Canaries(client).read_ages()
     for queue in Queue:
         yield _check_queue(queue, ages.get(queue))
@@ -85,10 +84,7 @@ def check_maintenance(connection: Connection) -> Iterator[Diagnosis]:
 
 
 def check_waiting_mails(connection: Connection) -> Diagnosis:
-    """Check how long mails have been waiting.
-
-    Any process can run this check, because queued mails are stored in the database.
-    """
+    """Check the queued mails, which any process can find in the database."""
     values = {"queue": Queue.MAIL, "seconds": _MAX_MAIL_WAIT.total_seconds()}
     waiting = connection.execute(_SELECT_WAITING_MAILS, values).one()
     if not waiting.mails:
