@@ -1,8 +1,7 @@
 """Touches a worker's alive file while the worker's event loop runs and the broker responds.
 
-The alive file becomes outdated if the worker is suspended, its event loop hangs, or the broker is
-unreachable. The supervisor restarts a worker whose alive file is outdated. A worker touches its
-alive file even if the worker is busy or the database is unreachable.
+The supervisor restarts a worker whose alive file is outdated. A worker touches its alive file even
+if the worker is busy or the database is unreachable.
 """
 
 import threading
@@ -35,8 +34,6 @@ def maintain_alive_file(app: Celery, settings: Settings) -> None:
 
 
 class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """A Celery boot step that records event loop iterations while the broker is connected."""
-
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
     def start(self, consumer: Any) -> None:

@@ -18,7 +18,6 @@ _takes_messages = threading.Event()
 
 
 def register_canary(app: Celery, process: ProcessContext) -> None:
-    """Register the Celery task that records the arrival of a canary."""
     signals.worker_ready.connect(lambda **_: _takes_messages.set(), weak=False)
 
     def record_arrival(queue: str, sent: str) -> None:
@@ -37,8 +36,7 @@ def answer_canary(resources: Resources, queue: Queue) -> None:
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:
     """Send the due canaries, unless the worker is still starting.
 
-    A worker's startup can take half a minute. No canary is sent during startup, because the canary
-    would measure the startup time instead of the queue's delay.
+    A startup can take half a minute, which a canary would measure instead of the queue's delay.
     """
     if not _takes_messages.is_set():
         return

@@ -38,9 +38,8 @@ class WorkerContext:
 def count_connections(serves: Serving) -> int:
     """Return the maximum number of database connections of a worker process.
 
-    Each job needs one database connection for its work and one for its heartbeat. In a process
-    pool, each process has a third connection, because an import can apply two chunks at the same
-    time.
+    Each job needs one connection for its work and one for its heartbeat. In a process pool, each
+    process has a third connection, because an import can apply two chunks at the same time.
     """
     if serves.pool is Pool.PREFORK:
         return 3
@@ -53,8 +52,7 @@ def count_connections(serves: Serving) -> int:
 class ProcessContext:
     """Creates the ``WorkerContext`` of a process at first use.
 
-    Pool processes create their ``WorkerContext`` after the fork, because processes must not share
-    connections.
+    Pool processes create theirs after the fork, because processes must not share connections.
     """
 
     def __init__(self, settings: Settings, serves: Serving) -> None:
@@ -66,7 +64,6 @@ class ProcessContext:
 
     @property
     def has_threads(self) -> bool:
-        """Return whether the worker runs jobs in threads rather than processes."""
         return self.serves.pool is Pool.THREADS
 
     def get(self) -> WorkerContext:

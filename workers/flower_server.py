@@ -30,8 +30,8 @@ _STYLE = """
 class _ReadableFlower(Flower):  # type: ignore[misc]
     """A variant of Flower that aligns table columns and responds only to allowed host names.
 
-    With DNS rebinding, a malicious page can point its host name to Flower's address. Without a
-    check of host names, a malicious page could read the parts of Flower that need no password.
+    With DNS rebinding, a malicious page could otherwise point its host name to Flower's address,
+    and read the parts of Flower that need no password.
     """
 
     names: Collection[str] = ()
@@ -59,12 +59,9 @@ def run_flower(
     *,
     shows_periodic: bool = False,
 ) -> None:
-    """Serve Flower until the process receives a stop signal. Flower never runs without a password.
+    """Serve Flower until a stop signal, never without a password.
 
-    Args:
-        host_names: the host names to which Flower responds. An empty collection allows all host
-            names.
-        shows_periodic: whether Flower shows the periodic maintenance tasks.
+    An empty collection of ``host_names`` allows all host names.
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
@@ -95,9 +92,8 @@ def run_flower(
 class ReadableEvents(EventsState):  # type: ignore[misc]
     """Flower's task store, which adds the queue to each task name.
 
-    For example, Flower shows ``attachment.process`` as ``media/attachment.process``. Maintenance
-    tasks are hidden by default, because they run so often that they would hide all other tasks.
-    Operators can list maintenance tasks with the command ``pressroom maintenance``.
+    Maintenance tasks are hidden by default, because they run so often that they would hide all
+    other tasks.
     """
 
     shows_periodic = False
@@ -108,7 +104,6 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
         super().event(event)
 
     def _is_shown(self, event: dict[str, Any]) -> bool:
-        """Add the queue to the task's name, and return whether Flower shows the task."""
         name = event.get("name")
         if name is None:
             # Only the first event of a task contains its name. If later events of a hidden task
@@ -124,16 +119,13 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
 def load_flower_script() -> str:
     """Return Flower's JavaScript, changed so that tables don't scroll.
 
-    Unless it is patched, Flower's script moves the headers of a scrolling table into a separate
-    table. Column headers in a separate table are misaligned after the first rows arrive. If a table
-    doesn't scroll, its headers stay in the table. Instead of the table, the card around the table
-    scrolls.
+    Flower's script moves the headers of a scrolling table into a separate table, where they are
+    misaligned after the first rows arrive. The card around the table scrolls instead.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 
 
 def load_flower_style() -> str:
-    """Return Flower's style sheet, changed so that the cards around tables scroll."""
     return (_STATIC / "css" / "flower.css").read_text() + _STYLE
 
 

@@ -14,9 +14,8 @@ MAX_STUCK_SECONDS = 60.0
 class WorkItem:
     """Work in progress, such as a turn of a job.
 
-    Attributes:
-        deadline: the monotonic time at which the work becomes overdue, unless it makes progress.
-        give_back: a function that puts the work back into the queue for another worker.
+    ``deadline`` is the monotonic time at which the work becomes overdue, unless it makes progress.
+    ``give_back`` requeues the work.
     """
 
     deadline: float
@@ -24,20 +23,16 @@ class WorkItem:
 
     @property
     def seconds_left(self) -> float:
-        """Return the seconds until the work is overdue, or at most 0 if it already is."""
         return self.deadline - time.monotonic()
 
 
 class InFlightWork:
-    """The work in progress of all threads in a process."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._items: set[WorkItem] = set()
 
     @contextmanager
     def track(self, item: WorkItem) -> Iterator[None]:
-        """Count an item as work in progress during the ``with`` block."""
         with self._lock:
             self._items.add(item)
         try:
@@ -47,12 +42,10 @@ class InFlightWork:
                 self._items.discard(item)
 
     def give_back(self) -> None:
-        """Requeue the work in progress."""
         for item in self._current_items():
             item.give_back()
 
     def is_stuck(self) -> bool:
-        """Return whether work in a thread is so overdue that the process must exit."""
         return any(item.seconds_left < -MAX_STUCK_SECONDS for item in self._current_items())
 
     def _current_items(self) -> list[WorkItem]:

@@ -31,10 +31,10 @@ _OUTAGE_PAUSE_SECONDS = 0.5
 
 
 def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
-    """Record the failure of a job.
+    """Record the failure of a job, or raise ``LeaseLost``.
 
-    While the database is unreachable, retry for half a minute to record the failure. If the failure
-    isn't recorded, the lease expires, which counts as a crash. Raises ``LeaseLost``.
+    While the database is unreachable, retry for half a minute. If the failure isn't recorded, the
+    lease expires, which counts as a crash.
     """
     deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
     while True:
@@ -71,10 +71,7 @@ def _record_failure_once(resources: Resources, lease: Lease, error: Exception) -
 
 
 def _find_temporary_reason(error: Exception) -> str | None:
-    """Return the reason for a temporary failure, worded for the job's owner.
-
-    Returns ``None`` if the failure is permanent.
-    """
+    """Return the reason, worded for the job's owner, or ``None`` for a permanent failure."""
     if _is_database_unreachable(error):
         return "The database is not responding."
     if isinstance(error, TransientError):

@@ -1,10 +1,9 @@
 """Runs jobs in a worker process.
 
 Some jobs run in several turns. All turns of a job run in one process, because the job reads a file
-from start to end. The ``run`` function of a job with several turns is a generator that yields after
-each turn. Between two turns of a job, the process runs a turn of the next queued job. A queued job
-waits for at most one turn of the running job. The running job keeps its files open between its
-turns.
+from start to end. The ``run`` function of such a job is a generator that yields after each turn.
+Between two turns of a job, the process runs a turn of the next queued job, which waits for at most
+one turn. The running job keeps its files open between its turns.
 """
 
 import os
@@ -62,20 +61,12 @@ _HAS_ENDED = True
 
 
 class JobAttempt:
-    """A claimed job, which runs in one or more turns.
-
-    The job's lease is renewed until ``close`` is called.
-    """
+    """A claimed job, whose lease is renewed until ``close`` is called."""
 
     def __init__(
         self, context: WorkerContext, lease: Lease, *, before_kill: Callable[[], None]
     ) -> None:
-        """Start the heartbeat.
-
-        Args:
-            before_kill: a function that is called before this process kills itself because a turn
-                is overdue.
-        """
+        """Start the heartbeat, which calls ``before_kill`` before it kills an overdue process."""
         self.lease = lease
         self._context = context
         self._before_kill = before_kill
@@ -94,7 +85,6 @@ class JobAttempt:
             self._heart.close()
 
     def hand_back(self) -> None:
-        """Requeue the job, so that another worker continues it."""
         with suppress(LeaseLost, SQLAlchemyError), self._context.resources.unit_of_work() as uow:
             hand_back_job(uow, self.lease)
             log.info("job.handed_back", job_id=self.lease.job_id)
@@ -167,7 +157,7 @@ class JobAttempt:
             raise
 
     def _abandon_turn(self) -> None:
-        """Requeue the job of an overdue turn. Raises ``LeaseLost``.
+        """Requeue the job of an overdue turn.
 
         Nothing can interrupt the turn, so a pool process also kills itself. A thread ends only with
         its process (``stopping``).
@@ -213,10 +203,7 @@ def _interrupt_if_overdue(item: WorkItem) -> Iterator[None]:
 
 
 class TaskFailed(Exception):
-    """The job of a Celery task has failed. The exception's message is the job's error code.
-
-    The job's row contains the error, and ``TaskFailed`` makes Flower show the failure.
-    """
+    """The job of a Celery task has failed, with this error code, which Flower shows."""
 
 
 def run_job(context: WorkerContext, *, job_id: int) -> None:
@@ -249,9 +236,8 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
 class _StayingJobs:
     """The jobs that take turns in a worker process.
 
-    The Celery message contains the id of the job that runs first. ``max_stay_seconds`` of the first
-    job's kind limits the total time of all jobs that take turns. The process claims a second job
-    only if the first job needs more than one turn.
+    ``max_stay_seconds`` of the first job's kind limits the total time of all jobs. The process
+    claims a second job only if the first job needs more than one turn.
     """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:
@@ -303,8 +289,8 @@ class _StayingJobs:
     def _may_stay(self, attempt: JobAttempt) -> bool:
         """Return whether the job that has just run can take another turn in this process.
 
-        A new job never replaces a job that this process already runs. A replaced job would have to
-        start again from the beginning of its file.
+        A new job never replaces a job that already runs here, because that job would have to start
+        again from the beginning of its file.
         """
         is_waiting = attempt.lease.is_waiting
         similar = sum(each.lease.is_waiting == is_waiting for each in self._attempts)
@@ -312,11 +298,7 @@ class _StayingJobs:
         return similar <= max_jobs and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Add a claimed job that takes the next turn.
-
-        A new job goes first, because all jobs that the process already runs have had at least one
-        turn.
-        """
+        """Add a new job first, because all jobs that already run have had at least one turn."""
         attempt = JobAttempt(self._context, lease, before_kill=self.hand_back)
         self._attempts.appendleft(attempt)
 

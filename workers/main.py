@@ -43,7 +43,6 @@ _CONFIGURATION = {
 
 
 def run_worker(serves: Serving) -> None:
-    """Run jobs from the given queues until a stop signal arrives, and exit the process."""
     if serves.pool is Pool.PREFORK:
         # Imports and image conversions need much processor time, so let short API calls run first.
         lower_priority()

@@ -21,8 +21,6 @@ _COMPUTING = {Queue.EXPORT: 1, Queue.MEDIA: os.cpu_count() or 1, Queue.BULK: 1}
 
 
 class Pool(StrEnum):
-    """The kinds of worker pools, with Celery's names."""
-
     # Threads for I/O-bound jobs.
     THREADS = "threads"
     # Processes for CPU-bound jobs.
@@ -30,16 +28,16 @@ class Pool(StrEnum):
 
 
 class IncompatibleQueues(ValueError):
-    """A single worker can't serve the given queues, because they need different kinds of pools."""
+    """A single worker can't serve queues that need different kinds of pools."""
 
 
 @dataclass(frozen=True)
 class Serving:
     """The queues of a worker, and its kind of pool.
 
-    Each queue has a separate limit of concurrent jobs, and the size of the pool is the sum of all
-    limits. With separate limits, a hanging remote server delays only the jobs of one queue. Long
-    computations run in processes, because in a thread they would delay all other threads.
+    Each queue has a separate limit of concurrent jobs, so that a hanging remote server delays only
+    the jobs of one queue. Long computations run in processes, because in a thread they would delay
+    all other threads.
     """
 
     pool: Pool
@@ -47,7 +45,6 @@ class Serving:
 
     @property
     def name(self) -> str:
-        """Return the worker's short name in Flower."""
         if len(self.limits) == 1:
             return next(iter(self.limits))
         return "waiting" if self.pool is Pool.THREADS else "computing"
@@ -60,10 +57,7 @@ class Serving:
 def plan_serving(queues: Collection[Queue], limit: int | None = None) -> Serving:
     """Choose a worker's pool, and limit how many jobs of each queue run at the same time.
 
-    Raises ``IncompatibleQueues`` if the queues need different kinds of pools.
-
-    Args:
-        limit: the maximum number of concurrent jobs per queue, or ``None`` for the default limits.
+    ``limit`` is the maximum per queue, or ``None`` for the default limits.
     """
     unique_queues = frozenset(queues)
     is_waiting = unique_queues <= _WAITING.keys()

@@ -22,7 +22,6 @@ _log = get_logger(__name__)
 
 
 def prepare_processes(process: ProcessContext) -> None:
-    """Connect the functions that prepare a worker to Celery's signals."""
     signals.setup_logging.connect(partial(_set_up_log, process), weak=False)
     signals.worker_before_create_process.connect(lambda **_: freeze_before_fork(), weak=False)
     signals.worker_process_init.connect(lambda **_: collect_rarely(), weak=False)
@@ -42,8 +41,7 @@ def _set_up_log(process: ProcessContext, **_: Any) -> None:
 def _warm_up(process: ProcessContext, **_: Any) -> None:
     """Start the image converter when a pool process starts, so that the first job needn't wait.
 
-    If a worker serves several queues, each pool process starts its converter at its first
-    conversion, because idle converters take memory.
+    A worker of several queues starts its converters only when needed, because they take memory.
     """
     context = process.get()
     if context.serves.limits.keys() == {Queue.MEDIA}:

@@ -59,7 +59,6 @@ class _Stopper:
             threading.Thread(target=self._stop, args=(exit_code,), daemon=True).start()
 
     def stop_if_stuck(self) -> None:
-        """Watch the pool's threads, and stop the worker if a thread is stuck."""
         in_flight_work = self._process.get().in_flight_work
         while not self._has_begun.wait(_WATCH_EVERY_SECONDS):
             if in_flight_work.is_stuck():

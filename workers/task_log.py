@@ -1,8 +1,7 @@
 """Keeps routine lines about periodic tasks out of a worker's log.
 
-Celery logs two lines per task: one when the worker receives the task, and one when the task
-succeeds. Maintenance and canaries run thousands of times per hour, even if nobody uses Pressroom.
-Their lines would hide the lines about users' jobs.
+Celery logs two lines per task. Maintenance and canaries run thousands of times per hour, even if
+nobody uses Pressroom. Their lines would hide the lines about users' jobs.
 """
 
 import logging

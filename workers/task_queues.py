@@ -1,8 +1,4 @@
-"""Lists the queue of each task for Flower.
-
-A separate process prints the queue of each task as JSON, so that Flower doesn't have to import all
-services.
-"""
+"""Prints the queue of each task as JSON, so that Flower needn't import all services."""
 
 import json
 import subprocess

@@ -1,7 +1,6 @@
 """The workers' Celery tasks, one per registered kind of work.
 
-Each task is named after the kind of work that it does. Task names never change, because messages in
-the queues contain them.
+Task names never change, because messages in the queues contain them.
 """
 
 import importlib
@@ -64,7 +63,6 @@ for _name in _MODULES.split():
 
 
 def register_tasks(app: Celery, process: ProcessContext) -> None:
-    """Register all tasks with the Celery application."""
     job_task = _build_task(process, run_job)
     for kind in list_kinds():
         # A process pool kills the job's process at Celery's time limit. This happens only if the
@@ -144,10 +142,7 @@ def _describe_error(error: DomainError) -> dict[str, Any]:
 
 
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
-    """Run a kind of maintenance if the maintenance is due.
-
-    Maintenance messages that arrive too early or twice have no effect.
-    """
+    """Run a kind of maintenance if it is due. Early or repeated messages have no effect."""
     try:
         maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:

@@ -1,15 +1,14 @@
 """Adapts kombu's Redis transport and Celery's consumer.
 
 Sometimes a worker acknowledges or requeues a message after the message's channel was closed. In
-kombu 5.7, acknowledging on a closed channel raises ``AttributeError``, because the channel has lost
-its connection settings. An ``AttributeError`` during an acknowledgement ends the worker's main
-loop, so that the process neither works nor exits. With this module's transports, a closed channel
-raises a connection error, which kombu handles like any lost connection. If a closed channel could
-not requeue a message, the sweep of lost jobs sends the message again.
+kombu 5.7, this raises ``AttributeError``, because the channel has lost its connection settings.
+Such an error ends the worker's main loop, so that the process neither works nor exits. With this
+module's transports, a closed channel raises a connection error, which kombu handles. The sweep of
+lost jobs sends a message again that could not be requeued.
 
-By default, Celery has one consumer and one limit of concurrent jobs for all queues. With Celery's
-common limit, stuck jobs in one queue could block all queues of the worker. With ``QueueConsumers``,
-each queue has its own channel and its own limit on unacknowledged messages.
+By default, Celery has one limit of concurrent jobs for all queues, so stuck jobs in one queue could
+block all queues of the worker. With ``QueueConsumers``, each queue has its own channel and its own
+limit on unacknowledged messages.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,10 +28,9 @@ from storage.task_messages import queue_name
 class LimitedQoS(redis.QoS):
     """A limit on the number of concurrent jobs of a queue in a worker.
 
-    By default, kombu limits the number of unacknowledged messages per channel. Kombu's limit
-    doesn't count jobs that started before a reconnection, so too many jobs of a queue could run at
-    the same time. If an acknowledgement fails, kombu's own limit counts the message as
-    unacknowledged forever, so a hanging broker could block a queue.
+    Kombu's limit on unacknowledged messages per channel doesn't count jobs that started before a
+    reconnection, so too many jobs of a queue could run at the same time. If an acknowledgement
+    fails, kombu counts the message forever, so a hanging broker could block a queue.
     """
 
     def can_consume(self) -> bool:
@@ -75,15 +73,12 @@ class SentinelTransport(MasterTransport):
 
 
 def install_transports() -> None:
-    """Make kombu use this module's transports for Redis and Sentinel URLs."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{RedisTransport.__name__}"
     TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{SentinelTransport.__name__}"
 
 
 class QueueConsumers:
-    """Replaces Celery's single consumer with one consumer per queue."""
-
     def __init__(
         self, amqp: AMQP, connection: Connection, limits: Mapping[Queue, int], **options: Any
     ) -> None:
@@ -121,8 +116,6 @@ class QueueConsumers:
 
 
 class LimitedQueues(AMQP):  # type: ignore[misc]
-    """The queues of a worker, each with its own consumer and limit."""
-
     def __init__(self, app: Any, limits: Mapping[Queue, int]) -> None:
         super().__init__(app)
         self._limits = limits
