@@ -38,10 +38,6 @@ _ERASURE_WAITS = (
 
 
 def read_password(*, from_stdin: bool, option: str | None = None) -> str:
-    """Return the password from ``option``, from stdin or from a prompt.
-
-    Raises ``typer.BadParameter`` if the user gave no password option and stdin is not a terminal.
-    """
     if option is not None:
         return option
     if from_stdin:

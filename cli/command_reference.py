@@ -87,14 +87,12 @@ def _option(option: Any) -> str:
 
 
 def _choices(parameter: Any) -> str | None:
-    """Return the allowed values of a parameter, or ``None`` if there are too many to list."""
     annotation = _annotation(parameter)
     is_choice = isinstance(annotation, type) and issubclass(annotation, StrEnum)
     return "|".join(annotation) if is_choice and len(annotation) <= _MAX_CHOICES_SHOWN else None
 
 
 def _annotation(parameter: Any) -> Any:
-    """Return the type of a parameter, or the type of its items if it is repeatable."""
     annotation = parameter.type_descriptor.annotation
     return get_args(annotation)[0] if get_origin(annotation) is list else annotation
 

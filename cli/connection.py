@@ -22,10 +22,7 @@ MISCONFIGURED = 2
 
 
 def use_running_stack() -> None:
-    """Use the settings of the running development stack unless the environment names a database.
-
-    Raises ``typer.Exit`` if no stack is running and the environment contains no settings.
-    """
+    """Use the settings of the running development stack unless the environment names a database."""
     has_database = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
     if has_database or find_spec("devstack") is None:
         return
@@ -50,7 +47,6 @@ def use_running_stack() -> None:
 
 @contextmanager
 def open_command_resources() -> Iterator[Resources]:
-    """Yield connections to the servers in the settings or in the running stack."""
     use_running_stack()
     settings = load_settings()
     # Log only errors, because other log entries would disturb scripts that read the output.
@@ -67,7 +63,6 @@ def open_command_resources() -> Iterator[Resources]:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Raise a ``DomainError`` instead of the driver's error for an unreachable database."""
     try:
         yield
     except (OperationalError, psycopg2.OperationalError) as error:

@@ -160,7 +160,6 @@ def env(
 
 
 def _print_empty_settings(names: Sequence[str], *, to_stderr: bool = False) -> None:
-    """Print which important settings are empty, and which features are missing as a result."""
     if names:
         typer.echo("These settings are empty:", err=to_stderr)
     for name in names:
@@ -170,7 +169,6 @@ def _print_empty_settings(names: Sequence[str], *, to_stderr: bool = False) -> N
 def _choose_mail_settings(
     values: Mapping[str, str], mail_url: str | None, mail_from: str | None
 ) -> dict[str, str]:
-    """Read the mail settings from the options or the environment, or else ask at a terminal."""
     url_variable = variable_of("mail_url")
     from_variable = variable_of("mail_from")
     url = values[url_variable] if mail_url is None else mail_url
@@ -188,7 +186,6 @@ def _choose_mail_settings(
 
 
 def _ask_for_mail_server() -> str:
-    """Ask for the mail server and its login. Return the URL, or "" if the user gives none."""
     question = "Mail server, such as smtps://mail.example.com (empty: set it later)"
     url: str = typer.prompt(
         question, default="", show_default=False, value_proc=_checked_by(MailServer.parse), err=True
@@ -221,7 +218,6 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
 
 
 def _create_values() -> dict[str, str]:
-    """Return the variables for the environment file, with new random passwords and keys."""
     values = {variable_of(name): "" for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
         if not field.is_required() and field.default not in (None, ()):
@@ -251,10 +247,6 @@ def _create_password() -> str:
 
 
 def _require_usable(values: Mapping[str, str]) -> None:
-    """Check that the values are valid settings and can be written to the settings file.
-
-    Raises ``SettingsError``.
-    """
     unwritable = [name for name, value in values.items() if "'" in value or "\n" in value]
     if unwritable:
         reason = "must not contain single quotes or line breaks"

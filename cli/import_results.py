@@ -9,10 +9,6 @@ Entry = Mapping[str, Any]
 
 
 def format_lists(result: Entry) -> dict[str, list[str]]:
-    """Return each list in an import's result under its name, with one line of text per entry.
-
-    Empty lists are omitted.
-    """
     lists = {
         "ignored_columns": [*result.get("ignored_columns", ())],
         "sheets": [each["name"] for each in result.get("sheets", ())],

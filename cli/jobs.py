@@ -102,7 +102,6 @@ def _summary(job: Job) -> dict[str, Any]:
 
 
 def _row(job: Job) -> dict[str, Any]:
-    """Return the table row for a job, with the time of its creation and its duration."""
     seconds = None
     if job.started_at and job.finished_at:
         seconds = (job.finished_at - job.started_at).total_seconds()

@@ -110,7 +110,6 @@ class Follower:
         self._http = HttpClient(_BOUNDS)
 
     def find_newest_cursor(self) -> str | None:
-        """Return the cursor after the newest event."""
         position: str | None = None
         while True:
             events, position = self.fetch_events(position)
@@ -118,10 +117,7 @@ class Follower:
                 return position
 
     def fetch_events(self, cursor: str | None) -> tuple[list[dict[str, Any]], str]:
-        """Return the events after a cursor, and the next cursor.
-
-        The call is repeated until the API is reachable.
-        """
+        """Return the events after a cursor, and the next cursor, once the API is reachable."""
         query: dict[str, Any] = {"limit": _PAGE_EVENTS, "type": self._types}
         query |= {} if cursor is None else {"cursor": cursor}
         while True:
@@ -153,7 +149,6 @@ class Forwarder:
         self._http = HttpClient(_BOUNDS)
 
     def forward(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Send an event with retries until the server responds. Return the response's status."""
         body = signing.serialise_event(event)
         while True:
             message_id = signing.build_message_id(event["id"])

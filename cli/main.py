@@ -16,12 +16,7 @@ MISCONFIGURED = 2
 
 
 class CommandGroup(NamedTuple):
-    """A group of commands, such as ``pressroom users``.
-
-    Attributes:
-        source: the module of the command group, and the name of the Typer app in the module.
-        sentence: the description of the group in ``pressroom --help``.
-    """
+    """A group of commands, with the module and the name of its Typer app as its ``source``."""
 
     source: str
     sentence: str
@@ -74,8 +69,6 @@ GROUPS = {
 
 
 class UnloadedGroup(TyperCommand):
-    """A command group whose module is not yet imported."""
-
     def __init__(self, name: str, group: CommandGroup) -> None:
         super().__init__(name, help=group.sentence)
         self._source = group.source
@@ -108,7 +101,6 @@ class LazyGroups(TyperGroup):
 
 
 def load_command(command: Any) -> Any:
-    """Import a command's module if necessary, and return the command."""
     return command.load() if isinstance(command, UnloadedGroup) else command
 
 

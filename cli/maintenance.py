@@ -53,7 +53,6 @@ def _details(row: Maintenance) -> dict[str, Any]:
 
 
 def _row(row: Maintenance, *, now: datetime) -> dict[str, Any]:
-    """Return the table row for a maintenance task, with times relative to ``now``."""
     from services.operators.maintenance_runs import run_seconds
 
     seconds = run_seconds(row)

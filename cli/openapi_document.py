@@ -1,8 +1,7 @@
 """Prints the OpenAPI document of the API with default settings.
 
-The command ``python -m cli.openapi_document`` prints the current OpenAPI document. With
-``--release``, the command writes the document to docs/contract/<newest version>.json. Tests compare
-the current OpenAPI document with the document of the last release.
+``python -m cli.openapi_document --release`` writes docs/contract/<newest version>.json instead.
+Tests compare the current document with the last release's.
 """
 
 import argparse
@@ -24,15 +23,11 @@ _MAX_LINE_CHARACTERS = 600
 
 
 def build_document() -> dict[str, Any]:
-    """Return the OpenAPI document without reading settings or connecting to servers."""
     return create_app(Settings.model_construct()).openapi()
 
 
 def format_release(document: dict[str, Any]) -> str:
-    """Return the JSON text of an OpenAPI document, without descriptions and examples.
-
-    All texts are removed except descriptions of responses, which OpenAPI requires.
-    """
+    """Remove all texts except descriptions of responses, which OpenAPI requires."""
     return _format_node(_remove_texts(document)) + "\n"
 
 

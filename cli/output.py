@@ -31,21 +31,17 @@ def create_group(sentence: str) -> typer.Typer:
 
 
 def confirm(question: str, *, yes: bool, as_json: bool) -> None:
-    """Ask for confirmation at a terminal.
-
-    A script is never asked for confirmation, because a script can't answer.
-    """
+    """Ask for confirmation at a terminal, but never a script, because it can't answer."""
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(question, abort=True)
 
 
 def select_fields(record: object, names: str) -> dict[str, Any]:
-    """Return the fields of a record whose names are in ``names``, separated by spaces."""
+    """Return the fields whose names are in ``names``, separated by spaces."""
     return {name: getattr(record, name) for name in names.split()}
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in a single unit, for example "3 h"."""
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * length or seconds == length:
             return f"{seconds / length:.0f} {unit}"
@@ -62,7 +58,6 @@ def print_record(record: Row, *, as_json: bool) -> None:
 
 
 def print_lists(lists: Mapping[str, Sequence[str]]) -> None:
-    """Print each list under its name, with one line for each entry."""
     for name, lines in lists.items():
         typer.echo(f"\n{name}")
         for line in lines:
@@ -101,10 +96,6 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
 
 @contextmanager
 def open_output_file(target: Path) -> Iterator[BinaryIO]:
-    """Open the file for the result of a command.
-
-    Raises ``file.not_written`` if the file can't be opened or written.
-    """
     try:
         with target.open("wb") as out:
             yield out

@@ -222,7 +222,6 @@ def bucket(as_json: Json = False) -> None:
 
 
 def _require_modules(*modules: str) -> None:
-    """Exit with code 2 and name the extras to install, unless all modules are installed."""
     if not all(map(find_spec, modules)):
         typer.echo(
             "The development stack needs more packages. Install Pressroom with the extras: "
@@ -236,8 +235,7 @@ def _exit_on_sigterm() -> None:
     """Exit immediately on SIGTERM, with the usual exit code for SIGTERM.
 
     Without a handler, the first process of a container ignores signals. A thread waits for the
-    signal, because a Python signal handler would run only after the current database call. The next
-    run of the command resumes the interrupted work.
+    signal, because a Python signal handler would run only after the current database call.
     """
     signals = {signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)

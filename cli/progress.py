@@ -24,10 +24,9 @@ def wait_for_job(
 ) -> Job:
     """Wait until a job has ended. Show the progress unless ``quiet`` is true.
 
-    Args:
-        what: the label of the progress bar.
-        max_idle_seconds: how long to wait while the job makes no progress, for example because no
-            worker runs. The function then returns the unfinished job.
+    ``what`` is the label of the progress bar. If the job makes no progress for
+    ``max_idle_seconds``, for example because no worker runs, the function returns the unfinished
+    job.
     """
     progressed_at = time.monotonic()
     newest_progress = None
@@ -50,7 +49,6 @@ def wait_for_job(
 
 
 def get_result(job: Job) -> dict[str, Any]:
-    """Return the result of a job, or raise its error."""
     if job.status != JobStatus.SUCCEEDED or job.result is None:
         reason = job.error or {"code": "job.failed", "message": "The job failed."}
         raise DomainError(Kind.INVALID, reason["code"], reason["message"])

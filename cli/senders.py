@@ -26,7 +26,6 @@ _ROW_FIELDS = "id name provider state last_report_at"
 
 
 def _check_name(name: str) -> str:
-    """Strip the name. Raises ``typer.BadParameter`` if the name is empty or too long."""
     if not 1 <= len(stripped := name.strip()) <= MAX_NAME_CHARACTERS:
         raise typer.BadParameter(f"must have 1 to {MAX_NAME_CHARACTERS} characters")
     return stripped
@@ -116,10 +115,9 @@ def revoke_sender(
 
 
 def _read_keys(provider: SenderProvider, *, from_stdin: bool) -> dict[str, str]:
-    """Read the provider's key from stdin or a prompt. Raises ``typer.BadParameter``.
+    """Return the provider's key under its field name of the API, such as ``signing_key``.
 
-    Return a dictionary that maps a field name of the API, such as ``signing_key``, to the
-    provider's key. The dictionary is empty if the provider uses no key.
+    The dictionary is empty if the provider uses no key.
     """
     key_name = KEY_NAMES.get(provider)
     if key_name is None:
