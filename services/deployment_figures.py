@@ -30,10 +30,9 @@ class JobFigures:
     """Metrics about all jobs of the deployment.
 
     Attributes:
-        unfinished: the number of unfinished jobs by queue and status.
         due: the number of due jobs by queue and kind. In each queue, at most ``MAX_COUNTED`` sent
-            jobs and ``MAX_COUNTED`` unsent jobs are counted.
-        oldest: the time in seconds since the oldest due job of each queue became due.
+            jobs and as many unsent jobs are counted.
+        oldest: the seconds since the oldest due job of each queue became due.
     """
 
     unfinished: Mapping[tuple[str, str], int]
@@ -43,15 +42,6 @@ class JobFigures:
 
 @dataclass(frozen=True)
 class WebhookFigures:
-    """Metrics about all webhook endpoints of the deployment.
-
-    Attributes:
-        late_seconds: the time in seconds that the most delayed webhook endpoint has waited for a
-            worker.
-        failing_seconds: the time in seconds since the longest-failing webhook endpoint began to
-            fail.
-    """
-
     active: int = 0
     failing: int = 0
     late_seconds: float = 0.0
@@ -60,23 +50,15 @@ class WebhookFigures:
 
 @dataclass(frozen=True)
 class MaintenanceFigures:
-    """Metrics about the maintenance of the deployment.
-
-    Attributes:
-        late_seconds: maps each kind of maintenance to its delay in seconds.
-        failed: the kinds of maintenance whose last run failed.
-    """
-
     late_seconds: Mapping[str, float] = field(default_factory=dict)
     failed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class ConnectionFigures:
-    """The number of open connections to the database server, and the limit on open connections.
+    """The open connections to the database server, and their limit.
 
-    The database server, the database and the application's role have separate connection limits.
-    ``ConnectionFigures`` describes the connection limit with the highest share of used connections.
+    The server, the database and the role have separate limits. The most used limit counts.
     """
 
     open: int
@@ -87,10 +69,7 @@ class ConnectionFigures:
 class DeploymentFigures:
     """All metrics about the deployment.
 
-    Attributes:
-        orders: the number of unfinished orders by status.
-        ledger_faults: the number of faults in the latest daily verification of the ledger, or
-            ``None`` before the first verification.
+    ``ledger_faults`` is ``None`` before the first daily verification.
     """
 
     connections: ConnectionFigures
@@ -102,10 +81,6 @@ class DeploymentFigures:
 
 
 def read_figures(database: Database) -> DeploymentFigures:
-    """Read all metrics about the deployment from the database.
-
-    Raises ``psycopg2.Error`` if the database fails.
-    """
     rows = database.rows(_MAINTENANCE)
     maintenance = MaintenanceFigures(
         {name: late for name, late, _, _ in rows},

@@ -1,9 +1,8 @@
 """Stores the origin of the current request or command for security events.
 
-The origin of a request is stored in a context variable, so that functions don't need a parameter
-only to pass the origin on. A credential is checked in a separate thread with a copy of the
-request's context. The thread that checks the credential shares the ``Origin`` object with the
-request, so the thread can store the credential there.
+A context variable contains the origin, so that functions don't need a parameter only to pass the
+origin on. The thread that checks the credential has a copy of the context. It shares the ``Origin``
+object with the request, so it can store the credential there.
 """
 
 from contextvars import ContextVar
@@ -23,12 +22,7 @@ class CredentialKind(StrEnum):
 
 @dataclass(frozen=True)
 class Credential:
-    """The credential that authenticated a request or a command.
-
-    Attributes:
-        user_id: the id of the user who owns the credential, or ``None`` if the operator used the
-            command line.
-    """
+    """The credential of a request or a command. Its ``user_id`` is ``None`` for a command."""
 
     kind: CredentialKind
     id: int | None = None
@@ -46,7 +40,6 @@ _origin: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 
 def set_origin(origin: Origin) -> None:
-    """Set the origin of the current request or command."""
     _origin.set(origin)
 
 

@@ -34,8 +34,7 @@ _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 class PageRequest:
     """The start and the maximum size of the page that a client requests.
 
-    The requested page begins after the row that ``cursor`` identifies. If ``cursor`` is ``None``,
-    the page begins after the first ``offset`` rows.
+    The page begins after the row of the ``cursor``, or without one after ``offset`` rows.
     """
 
     limit: int
@@ -45,12 +44,10 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class PageOfRows(Generic[T]):
-    """A page of rows, and the cursor with which a client can request the next page.
+    """A page of rows, and the cursor of the next page, if any.
 
-    Attributes:
-        next_cursor: the cursor of the next page, or ``None`` if no next page exists.
-        cursor_of: a function that returns the cursor of the page after a given row. ``fill_page``
-            uses ``cursor_of`` when it ends a page before the last row.
+    ``cursor_of`` returns the cursor after a given row. ``fill_page`` uses it when it ends a page
+    before the last row.
     """
 
     rows: list[T]
@@ -58,7 +55,6 @@ class PageOfRows(Generic[T]):
     cursor_of: Callable[[T], str] | None = None
 
     def cursor_after(self, count: int) -> str:
-        """Return the cursor of the page that begins after the first ``count`` rows."""
         assert self.cursor_of is not None
         return self.cursor_of(self.rows[count - 1])
 
@@ -79,20 +75,16 @@ def order_newest_first(
     """Extend a query to select all rows of an owner, in descending order of their ids.
 
     The query forces Postgres to use the index on owner and id. With the index of the primary key,
-    Postgres might read millions of newer rows of other owners. Postgres sometimes chooses the index
-    of the primary key, because it assumes that an owner's rows are spread evenly over the table.
+    Postgres might read millions of newer rows of other owners, because it assumes that an owner's
+    rows are spread evenly over the table.
 
     The query has the condition ``owner = ANY(ARRAY[value])``, so Postgres must sort by ``owner``,
-    and can't use the primary key. With ``owner = value`` instead of the array, Postgres would drop
-    ``owner`` from the sort order. Without ``owner`` in the sort order, Postgres could choose the
-    primary key.
+    and can't use the primary key. With ``owner = value`` instead, Postgres would drop ``owner``
+    from the sort order.
 
     Args:
-        owner: the column that must equal ``value``.
-        before: only rows with smaller ids than ``before`` are selected. ``before`` is a number or
-            an SQL parameter.
-        is_read_backwards: whether the index contains the ids in ascending order, so that Postgres
-            must read it backwards.
+        before: a number or an SQL parameter. Only rows with smaller ids are selected.
+        is_read_backwards: whether the index contains the ids in ascending order.
     """
     if before is not None:
         query = query.where(row_id < before)
@@ -105,9 +97,8 @@ def select_owner_page(
 ) -> Q:
     """Limit a query to one page of an owner's rows, in descending order of their ids.
 
-    The query selects one row more than the page contains, and ``read_page`` drops the additional
-    row. The table must have an index on the columns ``(owner, id DESC)``. Raises
-    ``cursor.invalid``.
+    The query selects one row more than the page contains, which shows whether a next page exists.
+    The table must have an index on the columns ``(owner, id DESC)``.
     """
     before = None if page_request.cursor is None else ids.parse_id_cursor(page_request.cursor)
     query = order_newest_first(query, owner, value, owner.class_.id, before=before)
@@ -117,11 +108,9 @@ def select_owner_page(
 
 
 def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request: PageRequest) -> Q:
-    """Limit a query to one page of rows, sorted by descending id. The query must match few rows.
+    """Limit a query to one page of rows, sorted by descending id.
 
-    The query selects one row more than the page contains, which shows whether a next page exists.
-    Use ``select_page_by_id`` only for few matching rows, because Postgres sorts all of them for
-    each page.
+    Use this only for few matching rows, because Postgres sorts all of them for each page.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
@@ -136,11 +125,7 @@ def select_page_by_moment(
     column: SQLColumnExpression[Any],
     page_request: PageRequest,
 ) -> Q:
-    """Limit a query to one page of rows that are sorted by time rather than by id.
-
-    The query selects one row more than the page contains, which shows whether a next page exists.
-    Rows with the same time are sorted by id. Raises ``cursor.invalid``.
-    """
+    """Limit a query to one page of rows that are sorted by time, and then by id."""
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
     else:
@@ -153,7 +138,6 @@ def select_page_by_moment(
 
 
 def build_moment_cursor(moment: datetime, row_id: int) -> str:
-    """Return the cursor of the page after a row, for ``select_page_by_moment``."""
     return f"{(moment - _EPOCH) // timedelta(microseconds=1)}-{row_id}"
 
 
@@ -163,15 +147,10 @@ def fill_page(
     show: Callable[[list[T]], Sequence[U]],
     size_of: Callable[[U], int],
 ) -> PageOfRows[U]:
-    """Read a page of rows, and convert the rows to response items.
+    """Read a page of rows, and convert the rows to response items with ``show``.
 
     The page contains fewer items if the response would become too large. Rows are read in small
-    batches, so that only few large rows are in memory at the same time.
-
-    Args:
-        read_rows: a function that reads the rows of the requested page from the database.
-        show: a function that converts a row to an item of the response.
-        size_of: a function that returns the size of an item as JSON, in bytes.
+    batches, so that only few large rows are in memory. ``size_of`` returns the bytes of an item.
     """
     items: list[U] = []
     remaining_bytes = MAX_ITEMS_BYTES
@@ -193,16 +172,11 @@ def fill_page(
 
 
 def read_page(uow: UnitOfWork, query: Select[T], page_request: PageRequest) -> PageOfRows[T]:
-    """Return the page that a query from ``select_owner_page`` or ``select_page_by_id`` selects."""
     rows = uow.session.scalars(query).all()
     return cut_page(rows, page_request.limit, lambda row: str(row.id))  # type: ignore[attr-defined]
 
 
 def cut_page(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
-    """Return a page with the first ``limit`` of the rows.
-
-    ``cursor_of`` converts the last row of the page to the cursor of the next page.
-    """
     page_rows = list(rows[:limit])
     next_cursor = cursor_of(page_rows[-1]) if len(rows) > limit else None
     return PageOfRows(page_rows, next_cursor, cursor_of)

@@ -1,12 +1,8 @@
 """Recovers accounts after an intrusion, and changes passwords and e-mail addresses of accounts.
 
-Recovering an account restores the owner's access, and revokes an intruder's access.
-
-When a person changes the address of an account, a mailing list may already have a record with the
-new address. The record that a list created for an address can't be merged into an account. The
-list's record is erased if the person agrees and owns the old and the new address. The opt-outs of
-the erased record move to the person's account, but the record's memberships end. A record with an
-API key or other account data counts as an account and is never erased.
+A mailing list may have a record for the new address of an account. The list's record is erased if
+the person agrees and owns both addresses. The record's opt-outs move to the account, but its
+memberships end. A record with an API key or other account data is never erased.
 """
 
 from dataclasses import dataclass
@@ -34,21 +30,12 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class NewAddress:
-    """The e-mail address that a person has chosen as the new address of an account.
-
-    Attributes:
-        has_record: whether a mailing list has a record for the new address. A list's record for the
-            new address must be erased before the account can use the address.
-    """
-
     email: str
     has_record: bool
 
 
 @dataclass(frozen=True)
 class KeptAccess:
-    """The ids of the credentials, endpoints and senders that survive a password reset."""
-
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]
     endpoint_ids: frozenset[int]
@@ -57,8 +44,6 @@ class KeptAccess:
 
 @dataclass(frozen=True)
 class EndedAccess:
-    """The credentials that a person revokes when changing the password, such as API keys."""
-
     grants: bool
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]
@@ -67,11 +52,6 @@ class EndedAccess:
 
 
 def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
-    """Return the new e-mail address that a user confirms by opening a mailed link.
-
-    Raises ``account.address_taken`` if a different account has the new address. Raises the same
-    errors as ``registration.read_new_address_link``.
-    """
     email = registration.read_new_address_link(uow, secret, user_id)
     occupant = accounts.find_user_by_email(uow, email)
     has_record = occupant is not None and occupant.id != user_id
@@ -87,12 +67,7 @@ def change_address(
 
     Args:
         erases: whether the person agrees to erase a list's record for the new address.
-        is_visible: whether list owners see the new address after the period in which the change can
-            be undone.
-
-    Raises ``account.address_taken``, ``list.busy``, and the same errors as
-    ``registration.prove_address``. Raises ``account.address_has_record`` if a mailing list has a
-    record for the new address and ``erases`` is false.
+        is_visible: whether list owners see the new address once the change can't be undone.
     """
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
@@ -108,12 +83,11 @@ def change_address(
 def erase_occupying_record(
     uow: UnitOfWork, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase the record that a sign-up created for an address that an account needs.
+    """Erase the record that a sign-up created for an address of a locked person.
 
-    Lock the account's owner before calling ``erase_occupying_record``. Raises
-    ``account.address_taken`` if the record has account data, such as an API key. Raises
-    ``account.address_has_record`` if the record exists and ``erases`` is false. Raises
-    ``list.busy`` if another transaction keeps the record locked.
+    Raises ``account.address_taken`` if the record has account data, and
+    ``account.address_has_record`` if ``erases`` is false. Raises ``list.busy`` if another
+    transaction keeps the record locked.
     """
     # Wait only briefly for the record, because an import that has locked it may itself wait for the
     # person's row.
@@ -135,8 +109,7 @@ def reset_password(
 ) -> User:
     """Set a new password with a reset link, and revoke all credentials that aren't in ``keep``.
 
-    A password reset always revokes all sessions and OAuth grants. Raises the same errors as
-    ``registration.read_reset_link`` and ``second_steps.require_second_factor``.
+    A password reset always revokes all sessions and OAuth grants.
     """
     person = registration.reset_password(uow, secret, password_hash=password_hash)
     second_steps.require_second_factor(uow, person, factor)
@@ -153,10 +126,8 @@ def reset_password(
 def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> str:
     """Restore an account's former e-mail address, and revoke all access to the account.
 
-    Return the secret of a token for setting a new password. ``password_hash`` must be the hash of a
-    random password, so that nobody can log in until the owner has set a new one. Raises
-    ``account.address_taken`` if a different account has the former address. Raises the same errors
-    as ``registration.prove_earlier_address``.
+    Return the secret of a token for setting a new password. ``password_hash`` must be of a random
+    password, so that nobody can log in until the owner has set a new one.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
     # A list may have created a record for the former address in the meantime. Erase the list's
@@ -183,13 +154,6 @@ def change_password(
     password_hash: str,
     ending: EndedAccess,
 ) -> None:
-    """Change the caller's password.
-
-    The caller stays logged in, but all of the caller's other sessions end. ``ending`` contains the
-    API keys and other access to revoke. ``expected`` is the password hash against which the
-    caller's old password was verified. Raises ``api_key.not_found`` or ``second_factor.not_found``
-    for an unknown id in ``ending``. Raises the same errors as ``registration.change_password``.
-    """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:
         grants.revoke_grants(uow, caller.user_id)

@@ -39,19 +39,12 @@ _MAX_BATCHES = 20
 
 
 def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
-    """Schedule the removal of objects and folders from the object storage.
-
-    The key of a folder ends with a slash. The objects are removed when the transaction has been
-    committed and the time ``after`` has passed.
-    """
+    """Schedule the removal of objects ``after`` the commit. A folder's key ends with a slash."""
     uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
 
 
 def keep_object(uow: UnitOfWork, key: str) -> bool:
-    """Cancel the scheduled removals of an object.
-
-    Return false if no removal was scheduled, or if a worker has already tried to remove the object.
-    """
+    """Cancel an object's scheduled removals, unless a worker has already tried one."""
     has_key = ObjectRemoval.key == key
     untried = delete(ObjectRemoval).where(has_key, ObjectRemoval.tries == 0)
     cancelled_ids = uow.session.scalars(untried.returning(ObjectRemoval.id)).all()
@@ -60,16 +53,12 @@ def keep_object(uow: UnitOfWork, key: str) -> bool:
 
 
 def can_keep_object(uow: UnitOfWork, key: str) -> bool:
-    """Return whether ``keep_object`` would succeed."""
     query = select(func.max(ObjectRemoval.tries)).where(ObjectRemoval.key == key)
     return uow.session.scalar(query) == 0
 
 
 def process_due_removals(resources: Resources) -> int:
-    """Carry out all removals that are due, and return how many have succeeded.
-
-    Several workers can run ``process_due_removals`` at the same time.
-    """
+    """Carry out all due removals. Several workers can do this at the same time."""
     removed_rows = 0
     for _ in range(_MAX_BATCHES):
         table = ObjectRemoval
@@ -98,10 +87,6 @@ def process_due_removals(resources: Resources) -> int:
 
 
 def _remove_batch(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str, str]:
-    """Remove the objects and folders in a batch of scheduled removals.
-
-    Return the reason for each object that could not be removed, by key.
-    """
     reasons: dict[str, str] = {}
     try:
         resources.objects.remove(*[removal.key for removal in batch if not removal.is_folder])

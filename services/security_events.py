@@ -88,11 +88,7 @@ _ERROR_EVENTS = {
 def list_events(
     uow: UnitOfWork, user_id: int, page_request: PageRequest, *, known_only: bool = False
 ) -> PageOfRows[RecordedEvent]:
-    """Return a page of a user's security events, newest first. Raises ``cursor.invalid``.
-
-    Args:
-        known_only: whether to omit events of types that only a newer release knows.
-    """
+    """Return events, newest first. ``known_only`` omits types that only a newer release knows."""
     events = select(RecordedEvent)
     if known_only:
         events = events.where(RecordedEvent.type.in_(EventType))
@@ -111,11 +107,8 @@ def record_event(
 ) -> None:
     """Record a security event in a user's account, with the IP address of the current request.
 
-    Args:
-        credential: the credential that caused the event, by default the credential of the current
-            request.
-        detail: ids and numbers, at most 2,000 bytes. The details of a security event must not
-            contain names, e-mail addresses or text that people wrote.
+    The default ``credential`` authenticated the request. ``detail`` contains ids and numbers, at
+    most 2,000 bytes, but no names, e-mail addresses or text that people wrote.
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
@@ -139,10 +132,7 @@ def record_event(
 def record_operator_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record an operator's change to a user's account as a security event of the account.
-
-    The operator's IP address isn't recorded.
-    """
+    """Record an operator's change to a user's account, without the operator's IP address."""
     event = RecordedEvent(user_id=user_id, type=kind, detail=detail)
     _add(uow, event, Credential(CredentialKind.COMMAND))
 
@@ -150,10 +140,9 @@ def record_operator_event(
 def record_hourly_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record a security event, unless one of the same type was recorded within the last hour.
+    """Record a security event, at most once per user, type and hour.
 
-    Only one event per user, type and hour is recorded, so that a program can't fill the table by
-    repeating a request.
+    The limit prevents a program from filling the table by repeating a request.
     """
     uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
     recent_events = select(RecordedEvent.id).where(
@@ -166,11 +155,7 @@ def record_hourly_event(
 
 
 def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
-    """Store a security event.
-
-    After the commit, the security event is logged and counted in the metrics. The log entry about a
-    security event contains no IP address and no name.
-    """
+    """Store a security event, and after the commit log it without an IP address or a name."""
     if credential is not None:
         event.credential_kind = credential.kind
         event.credential_id = credential.id
@@ -185,5 +170,4 @@ def is_plan_error(code: str) -> bool:
 
 
 def record_plan_error(uow: UnitOfWork, user_id: int, code: str) -> None:
-    """Record an error about a user's plan or quota, at most once per hour."""
     record_hourly_event(uow, user_id, _ERROR_EVENTS[code])

@@ -28,10 +28,7 @@ class LastCheck(NamedTuple):
 
 
 def check_writes(resources: Resources) -> None:
-    """Write to the database and to the object storage.
-
-    A full disk is recorded in ``FULL_DISKS``. Raises ``psycopg2.Error`` or ``TransientError``.
-    """
+    """Write to the database and to the object storage, and record a full disk in ``FULL_DISKS``."""
     try:
         check_database_space(resources.database)
     finally:
@@ -39,9 +36,6 @@ def check_writes(resources: Resources) -> None:
 
 
 def read_last_check(database: Database) -> LastCheck | None:
-    """Return the result of the last check, or ``None`` while a check is running.
-
-    Raises ``psycopg2.Error``.
-    """
+    """Return the result of the last check, or ``None`` while a check is running."""
     rows = database.rows(_SELECT_LAST_CHECK, name=CHECK_STORES.name)
     return LastCheck(*rows[0]) if rows else None
