@@ -220,9 +220,7 @@ def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
             schema = model.model_json_schema(ref_template=_SCHEMA_PREFIX + "{model}")
             schema.pop("$defs", None)
             components["schemas"][model.__name__] = schema
-        document["webhooks"] = samples.describe_event_calls(
-            CATALOGUE, components["schemas"]
-        )
+        document["webhooks"] = samples.describe_event_calls(CATALOGUE, components["schemas"])
         rename_schemas_to_titles(document)
         link_schemas(document, FILTER_SCHEMAS)
         clean_schemas(document)
@@ -304,9 +302,7 @@ def _add_common_errors(
     # FastAPI documents the status 422 for an invalid path or query, but Pressroom returns 400.
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
-    invalid = samples.build_invalid_parameter_error(
-        operation.get("parameters", []), schemas
-    )
+    invalid = samples.build_invalid_parameter_error(operation.get("parameters", []), schemas)
     add_errors(responses, *([invalid] if invalid else []), requests.VERSION_UNKNOWN)
     if isinstance(route.original_route, JsonRoute):
         add_errors(responses, requests.REQUEST_UNKNOWN)

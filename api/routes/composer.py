@@ -9,7 +9,12 @@ from pydantic import AfterValidator
 from api.auth.requirements import requires_scope
 from api.composer_calls import ComposerCaller
 from api.idempotency_keys import read_or_build_key
-from api.openapi.declarations import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, error_responses
+from api.openapi.declarations import (
+    IDEMPOTENCY_KEY_PARAMETER,
+    WAIT_PARAMETER,
+    Responses,
+    error_responses,
+)
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
 from api.schemas import composer as schemas

@@ -293,9 +293,7 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """Retrieve an order by its `claim_token`. The request needs no credentials."""
-    return build_decimal_response(
-        describe_order(claim_tokens.find_order(uow, body.claim_token))
-    )
+    return build_decimal_response(describe_order(claim_tokens.find_order(uow, body.claim_token)))
 
 
 @orders_router.get(
@@ -315,9 +313,7 @@ def list_orders(
 ) -> Response:
     """List your orders, newest first. The list includes orders that you claimed."""
     read = partial(orders.list_orders, uow, caller.user_id, status=status)
-    records = fill_page(
-        paging, read, lambda rows: [*map(describe_order, rows)], count_json_bytes
-    )
+    records = fill_page(paging, read, lambda rows: [*map(describe_order, rows)], count_json_bytes)
     pagination = Pagination.of(paging, records).model_dump()
     return build_decimal_response({"pagination": pagination, "items": records.rows})
 
@@ -343,6 +339,4 @@ async def read_prices(state: StateOf) -> Response:
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Retrieve one of your orders."""
-    return build_decimal_response(
-        describe_order(orders.get_order(uow, caller.user_id, order_id))
-    )
+    return build_decimal_response(describe_order(orders.get_order(uow, caller.user_id, order_id)))

@@ -19,6 +19,7 @@ from models import Subscription, SubscriptionStatus
 from services.subscriptions.members import changes, locks, pending_requests
 from services.subscriptions.members.bounces import IS_IN_EFFECT
 from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.opt_out_checks import compute_address_digest
 from services.subscriptions.members.stale_events import (
     LatestActions,
     MemberMailing,
@@ -27,7 +28,6 @@ from services.subscriptions.members.stale_events import (
     format_pairs,
     split_pairs,
 )
-from services.subscriptions.members.opt_out_checks import compute_address_digest
 from storage.unit_of_work import UnitOfWork
 
 # Soft bounces turn mail off only if at least ``MIN_SOFT_BOUNCE_SPAN`` lies between the first and
