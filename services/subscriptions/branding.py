@@ -1,8 +1,7 @@
 """Validates the colour, logo and texts that an owner sets for the pages and mails of a list.
 
-Texts written by list owners can't contain markup, because markup could mislead readers who trust
-Pressroom. Strangers can trigger confirmation mails, so a list's owner can add only short texts to
-these mails, and no logo.
+Texts can't contain markup, because markup could mislead readers who trust Pressroom. Strangers can
+trigger confirmation mails, so a list's owner can add only short texts to these mails, and no logo.
 """
 
 import re
@@ -41,27 +40,18 @@ _FORBIDDEN_IN_NAMES = re.compile(r"[<>\"()\[\]@,;:\\]|=\?")
 
 @dataclass(frozen=True)
 class Look:
-    """The colour and the logo of a list's pages, or ``None`` for the defaults."""
-
     colour: str | None = None
     logo_url: str | None = None
 
 
 class MailHeader(TypedDict):
-    """The list's name, colour and logo, as shown at the top of a mail."""
-
     list_name: str
     colour: str | None
     logo_url: str | None
 
 
 def validate_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate and normalise the colour, texts and other values that an owner sets for a list.
-
-    The length of a text is checked first, because searching a long text for links and misleading
-    words is slow. Raises ``list.colour``, ``list.sender_name``, ``list.words``, ``text.leads_away``
-    or ``text.misleading`` for an invalid value.
-    """
+    """Check the length of a text first, because searching a long text is slow."""
     result = dict(values)
     for name in _BRAND_COLUMNS:
         if name in result:
@@ -84,13 +74,11 @@ def validate_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, 
 
 
 def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
-    """Raise ``list.logo`` if the logo isn't a public image of the list's owner."""
     if mailing_list.logo_hash_id is not None and _find_logo(uow, mailing_list) is None:
         raise errors.LIST_LOGO()
 
 
 def find_lists_with_logo(uow: UnitOfWork, user_id: int, hash_id: str) -> Sequence[MailingList]:
-    """Return the owner's unarchived lists whose logo is the image ``hash_id``, sorted by title."""
     query = select(MailingList).where(
         MailingList.user_id == user_id,
         MailingList.logo_hash_id == hash_id,
@@ -100,17 +88,12 @@ def find_lists_with_logo(uow: UnitOfWork, user_id: int, hash_id: str) -> Sequenc
 
 
 def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:
-    """Return the colour and the logo of a list.
-
-    If the owner has deleted the logo's image, the result contains no logo.
-    """
     logo = None if mailing_list.logo_hash_id is None else _find_logo(uow, mailing_list)
     url = None if logo is None else f"{uow.settings.media_base}/media/{logo.filename}"
     return Look(mailing_list.colour, url)
 
 
 def read_mail_header(uow: UnitOfWork, mailing_list: MailingList) -> MailHeader:
-    """Return the list's name, colour and logo for the top of a mail."""
     look = read_look(uow, mailing_list)
     return {
         "list_name": hide_contact_details(mailing_list.title),

@@ -31,37 +31,26 @@ SWEEP_FILES = register_maintenance(
 
 @dataclass(frozen=True)
 class NewFile:
-    """A new, empty file for an import or an export.
-
-    Attributes:
-        prefix: the prefix of the object keys of all parts of the file.
-        wrapped: the encrypted key of the file.
-    """
+    """An empty file. Its object keys begin with ``prefix``. ``wrapped`` is its encrypted key."""
 
     prefix: str
     writer: PartWriter
     wrapped: WrappedKey
 
     def assign_to(self, row: MemberImport | MemberExport) -> None:
-        """Store the file's prefix and encrypted key in the row of an import or export."""
         row.object_prefix = self.prefix
         row.wrapped_key = self.wrapped.data
         row.wrapped_by = self.wrapped.wrapped_by
 
 
 def create_file(resources: Resources, folder: str) -> NewFile:
-    """Create a file with a new encryption key in the folder ``IMPORTS`` or ``EXPORTS``."""
     prefix = folder + ids.random_hash_id(20)
     key, wrapped = resources.key_wrapper.create_key(prefix)
     return NewFile(prefix, PartWriter(resources.objects, prefix, key), wrapped)
 
 
 def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
-    """Decrypt and return the encryption key of an import's or export's file.
-
-    Raises ``DecryptionFailed`` if the file's key can't be decrypted. Raises ``ObjectMissing`` if
-    the file was removed.
-    """
+    """Raise ``DecryptionFailed``, or ``ObjectMissing`` if the file was removed."""
     if row.wrapped_key is None or row.wrapped_by is None:
         raise ObjectMissing(row.object_prefix)
     wrapped = WrappedKey(row.wrapped_by, row.wrapped_key)
@@ -69,16 +58,11 @@ def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
 
 
 def open_stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
-    """Return the stored file of an import or export. Raises the same errors as ``unwrap_key``."""
     assert row.size is not None
     return StoredFile(resources.objects, row.object_prefix, row.size, unwrap_key(resources, row))
 
 
 def remove_old_files(resources: Resources, *, now: datetime) -> int:
-    """Remove the files of old imports and exports, and files that belong to no import or export.
-
-    Return the number of removed files.
-    """
     removed_count = 0
     for kind in (MemberImport, MemberExport):
         while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):

@@ -15,13 +15,12 @@ _MIXING_STEPS = 50
 
 
 def compute_contrast(first_colour: str, second_colour: str) -> float:
-    """Return the contrast ratio of two colours, from 1 to 21, as defined by WCAG 2.2."""
+    """Return the contrast ratio, from 1 to 21, as defined by WCAG 2.2."""
     darker, lighter = sorted((_compute_luminance(first_colour), _compute_luminance(second_colour)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def lighten_for_dark_mode(colour: str) -> str:
-    """Lighten the colour until text in this colour is readable on a dark background."""
     for step in range(_MIXING_STEPS + 1):
         shade = _mix_colours(colour, _WHITE, step / _MIXING_STEPS)
         if compute_contrast(shade, DARK_GROUND) >= MIN_CONTRAST:
@@ -38,16 +37,12 @@ def lighten_colour(colour: str) -> str:
 
 
 def _mix_colours(colour: str, added_colour: str, share: float) -> str:
-    """Mix two colours.
-
-    ``share``: the proportion of ``added_colour`` in the mixture, from 0 to 1.
-    """
+    """Use the proportion ``share`` of ``added_colour``, from 0 to 1."""
     pairs = zip(_split_channels(colour), _split_channels(added_colour), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
 def _compute_luminance(colour: str) -> float:
-    """Return the relative luminance of a colour as defined by WCAG 2.2."""
     parts = [each / 255 for each in _split_channels(colour)]
     red, green, blue = (
         each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4  # noqa: PLR2004

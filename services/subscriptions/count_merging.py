@@ -1,7 +1,6 @@
 """Merges the changes that database triggers store into subscriber counts and daily statistics.
 
-Merging keeps queries fast. A query for a list's subscriber count adds the changes that aren't
-merged yet.
+Merging keeps queries fast. Queries add the changes that aren't merged yet.
 """
 
 from datetime import timedelta
@@ -23,12 +22,7 @@ _MAX_BATCH_CHANGES = 10_000
 
 
 class Merge(NamedTuple):
-    """A table of changes, and the table to whose totals the changes are added.
-
-    Attributes:
-        keys: the columns that identify a row of ``totals``.
-        amounts: the columns whose changes are added up.
-    """
+    """A table of changes, whose ``amounts`` are added to ``totals`` with the same ``keys``."""
 
     changes: str
     totals: str
@@ -86,10 +80,10 @@ def merge_everything(resources: Resources) -> int:
 
 
 def merge_batch(uow: UnitOfWork, merge: Merge, *, max_changes: int) -> int:
-    """Merge the oldest changes, and return their number.
+    """Merge the oldest changes.
 
     Owners above their quota get their notice in the same transaction, so that a crash can't lose
-    the notice.
+    it.
     """
     rows = uow.session.execute(merge.build_statement(), {"max_changes": max_changes}).all()
     if merge is SUBSCRIBERS:

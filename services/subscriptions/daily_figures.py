@@ -1,8 +1,7 @@
 """Reads the daily figures of lists, which count members who joined or left.
 
-Whenever the number of active members in a list changes, a database trigger stores the change as a
-row in a separate table. A maintenance job regularly merges the stored changes into the daily
-figures. Queries add the changes that aren't merged yet, so the results are exact.
+Whenever the number of active members in a list changes, a database trigger stores the change.
+Queries add the changes that ``count_merging`` hasn't merged yet, so the results are exact.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -123,20 +122,15 @@ _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
 
 @dataclass(frozen=True)
 class MemberFigures:
-    """How many active members a list gained and lost.
+    """How many active members a list gained and lost, including changes by the owner.
 
-    Members that the list's owner added or removed are included in the daily figures. Members of
-    an undone import count neither as joined nor as left.
+    Members of an undone import count neither as joined nor as left.
 
     Attributes:
-        seen: the number of requests for the list's sign-up page, or ``None`` if the figures aren't
-            grouped by day. The true number of requests may be higher, because a killed API process
-            loses the counts of its last minute.
+        seen: the requests for the sign-up page, or ``None`` if the figures aren't grouped by day.
         asked: the number of sign-ups that required a confirmation.
-        confirmed: the number of confirmed sign-ups.
-        imported: how many of the members in ``joined`` joined by an import. ``imported`` is always
-            0 if the figures are grouped by a UTM tag or by the referrer, because the table
-            ``origin_days`` doesn't count imported members separately.
+        imported: how many of ``joined`` joined by an import, or 0 if grouped by origin, because the
+            table ``origin_days`` doesn't count them separately.
     """
 
     key: str
@@ -154,14 +148,7 @@ class MemberFigures:
 
 @dataclass(frozen=True)
 class OriginFigures:
-    """How many active members with the same UTM source or referrer a list gained and lost.
-
-    Members without a UTM source are grouped by their referrer.
-
-    Attributes:
-        by: ``FiguresBy.UTM_SOURCE`` or ``FiguresBy.REFERRER``.
-        key: the UTM source or the referrer.
-    """
+    """Figures by UTM source, or else by referrer."""
 
     by: FiguresBy
     key: str
@@ -171,13 +158,7 @@ class OriginFigures:
 
 @dataclass(frozen=True)
 class JoinsByOrigin:
-    """The UTM sources and referrers from which most members of a list came.
-
-    Attributes:
-        largest: the UTM sources and referrers with the most new members, in descending order.
-        joined: how many members with a UTM source or a referrer joined.
-        left: how many members with a UTM source or a referrer left.
-    """
+    """The most frequent origins. ``joined`` and ``left`` count all members of known origin."""
 
     largest: Sequence[OriginFigures]
     joined: int
@@ -186,7 +167,7 @@ class JoinsByOrigin:
 
 @dataclass(frozen=True)
 class DayRange:
-    """A range of days in UTC, including the first day and the last day."""
+    """Days in UTC, including the first day and the last day."""
 
     first: date
     last: date
@@ -198,24 +179,13 @@ class DayRange:
 
 
 class SignUps(NamedTuple):
-    """How many sign-ups required a confirmation, and how many sign-ups were confirmed.
-
-    Attributes:
-        asked: the number of sign-ups that required a confirmation.
-    """
-
     asked: int
     confirmed: int
 
 
 @dataclass(frozen=True)
 class FiguresFault:
-    """A wrong number of active members in the daily figures, for one list, source and tier.
-
-    Attributes:
-        active: the number of active members in the table ``subscriptions``.
-        counted: the number of active members that follows from the daily figures.
-    """
+    """A wrong figure (``counted``), which should be ``active`` according to ``subscriptions``."""
 
     list_id: int
     source: str
@@ -225,10 +195,7 @@ class FiguresFault:
 
 
 def choose_days(first: date | None, last: date | None) -> DayRange:
-    """Return the days from ``first`` to ``last``. The default is the last thirty days.
-
-    Raises ``figures.range``.
-    """
+    """Return a range of days, by default the last thirty days."""
     last = last or clock.now().date()
     if last.year in _YEARS:
         first = first or last - timedelta(days=_DEFAULT_DAYS - 1)
@@ -240,17 +207,15 @@ def choose_days(first: date | None, last: date | None) -> DayRange:
 def read_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Return how many members joined and left a list, per day, source, tier, UTM tag or referrer.
+    """Return how many members joined and left, per day, source, tier, UTM tag or referrer.
 
-    If the figures are grouped by day, the result contains a row for every day in the range.
-    Otherwise, the result omits rows in which all numbers are 0. If the figures are grouped by tier,
-    a member who gets a new tier counts as left in the old tier and as joined in the new tier.
-    Sign-ups are counted under the current source, tier, UTM tag or referrer of the member.
+    Every day has a row, but other rows only if a number isn't 0. A member who gets a new tier
+    counts as left in the old tier and as joined in the new tier. Sign-ups are counted under the
+    member's current source, tier, UTM tag or referrer.
 
-    If the figures are grouped by a UTM tag or by the referrer, only the ``MAX_ORIGIN_KEYS`` most
-    frequent values have a row of their own. The row with the key ``REST_KEY`` counts the members
-    with a less frequent UTM tag or referrer. The last row has an empty key, and counts the members
-    whose UTM tag or referrer is unknown.
+    Only the ``MAX_ORIGIN_KEYS`` most frequent UTM tags or referrers have their own row. The row
+    ``REST_KEY`` counts the others. The last row has an empty key, and counts members of unknown
+    origin.
     """
     if by in _ORIGIN_KINDS:
         return _read_origin_figures(uow, list_id, days, by)
@@ -290,10 +255,7 @@ def read_figures(
 
 
 def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
-    """Count the list's sign-ups and confirmations in a range of days.
-
-    A confirmation is counted on the day of the confirmation, not on the day of the sign-up.
-    """
+    """Count confirmations on their own day, not on the day of the sign-up."""
     query = text(f"SELECT {_SIGN_UP_COUNTS} FROM subscription_events AS e WHERE {_IS_SIGN_UP}")  # noqa: S608
     return SignUps(*uow.session.execute(query, _build_range(list_id, days)).one())
 
@@ -301,14 +263,7 @@ def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
 def read_joins_by_origin(
     uow: UnitOfWork, list_id: int, days: DayRange, limit: int
 ) -> JoinsByOrigin:
-    """Return the UTM sources and referrers from which most members of a list came.
-
-    The result also contains the numbers of members who joined and left, for each UTM source or
-    referrer and in total. A member with both a UTM source and a referrer is counted only under the
-    UTM source.
-
-    ``limit``: the maximum number of UTM sources and referrers in the result.
-    """
+    """Count a member with both a UTM source and a referrer only under the UTM source."""
     origins = ORIGINS_AND_DELTAS.c
     has_source = origins.utm_source != ""
     by = case((has_source, FiguresBy.UTM_SOURCE), else_=FiguresBy.REFERRER).label("kind")
@@ -340,10 +295,6 @@ def read_joins_by_origin(
 
 
 def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
-    """Count the list's active members by source or tier.
-
-    The result omits sources and tiers without active members.
-    """
     count: ColumnElement[Any] = func.sum(_DAYS.joined - _DAYS.gone)
     if by is FiguresBy.TIER:
         count += func.sum(_DAYS.moved_in - _DAYS.moved_out)
@@ -355,11 +306,7 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 
 
 def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequence[MemberFigures]:
-    """Add up, for each day, how many members joined and left the lists of an owner.
-
-    Days without changes are included. Archived lists are left out, because the limit of members in
-    the owner's plan ignores archived lists too.
-    """
+    """Omit archived lists, because the limit of members in the plan ignores them too."""
     query = (
         select(_DAYS.day, func.sum(_DAYS.joined), func.sum(_DAYS.gone), _IMPORTED_SUM)
         .join(MailingList, MailingList.id == _DAYS.list_id)
@@ -380,12 +327,9 @@ def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequen
 
 
 def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, list[int]]:
-    """Map list ids to the daily growth in active members, oldest day first.
+    """Map list ids to the growth of each day in UTC up to today, oldest day first.
 
     Imported members aren't counted, so that a large import doesn't hide the growth by sign-ups.
-
-    Args:
-        days: the number of days to include, up to and including the current day in UTC.
     """
     first_day = _compute_first_day(days)
     net = func.sum(_DAYS.joined - _DAYS.gone) - _IMPORTED_SUM
@@ -401,11 +345,7 @@ def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> d
 
 
 def verify_figures(resources: Resources) -> list[FiguresFault]:
-    """Return the combinations of list, source and tier whose daily figures are wrong.
-
-    The function compares the daily figures with the number of active members in a single database
-    snapshot.
-    """
+    """Compare the figures with the members in a single database snapshot."""
     failures = 0
     while True:
         try:
@@ -420,12 +360,7 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 def _read_origin_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Return how many members joined and left a list, grouped by a UTM tag or by the referrer.
-
-    The table ``origin_days`` omits members whose UTM tags, referrer and landing page are unknown.
-    To count these members, the query subtracts the numbers of members in ``origin_days`` from the
-    numbers of all members.
-    """
+    """Subtract ``origin_days`` from the totals to count members of unknown origin."""
     origins = ORIGINS_AND_DELTAS.c
     no_value = literal("", Text)
     zero = literal(0, BigInteger)
@@ -487,7 +422,6 @@ def _build_range(list_id: int, days: DayRange) -> dict[str, Any]:
 
 
 def _sort_keys(keys: Collection[str], by: FiguresBy) -> list[str]:
-    """Sort tiers from lowest to highest, and sources alphabetically."""
     all_keys: Iterable[str] = Tier if by is FiguresBy.TIER else sorted(keys)
     return [key for key in all_keys if key in keys]
 

@@ -42,12 +42,7 @@ RETURNING 1
 
 
 def remove_deleted_tags(resources: Resources) -> int:
-    """Remove the ids of deleted tags from the members of all lists.
-
-    Return the number of changed members.
-
-    Lists that other transactions have locked are skipped until the next run of the maintenance job.
-    """
+    """Return the number of changed members. Skip locked lists until the next run of the job."""
     with resources.unit_of_work() as uow:
         list_ids = uow.session.scalars(select(DeletedTag.list_id).distinct()).all()
     total = 0

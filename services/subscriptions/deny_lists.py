@@ -1,8 +1,7 @@
 """Reads and changes deny lists, which keep e-mail addresses and domains off all lists of an owner.
 
 The operator's deny list applies to the lists of all owners. Code that adds a person to a list must
-first call ``require_allowed`` or ``find_denied``. A deny list doesn't affect people who are already
-members.
+first call ``require_allowed`` or ``find_denied``. A deny list doesn't affect existing members.
 """
 
 from collections.abc import Collection, Sequence
@@ -57,11 +56,7 @@ _HASH_ENTRIES = text(
 
 @dataclass(frozen=True)
 class DenyList:
-    """The normalised addresses and domains on an owner's deny list, in alphabetical order.
-
-    Attributes:
-        erased: the number of denied addresses of erased people, which are stored only as HMACs.
-    """
+    """A sorted deny list. ``erased`` counts HMACs of erased people's addresses."""
 
     addresses: Sequence[str] = ()
     domains: Sequence[str] = ()
@@ -71,12 +66,9 @@ class DenyList:
 def normalise_entries(
     addresses: Sequence[str], domains: Sequence[str], *, verb: str = ""
 ) -> set[str]:
-    """Validate and normalise the addresses and domains in a request body.
+    """List the first hundred invalid entries in the error.
 
-    Raises ``deny_list.entry`` for invalid entries, and lists the first hundred of them.
-
-    ``verb``: a prefix such as ``add_`` for the field names in error messages, as in
-    ``add_domains``.
+    ``verb`` is a prefix for field names, such as ``add_``.
     """
     problems: list[FieldProblem] = []
 
@@ -109,10 +101,7 @@ def normalise_entries(
 
 
 def _normalise_domain(written: str) -> str | None:
-    """Normalise a domain, or a pattern such as ``*.example.com`` that matches all subdomains.
-
-    Return ``None`` if the text is neither a valid domain nor a valid pattern.
-    """
+    """Accept patterns such as ``*.example.com`` for all subdomains."""
     written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
@@ -136,12 +125,9 @@ def _list_entries(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
 
 
 def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
-    """Replace all addresses and domains in an owner's deny list.
+    """Return how many entries were added and removed.
 
-    Return how many addresses were added to the deny list, and how many were removed.
-
-    The replacement keeps hashed addresses of erased people, because the owner can't see them and
-    therefore can't include them. Raises ``deny_list.too_long``.
+    HMACs of erased people's addresses stay, because the owner can't see and include them.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     old_entries = set(_list_entries(uow, owner_id))
@@ -154,11 +140,7 @@ def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) ->
 def change_entries(
     uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]
 ) -> int:
-    """Change an owner's deny list, and return the number of added and removed entries.
-
-    The owner may remove the address of an erased person from the deny list. Raises
-    ``deny_list.too_long``.
-    """
+    """Return the number of added and removed entries. Addresses of erased people can be removed."""
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     add = {*add} - {*remove}
     if len(add) > MAX_ENTRIES:
@@ -180,16 +162,12 @@ def change_entries(
 
 
 def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
-    """Raise ``member.denied`` if a deny list contains a person's address or the address's domain.
-
-    ``addresses``: the addresses in the person's account and record.
-    """
+    """Check the addresses in the account and the record."""
     if find_denied(uow, owner_id, addresses):
         raise MEMBER_DENIED()
 
 
 def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
-    """Return the addresses in ``addresses`` that are on a deny list."""
     entries = _normalise_operator_entries(uow.settings.deny_list)
     entries_by_domain = {
         domain: _list_domain_entries(domain) for domain in {*map(_get_domain, addresses)}
@@ -215,10 +193,7 @@ def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> s
 def _find_erased_addresses(
     uow: UnitOfWork, owner_id: int, addresses: Collection[str]
 ) -> dict[bytes, str]:
-    """Find the addresses of erased people that are on the owner's deny list.
-
-    The result maps the stored HMAC of an address to the address.
-    """
+    """Map the stored HMACs of erased people to ``addresses``."""
     if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == owner_id))):
         return {}
     compute_digests = uow.settings.keyring.signer(_PURPOSE).digests
@@ -231,7 +206,6 @@ def _find_erased_addresses(
 
 
 def hash_entries(uow: UnitOfWork, address: str) -> None:
-    """Replace an erased person's address with its HMAC in the deny lists of all owners."""
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     uow.session.execute(_HASH_ENTRIES, {"address": address, "digest": digest})
 
@@ -241,7 +215,6 @@ def _get_domain(address: str) -> str:
 
 
 def _list_domain_entries(domain: str) -> list[str]:
-    """Return each entry that would block all addresses with the domain ``domain``."""
     entries = [domain]
     while domain := domain.partition(".")[2]:
         entries.append(f"{_SUBDOMAINS}{domain}")
@@ -250,7 +223,7 @@ def _list_domain_entries(domain: str) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
-    """Normalise the operator's deny list, and skip invalid entries."""
+    """Skip invalid entries."""
     normalised_addresses = email_addresses.normalise_addresses(
         [each for each in written if "@" in each]
     )

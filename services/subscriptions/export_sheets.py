@@ -83,11 +83,9 @@ class Sheet(NamedTuple):
     """The columns of an exported file, with the query and the function that produce its rows.
 
     Attributes:
-        convert_rows: a function that converts database rows into rows of the file. ``convert_rows``
-            must use the connection that runs ``query``, so that all exported data comes from one
+        convert_rows: must use the connection that runs ``query``, so that all data comes from one
             database snapshot.
-        text_places: the indexes of the text columns, in which an export to CSV puts an apostrophe
-            in front of formulas.
+        text_places: the indexes of the columns that need an apostrophe in front of formulas.
     """
 
     columns: tuple[str, ...]
@@ -97,7 +95,6 @@ class Sheet(NamedTuple):
 
 
 def build_sheet(uow: UnitOfWork, resources: Resources, lease: Lease, export: MemberExport) -> Sheet:
-    """Return the columns and the query for an export. Raises ``segment.tag_deleted``."""
     mailing_list = uow.session.get_one(MailingList, export.list_id)
     export_filter = None
     if export.filter is not None:
@@ -122,13 +119,6 @@ def build_members_sheet(
     export_filter: MemberFilter | None = None,
     allowed_statuses: tuple[SubscriptionStatus, ...] | None = None,
 ) -> Sheet:
-    """Return the columns and the query for an export of members that the list's owner requested.
-
-    Args:
-        field_keys: maps the ids of the owner's fields, converted to text, to the keys of the
-            fields.
-        tag_names: maps the ids of the list's tags to the names of the tags.
-    """
     member = Subscription
     status = case(
         (opt_out_checks.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=member.status
@@ -215,10 +205,7 @@ def _build_roster(
     export_filter: MemberFilter | None,
     day: date,
 ) -> Sheet:
-    """Return the columns and the query for a roster, which is an export of a mailing's recipients.
-
-    ``day``: the first day of the mailing, in UTC. Each delivery id in the roster contains ``day``.
-    """
+    """Build a roster for a mailing that begins on ``day`` in UTC."""
     columns = (
         "email",
         "name",
@@ -303,16 +290,11 @@ def _build_roster(
 
 
 def format_header(sheet: Sheet, form: ExportFormat, *, bom: bool) -> bytes:
-    """Return the header row of a CSV file, or an empty value for JSON Lines.
-
-    ``bom``: whether the file begins with a byte-order mark.
-    """
     mark = codecs.BOM_UTF8 if bom else b""
     return mark + _format_csv([sheet.columns]) if form is ExportFormat.CSV else b""
 
 
 def format_lines(sheet: Sheet, form: ExportFormat, rows: Iterable[Values]) -> bytes:
-    """Format the rows as lines of a CSV or JSON Lines file."""
     if form is ExportFormat.CSV:
         return _format_csv(_format_cells(each, sheet.text_places) for each in rows)
     return b"".join(
@@ -334,15 +316,14 @@ def _format_cells(values: Sequence[Any], text_places: Iterable[int]) -> list[Any
 
 
 def _quote_tag(name: str) -> str:
-    """Quote a tag's name if an import of the exported file would misread the unquoted name."""
+    """Quote a name that an import of the file would misread."""
     return '"' + name.replace('"', '""') + '"' if '"' in name or name[0] in "['" else name
 
 
 def _format_csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Format the rows as lines of a CSV file, as defined by RFC 4180.
+    """Format CSV (RFC 4180) much faster than Python's ``csv.writer``.
 
-    ``_format_csv`` is much faster than Python's ``csv.writer``. Every cell is quoted, because a
-    cell may contain commas and semicolons.
+    Every cell is quoted, because a cell may contain commas and semicolons.
     """
     lines = []
     for cells in rows:

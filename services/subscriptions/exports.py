@@ -1,9 +1,8 @@
 """Creates exports, which are files with a list's members at one point in time.
 
 An export of the kind ``members`` is for the list's owner. An export of the kind ``delivery``,
-called a roster, is for the software that sends the list's mail. For each person who gets the list's
-mail, a roster contains an address and a trace id. Callers with the scope ``delivery`` can create
-rosters of all lists.
+called a roster, is for the software that sends the list's mail. It contains the addresses and trace
+ids of recipients. Callers with the scope ``delivery`` can create rosters of all lists.
 """
 
 import gzip
@@ -64,7 +63,6 @@ _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Sco
 
 
 def _abandon_export(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
-    """Mark an abandoned export as finished, and remove the export's unfinished file."""
     export.finished_at = func.now()
     removals.forget_objects(uow, f"{export.object_prefix}/")
     _announce_end(uow, export, job_id, status)
@@ -86,16 +84,12 @@ def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: st
 
 @dataclass(frozen=True)
 class ExportOrder:
-    """The members and the file format that a caller requests for an export.
+    """The members and the file format that a caller requests.
 
     Attributes:
-        segment_id: the id of the segment to export, or ``None``.
-        written: the filter in the request as decoded JSON, or ``None`` if the request has no
-            filter.
-        statuses: the statuses of the members to export, or ``None`` for all statuses except
-            ``removed``.
+        written: the filter in the request as decoded JSON.
+        statuses: the statuses to export, or ``None`` for all except ``removed``.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
-        label: the owner's label for the mailing, if the export is a delivery roster.
     """
 
     kind: ExportKind
@@ -108,15 +102,7 @@ class ExportOrder:
 
 
 def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
-    """Enqueue an export of the list's members or of a roster.
-
-    The quotas of the owner's plan don't apply to rosters. Raises ``auth.insufficient_scope``,
-    ``auth.login_again``, ``list.not_found``, ``list.not_owner``, and the same errors as
-    ``segments.choose_filter``. Raises ``quota.exceeded``, but only for an export of the kind
-    ``members``. For a roster, the function can also raise ``list.email_channel_disabled`` and
-    ``export.status_of_roster``. Raises ``export.bom`` if the caller requests a byte-order mark for
-    a roster or a JSON Lines file.
-    """
+    """Apply the quotas of the owner's plan, but not to rosters."""
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
     if order.kind is ExportKind.MEMBERS:
@@ -148,10 +134,7 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
 def enqueue_export(
     uow: UnitOfWork, user_id: int, mailing_list: MailingList, kind: ExportKind, **columns: Any
 ) -> Job:
-    """Enqueue an export without checking whether the user may export the list.
-
-    ``columns``: values for optional columns of the table ``exports``, such as ``filter``.
-    """
+    """Enqueue an export without checking whether the user may export the list."""
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
     # Set a provisional prefix, because ``object_prefix`` must not be NULL. Each attempt to run the
@@ -174,7 +157,6 @@ def enqueue_export(
 
 
 def get_export(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
-    """Return an export that the caller created, or raise ``export.not_found``."""
     export = uow.session.get(MemberExport, export_id, options=[undefer(MemberExport.filter)])
     if export is None or export.user_id != caller.user_id:
         raise errors.EXPORT_NOT_FOUND()
@@ -182,10 +164,6 @@ def get_export(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
 
 
 def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[MemberExport]:
-    """Return a page of the exports that the caller created, newest first.
-
-    Raises ``cursor.invalid``.
-    """
     query = paging.select_owner_page(
         select(MemberExport), MemberExport.user_id, caller.user_id, page
     )
@@ -193,12 +171,7 @@ def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRo
 
 
 def find_segment_names(uow: UnitOfWork, export_ids: Collection[int]) -> dict[int, str | None]:
-    """Map the id of each export that has a filter to the name of the segment with the same filter.
-
-    An export stores a copy of the filter, not the segment's id. An export is mapped to ``None`` if
-    no segment of the list has the same filter, for example because the owner changed the segment
-    after the export.
-    """
+    """Map export ids to segments with the same filter, or to ``None`` if they have changed."""
     query = (
         select(MemberExport.id, func.min(Segment.name))
         .outerjoin(
@@ -214,10 +187,6 @@ def find_segment_names(uow: UnitOfWork, export_ids: Collection[int]) -> dict[int
 def get_finished_export(
     uow: UnitOfWork, export_id: int, form: ExportFormat = ExportFormat.CSV
 ) -> tuple[MemberExport, MailingList]:
-    """Return a finished export, and the list that was exported.
-
-    Raises ``export.not_found`` if the export or its file doesn't exist.
-    """
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
         raise errors.EXPORT_NOT_FOUND()
@@ -227,10 +196,6 @@ def get_finished_export(
 
 
 def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
-    """Return the file of a finished export.
-
-    Raises ``media.damaged`` if the encryption key of the file can't be decrypted.
-    """
     try:
         return bulk_files.open_stored_file(resources, export)
     except DecryptionFailed as error:
@@ -238,11 +203,6 @@ def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
 
 
 def write_export(resources: Resources, lease: Lease) -> None:
-    """Write the exported members to a file, and complete the export's job.
-
-    Raises ``quota.exceeded`` if the file needs more storage than the owner's plan allows. Raises
-    ``segment.tag_deleted`` if the export's filter uses a deleted tag.
-    """
     with resources.unit_of_work() as uow:
         export = uow.session.get(MemberExport, lease.subject_id)
         if export is None:

@@ -1,7 +1,7 @@
 """Changes the type of an owner's field, and converts the values that members have for the field.
 
-The type of a field and the members' values are changed in a single transaction. The transaction
-locks all lists of the owner, so that no concurrent transaction writes a value of the old type.
+A single transaction does both. It locks all lists of the owner, so that no concurrent transaction
+writes a value of the old type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,12 +75,7 @@ FROM {_NEW_VALUES} WHERE c.import_id IN (SELECT id FROM imports WHERE user_id = 
 def change_field_and_type(
     uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]
 ) -> MemberField:
-    """Change an owner's field, including its type.
-
-    If the field gets a new type, the members' values are converted like cells of an imported file.
-    Raises ``field.in_use``, ``field.values_unfit``, ``field.too_many_values``, ``list.busy``, and
-    the same errors as ``fields.change_field``.
-    """
+    """Convert members' values like cells of an imported file."""
     columns = fields.validate_columns(values)
     field = fields.get_field(uow, owner_id, field_id, lock=True)
     type_ = FieldType(columns.get("type", field.type))
@@ -123,10 +118,7 @@ def _convert_values(uow: UnitOfWork, field: MemberField, new_field: MemberField)
 def _parse_values(
     new_field: MemberField, old_values: Sequence[FieldValue]
 ) -> list[FieldValue | None]:
-    """Convert the members' values for a field to the new type of the field.
-
-    Raises ``field.values_unfit`` if any value can't be converted to the new type.
-    """
+    """Raise ``field.values_unfit`` if any value doesn't fit."""
     texts = [fields.format_value(each) for each in old_values]
     forms = ColumnForms()
     dates, numbers = ([0] * (new_field.type == each) for each in (FieldType.DATE, FieldType.NUMBER))

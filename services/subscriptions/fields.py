@@ -2,7 +2,7 @@
 
 A member's record contains field ids as keys, so that renaming or retiring a field changes no
 records. Texts, choices and dates are stored as JSON strings, and dates have the form
-``YYYY-MM-DD``. If a member has no value for a field, the record doesn't contain the field's id.
+``YYYY-MM-DD``. A missing value has no key.
 """
 
 import math
@@ -51,17 +51,11 @@ CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 
 
 class InvalidAttribute(ValueError):
-    """Raised for an invalid field value or tag name.
-
-    The exception's message explains what is wrong with the value or the name.
-    """
+    """Raised with an explanation for an invalid field value or tag name."""
 
 
 def normalise_value(field: MemberField, value: object) -> FieldValue | None:
-    """Validate a field's value, and convert it to the stored form.
-
-    Return ``None`` if the value is empty. Raises ``InvalidAttribute``.
-    """
+    """Return the stored form, or ``None`` for an empty value."""
     if isinstance(value, str):
         value = value.strip()
     if value is None or value == "":
@@ -70,10 +64,6 @@ def normalise_value(field: MemberField, value: object) -> FieldValue | None:
 
 
 def parse_value(field: MemberField, text: str) -> FieldValue | None:
-    """Parse a field's value from text, and convert it to the stored form.
-
-    Raises ``InvalidAttribute``.
-    """
     text = text.strip()
     value: object = text
     if field.type == FieldType.NUMBER and _NUMBER_PATTERN.match(text):
@@ -87,7 +77,6 @@ def parse_value(field: MemberField, text: str) -> FieldValue | None:
 
 
 def format_value(value: FieldValue) -> str:
-    """Convert a field's value to text from which ``parse_value`` returns the same value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
@@ -146,22 +135,17 @@ _NORMALISERS: Mapping[FieldType, Callable[[MemberField, object], FieldValue]] = 
 
 
 class OwnFields:
-    """The fields of one owner, except retired fields."""
-
     def __init__(self, fields: Iterable[MemberField]) -> None:
         self.by_key = {each.key: each for each in fields}
         self._keys_by_id = {str(each.id): each.key for each in self.by_key.values()}
 
     def replace_ids(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Replace field ids with field keys in a member's values, oldest field first."""
         return {key: values[name] for name, key in self._keys_by_id.items() if name in values}
 
     def select_public(self) -> "OwnFields":
-        """Return the public fields, which members may fill in themselves."""
         return OwnFields(each for each in self.by_key.values() if each.is_public)
 
     def select_valid_values(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Omit invalid values, and values of fields that aren't in ``by_key``."""
         valid_values = {}
         for field_id, value in values.items():
             if field_id in self._keys_by_id:
@@ -173,14 +157,9 @@ class OwnFields:
     def parse_values(
         self, values: Mapping[str, object], *, is_text: bool = False
     ) -> dict[str, FieldValue | None]:
-        """Validate a member's field values, and return the stored form of the values by field id.
+        """Return stored values by field id, with ``None`` for empty values.
 
-        The result contains ``None`` for empty values. Raises ``field.value`` with a list of all
-        invalid values.
-
-        Args:
-            values: maps field keys to values from the request.
-            is_text: whether the values are texts from an HTML form that must be parsed.
+        Raises ``field.value`` with all invalid values. ``is_text`` parses values from an HTML form.
         """
         stored_values: dict[str, FieldValue | None] = {}
         problems = []
@@ -204,10 +183,7 @@ class OwnFields:
 def merge_values(
     values: StoredValues, changes: Mapping[str, FieldValue | None]
 ) -> dict[str, FieldValue]:
-    """Return a copy of a member's stored field values with some values changed.
-
-    ``changes``: maps field ids to new values. The value ``None`` removes a member's value.
-    """
+    """Return a copy, without the fields that ``changes`` sets to ``None``."""
     new_values = {**values, **changes}
     return {name: value for name, value in new_values.items() if value is not None}
 
@@ -217,7 +193,6 @@ def read_own_fields(uow: UnitOfWork, owner_id: int) -> OwnFields:
 
 
 def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
-    """Return all fields of the owner except retired fields, oldest first."""
     query = select(MemberField).where(
         MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
     )
@@ -225,12 +200,7 @@ def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
 
 
 def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
-    """Validate the label and choices of a field, and strip whitespace from them.
-
-    Callers should validate texts before a transaction begins, because searching texts for links and
-    misleading words takes time. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
-    ``text.misleading``.
-    """
+    """Call this before a transaction begins, because searching texts for words takes time."""
     columns = dict(values)
     label = columns.get("label")
     choices = columns.get("choices")
@@ -255,10 +225,6 @@ def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
 
 
 def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
-    """Create a field for the members of all lists of an owner.
-
-    Raises ``user.not_found``, ``field.too_many`` and the same errors as ``change_field``.
-    """
     columns = validate_columns({"choices": [], **values})
     # Lock the owner, so that concurrent requests together can't exceed the maximum number of
     # fields.
@@ -278,31 +244,19 @@ def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: A
 def change_field(
     uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns
 ) -> MemberField:
-    """Change a field's key, label or other columns, except the type.
-
-    Use ``field_types.change_field_and_type`` to change the type of a field. If a choice is removed
-    from a field, members keep the choice as their value. Raises ``field.not_found``, ``field.key``,
-    ``field.key_taken`` and ``field.choices``.
-    """
+    """Change columns other than the type (see ``field_types``). Members keep removed choices."""
     field = get_field(uow, owner_id, field_id, lock=True)
     _set_columns(uow, field, values)
     return field
 
 
 def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
-    """Retire a field, which hides the field and makes its key available to new fields.
-
-    Retiring a field keeps the members' values for the field. Raises ``field.not_found``.
-    """
+    """Hide a field and free its key, but keep its values."""
     get_field(uow, owner_id, field_id, lock=True).retired_at = func.now()
     return 1
 
 
 def get_field(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
-    """Return the owner's field with this id.
-
-    Raises ``field.not_found`` if the field doesn't exist, is retired, or belongs to another owner.
-    """
     query = select(MemberField).where(
         MemberField.id == field_id,
         MemberField.user_id == owner_id,

@@ -25,15 +25,10 @@ _DAYS = DAYS_AND_DELTAS.c
 
 @dataclass(frozen=True)
 class FirstSteps:
-    """The steps of the checklist for new owners that an owner has done.
+    """The steps that an owner has done on unarchived lists.
 
-    Steps that the owner did only on archived lists don't count.
-
-    Attributes:
-        has_form_or_import: whether people joined through a form outside Pressroom's own pages, or
-            the owner imported, added or moved members.
-        has_sign_up: whether anyone has ever signed up, even if the sign-up is unconfirmed or the
-            person has left.
+    ``has_form_or_import``: whether people joined through a form outside Pressroom's own pages, or
+    the owner imported, added or moved members. ``has_sign_up``: whether anyone has ever signed up.
     """
 
     has_form_or_import: bool
@@ -41,10 +36,6 @@ class FirstSteps:
 
 
 def find_first_steps(uow: UnitOfWork, owner_id: int) -> FirstSteps:
-    """Return which steps of the checklist for new owners the owner has done.
-
-    The function ignores imports that the owner has undone.
-    """
     list_ids = select(MailingList.id).where(
         MailingList.user_id == owner_id, MailingList.archived_at.is_(None)
     )

@@ -2,8 +2,8 @@
 
 Spreadsheet programs treat a cell that begins with a sign such as ``=`` or ``+`` as a formula.
 Exports put an apostrophe in front of a formula, as OWASP recommends under "CSV Injection". Exports
-also put an apostrophe in front of a sign after a semicolon, tab or line end, where spreadsheet
-programs may start a new cell. Imports remove the apostrophes that exports have added.
+guard a sign after a semicolon, tab or line end too, where a new cell may start. Imports remove the
+apostrophes that exports have added.
 """
 
 import re
@@ -29,25 +29,18 @@ _ANY_SIGN = re.compile(_SIGN)
 
 
 def guard_foreign_cell(cell: str) -> str:
-    """Put an apostrophe in front of each unescaped formula in a cell of an uploaded file."""
     return _UNGUARDED_START.sub(r"\1'", cell)
 
 
 def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
-    """Put an apostrophe in front of each formula in a row of an uploaded file."""
     if _ANY_UNGUARDED_START.search(";" + ";".join(cells)) is None:
         return list(cells)
     return [guard_foreign_cell(cell) for cell in cells]
 
 
 def guard_cell(value: str) -> str:
-    """Put an apostrophe in front of each formula in an exported value.
-
-    ``unguard_cell`` removes the apostrophes that ``guard_cell`` adds.
-    """
     return _ANY_START.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
 
 
 def unguard_cell(cell: str) -> str:
-    """Remove the apostrophes that ``guard_cell`` has added to a cell."""
     return _GUARDED_START.sub(r"\1", cell)

@@ -34,8 +34,6 @@ ORDER BY lately DESC, reports DESC, l.id
 
 @dataclass(frozen=True)
 class ReportedList:
-    """A list that people have reported as abusive, and the number of reports about the list."""
-
     list_id: int
     slug: str
     title: str
@@ -50,10 +48,9 @@ class ReportedList:
 def report_list(
     resources: Resources, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
-    """Unsubscribe a person who never signed up for the list, and store a report by the person.
+    """Unsubscribe a person who never signed up.
 
-    A person's second report about a list isn't stored. The report is stored in a second
-    transaction, after the person was unsubscribed.
+    A second transaction stores the person's first report.
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
@@ -63,11 +60,7 @@ def report_list(
 
 
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
-    """Store a report by a visitor of a list's page, with a digest of the visitor's IP network.
-
-    At most one report about a list is stored per IP network. Reports that exceed the maximum number
-    per IP network or per list aren't stored.
-    """
+    """Store a report, at most one per list and IP network, and up to a maximum number."""
     network_reports = _count_reports(
         ListReport.network_digest == network_digest,
         ListReport.created_at > func.now() - timedelta(days=1),
@@ -88,7 +81,6 @@ def _count_reports(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
 
 
 def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> bool:
-    """Return whether the person has reported the list as abusive."""
     query = select(ListReport.id).where(
         ListReport.list_id == mailing_list.id, ListReport.user_id == person.id
     )
@@ -96,5 +88,5 @@ def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> boo
 
 
 def list_reported(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
-    """Return reported lists. Lists with the most reports in the last seven days come first."""
+    """Put lists with the most reports in the last seven days first."""
     return [ReportedList(*row) for row in uow.session.execute(_REPORTED_LISTS, {"most": limit})]

@@ -39,12 +39,7 @@ CheckedValues = NewType("CheckedValues", dict[str, Any])
 
 
 def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
-    """Validate and normalise the values that an owner sets for a list.
-
-    Callers should validate texts before a transaction begins, because searching texts for links and
-    misleading words takes time. Raises ``list.title`` and the same errors as
-    ``branding.validate_values``.
-    """
+    """Validate values before a transaction begins, because searching texts takes time."""
     values = dict(fields)
     if "title" in values:
         values["title"] = values["title"].strip()
@@ -67,10 +62,6 @@ def create_own_list(
     fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> MailingList:
-    """Create a list for the caller.
-
-    Raises ``quota.exceeded``, and the same errors as ``create_list``.
-    """
     values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
     # Lock the caller's account against a simultaneous erasure, because an erased person must not
     # own a list.
@@ -88,12 +79,7 @@ def create_list(
     fields: Mapping[str, Any] | None = None,
     providers: Collection[str] = (),
 ) -> MailingList:
-    """Create a list. Raises the same errors as ``validate_values`` and ``change_list``.
-
-    Args:
-        fields: values for any of the list's columns except the title and the slug.
-        providers: the CAPTCHA providers that the operator has configured.
-    """
+    """Create a list. The operator has configured the CAPTCHA ``providers``."""
     values = validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
     return _create(uow, owner_id, values, providers)
 
@@ -113,10 +99,6 @@ def change_list(
     fields: CheckedValues,
     providers: Collection[str],
 ) -> None:
-    """Change the given fields of a list.
-
-    Raises ``list.busy``, ``list.logo`` and other errors for invalid values.
-    """
     old_texts = text_reviews.list_reviewed_texts(mailing_list)
     columns = {
         name: value
@@ -141,12 +123,7 @@ def change_list(
 
 
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
-    """Archive the list.
-
-    Return 1 if the list was archived, or 0 if the list was already archived.
-
-    An archived list accepts no new members and sends no mail, but members can still unsubscribe.
-    """
+    """Archive a list. It then accepts no members and sends no mail, but members can leave."""
     return record_moment_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
 
 
@@ -155,10 +132,6 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 
 
 def get_list(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
-    """Return a list, or raise ``list.not_found``.
-
-    ``archived``: whether an archived list may be returned.
-    """
     return _require_found(uow.session.get(MailingList, list_id), archived=archived)
 
 
@@ -169,10 +142,7 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 
 
 def parse_list_id(name: str) -> int | None:
-    """Parse a list's id or slug from a request.
-
-    Return the list's id, or ``None`` if ``name`` is a slug. Raises ``list.name_invalid``.
-    """
+    """Return ``None`` for a slug, or raise ``list.name_invalid``."""
     if _ID_PATTERN.match(name) and int(name) <= MAX_UINT64:
         # Replace a number that is too large for an id with 0, because no list has the id 0.
         return int(name) if int(name) <= MAX_ID else 0
@@ -182,10 +152,6 @@ def parse_list_id(name: str) -> int | None:
 
 
 def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the list whose id or slug is ``name``.
-
-    Raises ``list.not_found``. Raises ``list.name_invalid`` if ``name`` is neither an id nor a slug.
-    """
     list_id = parse_list_id(name)
     if list_id is not None:
         return get_list(uow, list_id, archived=archived)
@@ -193,17 +159,12 @@ def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingL
 
 
 def get_own_list(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
-    """Return a list that the caller owns, or raise ``list.not_found`` or ``list.not_owner``."""
     mailing_list = get_list(uow, list_id)
     require_owner(mailing_list.user_id, caller)
     return mailing_list
 
 
 def require_owner(owner_id: int | None, caller: Caller) -> None:
-    """Raise ``list.not_owner`` if the caller isn't the owner of a list.
-
-    Raise ``list.not_found`` if ``owner_id`` is ``None``, which means that the list doesn't exist.
-    """
     if owner_id is None:
         raise errors.LIST_NOT_FOUND()
     if owner_id != caller.user_id:
@@ -211,7 +172,6 @@ def require_owner(owner_id: int | None, caller: Caller) -> None:
 
 
 def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRows[MailingList]:
-    """Return a page of a user's unarchived lists, newest first. Raises ``cursor.invalid``."""
     open_lists = select(MailingList).where(
         MailingList.user_id == user_id, MailingList.archived_at.is_(None)
     )
@@ -225,7 +185,6 @@ def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRow
 def list_choices(
     uow: UnitOfWork, user_id: int, most: int = UNPAGED.limit
 ) -> Sequence[Row[int, str, str]]:
-    """Return the id, slug and title of a user's unarchived lists, newest first."""
     query = (
         select(MailingList.id, MailingList.slug, MailingList.title)
         .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
@@ -238,10 +197,7 @@ def list_choices(
 def list_all(
     uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
 ) -> list[MailingList]:
-    """Return the lists of one owner, or of all owners if ``owner_id`` is ``None``, newest first.
-
-    ``archived``: whether to return only archived lists, or only unarchived lists.
-    """
+    """Return either only archived or only unarchived lists."""
     is_archived = MailingList.archived_at.is_not(None)
     query = select(MailingList).where(is_archived if archived else ~is_archived)
     if owner_id is not None:
@@ -251,10 +207,7 @@ def list_all(
 
 
 def read_titles(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
-    """Map list ids to the titles of the lists, including archived lists.
-
-    The caller must check that the user may see the titles of the lists.
-    """
+    """Include archived lists. The caller checks who may see them."""
     query = select(MailingList.id, MailingList.title).where(MailingList.id.in_(set(list_ids)))
     return {row.id: row.title for row in uow.session.execute(query)}
 

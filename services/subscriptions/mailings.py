@@ -20,13 +20,11 @@ _MAX_COMPLAINT_SHARE = Fraction(3, 1000)
 
 
 def list_mailings(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRows[Mailing]:
-    """Return a page of a list's mailings, newest first. Raises ``cursor.invalid``."""
     query = paging.select_owner_page(select(Mailing), Mailing.list_id, list_id, page)
     return paging.read_page(uow, query, page)
 
 
 def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
-    """Return the list's mailing with this id. Raises ``mailing.not_found``."""
     query = select(Mailing).where(Mailing.id == mailing_id, Mailing.list_id == list_id)
     mailing = uow.session.scalar(query)
     if mailing is None:
@@ -35,10 +33,8 @@ def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
 
 
 def has_many_bounces(rows: int, hard_bounced: int) -> bool:
-    """Return whether the list's owner must be notified of the hard bounces of a mailing."""
     return rows >= _MIN_ALARM_ROWS and hard_bounced >= rows * _MAX_BOUNCE_SHARE
 
 
 def has_many_complaints(rows: int, complained: int) -> bool:
-    """Return whether the list's owner must be notified of the complaints about a mailing."""
     return rows >= _MIN_ALARM_ROWS and complained >= rows * _MAX_COMPLAINT_SHARE

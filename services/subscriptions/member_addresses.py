@@ -1,8 +1,7 @@
 """Copies a person's new e-mail address from the account to the person's subscriptions.
 
-A list's owner sees the address in a person's subscription. A new address is shown to owners only
-when the person can no longer undo the change of address, because an undo can't take a shown address
-back.
+Owners see a new address only when the person can no longer undo the change of address, because an
+undo can't take a shown address back.
 """
 
 from datetime import timedelta
@@ -47,7 +46,6 @@ SELECT greatest((
 def schedule_address_update(
     uow: UnitOfWork, user_id: int, *, after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
 ) -> None:
-    """Schedule the job that copies an account's address to the person's subscriptions."""
     job = enqueue_job(uow, UPDATE_ADDRESS, user_id=None, on_behalf_of=user_id, subject_id=user_id)
     job.sends = 0
     job.run_at = func.now() + after + _UNDO_MARGIN
@@ -55,7 +53,6 @@ def schedule_address_update(
 
 
 def run_address_update(resources: Resources, lease: Lease) -> None:
-    """Copy an account's new address to the person's subscriptions in batches."""
     user_id = lease.subject_id
     assert user_id is not None
     values = {
@@ -95,12 +92,7 @@ UPDATE_ADDRESS = register_kind(
 
 
 def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
-    """Update the address in the next batch of a person's subscriptions.
-
-    Return the id of the last list in the batch.
-
-    Complete the job and return ``None`` if no subscription contains an old address.
-    """
+    """Return the id of the last list in the batch, or complete the job and return ``None``."""
     # The query finds no address if the person has undone the change of address, or has made a
     # second change.
     is_current = and_(FormerAddress.user_id == User.id, FormerAddress.shown == User.email)

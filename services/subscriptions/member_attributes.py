@@ -1,7 +1,6 @@
 """Reads and changes the field values and tags of members.
 
-API requests and responses contain field keys and tag names. The database contains the ids of the
-fields and tags of each member.
+API requests and responses contain field keys and tag names. The database contains ids.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -27,11 +26,9 @@ class AttributeChanges:
     """Changes to the fields and tags of one member.
 
     Attributes:
-        fields: maps field keys to new values, or to ``None`` to remove a value. All other fields
-            stay unchanged.
-        tags: tag names that replace all tags of the member, or ``None`` to keep the tags.
-        add_tags: the names of tags to add.
-        remove_tags: the names of tags to remove, even if a tag is also in ``add_tags``.
+        fields: maps the keys of changed fields to new values, or to ``None`` to remove a value.
+        tags: the tags that replace all tags of the member, or ``None`` to keep them.
+        remove_tags: the tags to remove, even if a tag is also in ``add_tags``.
     """
 
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -43,8 +40,7 @@ class AttributeChanges:
 class AttributeFormatter:
     """Converts members' stored fields and tags to the form of API responses.
 
-    A single formatter should be used for many members, because the formatter reads field keys and
-    tag names only once.
+    Use one for many members, because it reads field keys and tag names only once.
     """
 
     def __init__(self, own_fields: OwnFields, tag_names: Mapping[int, str]) -> None:
@@ -54,7 +50,6 @@ class AttributeFormatter:
     def format_attributes(
         self, values: Mapping[str, Any], tag_ids: Sequence[int]
     ) -> dict[str, Any]:
-        """Return a member's field values by field key, and the member's tag names."""
         names = [self._tag_names[each] for each in tag_ids if each in self._tag_names]
         return {
             "fields": self._own_fields.replace_ids(values),
@@ -62,7 +57,6 @@ class AttributeFormatter:
         }
 
     def format_record(self, record: Subscription) -> dict[str, Any]:
-        """Return a member's fields, tags, join date, import id and origin."""
         attributes = self.format_attributes(record.fields, record.tag_ids)
         joined_at = record.joined_at or record.created_at
         return {
@@ -76,10 +70,6 @@ class AttributeFormatter:
 def create_formatter(
     uow: UnitOfWork, owner_id: int, tag_ids: Sequence[Sequence[int]]
 ) -> AttributeFormatter:
-    """Load the names of fields and tags, and return a formatter that uses these names.
-
-    ``tag_ids``: the ids of the tags of each member to format.
-    """
     tag_names = tags.find_tag_names(uow, (each for ids in tag_ids for each in ids))
     return AttributeFormatter(fields.read_own_fields(uow, owner_id), tag_names)
 
@@ -90,12 +80,6 @@ def build_changed_columns(
     record: Subscription | None,
     changes: AttributeChanges,
 ) -> dict[str, Any]:
-    """Apply changes to a member's fields and tags, and return the new values of the columns.
-
-    Raises ``field.value``, ``tag.too_many``, ``tag.too_many_of_member`` and ``list.busy``.
-
-    ``record``: the member's record, or ``None`` for a new member.
-    """
     columns: dict[str, Any] = {}
     if changes.fields:
         new_values = fields.read_own_fields(uow, mailing_list.user_id).parse_values(changes.fields)
@@ -129,14 +113,9 @@ def merge_attributes(
     target_record: Subscription | None,
     target_list_id: int,
 ) -> dict[str, Any]:
-    """Return a member's fields and tags on the target list of a transfer.
+    """Find or create tags with the same names on the target list of a transfer.
 
-    Field ids stay the same, because the source list and the target list belong to the same owner.
-    Each tag belongs to one list, so a transfer finds or creates tags with the same names on the
-    target list. If both lists have a value for a field, the target list's value is used, unless the
-    member was removed from the target list.
-
-    Raises ``tag.too_many`` and ``list.busy``.
+    The target list's field values take precedence, unless the member was removed from it.
     """
     records = [source_record] if target_record is None else [source_record, target_record]
     if target_record is not None and target_record.status == SubscriptionStatus.REMOVED:
@@ -164,15 +143,8 @@ def merge_attributes(
 class Submission:
     """A person's name and field values from a sign-up form, and where the sign-up came from.
 
-    Anybody can enter another person's address into a sign-up form. If the list already has a record
-    of the person, the submission changes this record only after the person has confirmed the
-    sign-up. If the list has no record of the person, the submission is stored in a new record
-    immediately.
-
-    Attributes:
-        fields: maps field ids, as text, to the submitted values.
-        language: the language of the page that contained the sign-up form.
-        origin: where the sign-up came from, for example ``utm_source`` in a link.
+    Anybody can enter another person's address. If the list already has a record of the person, the
+    submission therefore changes it only after a confirmation. ``fields`` has field ids as text.
     """
 
     name: str | None = None
@@ -182,7 +154,6 @@ class Submission:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Return the submission as values for the columns of a new subscription."""
         return {
             "name": self.name,
             "fields": dict(self.fields),
@@ -192,7 +163,6 @@ class Submission:
 
     @property
     def unconfirmed_values(self) -> dict[str, Any] | None:
-        """Return the submission for a confirmation link, or ``None`` if the submission is empty."""
         has_values = self.name or self.fields or self.language or self.origin
         return self.columns if has_values else None
 
@@ -209,12 +179,7 @@ def read_submission(
     is_text: bool = False,
     required: Collection[MemberField] = (),
 ) -> Submission:
-    """Validate the data that a person entered into a sign-up form.
-
-    Raises ``field.value`` if a field is unknown or not public, or if a value is invalid or missing.
-
-    ``is_text``: whether the values are texts from an HTML form that must be parsed.
-    """
+    """Accept only values of public fields."""
     name = (name or "").strip() or None
     if not values and not required:
         return Submission(name)
@@ -237,12 +202,7 @@ def build_confirmed_columns(
     record: Subscription | None,
     unconfirmed_values: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the columns of a member's record that change when the person confirms a sign-up.
-
-    Submitted values are ignored if the field was retired or is no longer public.
-
-    ``unconfirmed_values``: the submitted values that were stored with the confirmation link.
-    """
+    """Ignore values of fields that were retired or are no longer public."""
     if not unconfirmed_values:
         return {}
     columns: dict[str, Any] = {

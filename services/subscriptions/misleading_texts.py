@@ -1,6 +1,6 @@
 """Rejects texts by owners that could mislead the readers of pages and mails.
 
-Texts that owners write must not contain links, ask for secrets, or use Pressroom's name.
+Texts must not contain links, ask for secrets, or use Pressroom's name.
 """
 
 import re
@@ -17,10 +17,7 @@ _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def require_harmless(name: str, text: str | None) -> None:
-    """Raise ``text.leads_away`` if the text contains links, contact details or direction marks.
-
-    ``name``: the name of the request field that contains the text, for the error message.
-    """
+    """Reject links, contact details and direction marks."""
     if text is not None and not is_harmless(text):
         raise TEXT_LEADS_AWAY(name=name)
 
@@ -30,7 +27,6 @@ def is_harmless(text: str) -> bool:
 
 
 def require_no_secret(name: str, text: str | None) -> None:
-    """Raise ``text.misleading`` if the text asks for a secret such as a password."""
     if text is not None and _asks_for_secret(text):
         rule = "must not ask for passwords, PINs, card numbers or one-time codes"
         raise TEXT_MISLEADING(name=name, rule=rule)
@@ -41,12 +37,10 @@ def is_fit_for_label(text: str) -> bool:
 
 
 def _asks_for_secret(text: str) -> bool:
-    """Return whether the text asks for a password, a PIN, a card number or a one-time code."""
     return any(_SECRET.search(_HONEST.sub(" ", form)) for form in fold_words(text))
 
 
 def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
-    """Raise ``text.misleading`` if a sender name contains a name that Pressroom itself uses."""
     own_names = settings.own_names
     if text is not None and _find_words(_compile_phrases(_space_names(own_names)), text):
         rule = f"must not contain the name of this service: {' or '.join(own_names)}"
@@ -54,11 +48,7 @@ def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
 
 
 def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
-    """Return the suspicious words in the texts, or ``None`` if there are none.
-
-    Texts with suspicious words are accepted until an operator reviews them, because many of these
-    texts are harmless.
-    """
+    """Find words in texts that are accepted, because many of them are harmless."""
     patterns = (_SUSPICIOUS, _compile_phrases(_space_names(settings.own_names)))
     words = [
         word for text in texts if text for each in patterns for word in _find_words(each, text)
@@ -67,11 +57,7 @@ def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> li
 
 
 def _space_names(names: Iterable[str]) -> list[str]:
-    """Insert spaces between the letters of each name.
-
-    Misleading texts may hide a name by adding or removing spaces. ``_compile_phrases`` turns the
-    result into a pattern that matches each name with and without spaces.
-    """
+    """Insert optional spaces, because texts may hide a name by spaces."""
     return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]
 
 
@@ -81,10 +67,7 @@ def _find_words(pattern: re.Pattern[str], text: str) -> list[str]:
 
 
 def _compile_phrases(phrases: Iterable[str]) -> re.Pattern[str]:
-    """Compile a regular expression that matches any of the phrases.
-
-    In a phrase, a star matches any number of letters, and a space is optional.
-    """
+    """Replace a star by any letters, and make each space optional."""
     parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
     return re.compile(rf"\b(?:{'|'.join(parts)})\b")
 

@@ -21,7 +21,7 @@ REPORT_PAGE_PATH = "/s/{slug}/report"
 
 
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
-    """Return the URL of the unsubscribe page, which also accepts one-click requests (RFC 8058)."""
+    """Return a page that also accepts one-click requests (RFC 8058)."""
     return _url(settings, UNSUBSCRIBE_PATH, trace_id=trace_id)
 
 
@@ -30,45 +30,35 @@ def confirm_url(settings: Settings, secret: str) -> str:
 
 
 def preferences_url(settings: Settings, secret: str) -> str:
-    """Return the URL of the mailed link that opens a person's preferences page."""
     return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
 
 
 def report_url(settings: Settings, trace_id: str) -> str:
-    """Return the URL of the page on which a subscriber reports an abusive list."""
     return _url(settings, REPORT_PATH, trace_id=trace_id)
 
 
 def subscribed_url(settings: Settings, list_id: int) -> str:
-    """Return the URL of the page that visitors see after a sign-up.
-
-    The URL is the same for all visitors.
-    """
     return _url(settings, SUBSCRIBED_PATH, list=str(list_id))
 
 
 def sign_up_url(settings: Settings, slug: str) -> str:
-    """Return the URL of the public sign-up page of a list."""
     return settings.pages_base + SIGN_UP_PATH.format(slug=slug)
 
 
 def ask_preferences_url(settings: Settings, slug: str) -> str:
-    """Return the URL of the page on which people request a link to their preferences page."""
     return _url(settings, ASK_PREFERENCES_PATH, list=slug)
 
 
 def submission_url(settings: Settings, list_id: int) -> str:
-    """Return the URL to which a sign-up form on an owner's website is submitted."""
     return f"{settings.pages_base}/subscriptions/{list_id}"
 
 
 def report_page_url(settings: Settings, slug: str) -> str:
-    """Return the URL of the page on which visitors report a list's sign-up page."""
     return settings.pages_base + REPORT_PAGE_PATH.format(slug=slug)
 
 
 def one_click_url(settings: Settings, list_id: int, trace_id: str) -> str:
-    """Return the API's URL for one-click unsubscription, which accepts only POST requests."""
+    """Return the API's URL, which accepts only POST requests."""
     return _url(settings, f"/subscriptions/{list_id}/delete", trace_id=trace_id)
 
 

@@ -1,4 +1,7 @@
-"""Sends a mail to each owner whose lists have more members than the plan allows."""
+"""Sends a mail to each owner whose lists have more members than the plan allows.
+
+An owner gets at most one notice per ``MIN_NOTICE_INTERVAL``.
+"""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -18,10 +21,6 @@ _LOCK_NOTICES = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)"
 
 
 def notify_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
-    """Notify the lists' owners by mail if they have more active members than their plan allows.
-
-    An owner gets at most one notice about too many members per ``MIN_NOTICE_INTERVAL``.
-    """
     if not list_ids:
         return
     owners = select(MailingList.user_id).where(MailingList.id.in_(list_ids))

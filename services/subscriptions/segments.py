@@ -1,7 +1,6 @@
 """Creates, changes and reads segments, which are named filters for the members of a list.
 
-A segment stores only a filter, so each use of a segment selects the members who match the filter at
-the time of the use.
+Each use of a segment selects the members who match the filter at the time of the use.
 """
 
 from collections.abc import Mapping
@@ -30,11 +29,6 @@ _LOCK_SEGMENTS = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashin
 
 
 def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
-    """Create a segment from a filter in a request, and create missing tags.
-
-    Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
-    the same errors as ``member_filter.prepare_stored_filter``.
-    """
     stored_filter = member_filter.prepare_stored_filter(
         uow, mailing_list, written, create_tags=True
     )
@@ -53,12 +47,6 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
 def change_segment(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int, fields: Mapping[str, Any]
 ) -> Segment:
-    """Change a segment's name, its filter, or both.
-
-    Raises the same errors as ``get_segment`` and ``create_segment``.
-
-    ``fields``: a new value for ``name``, for ``filter``, or for both.
-    """
     segment = get_segment(uow, mailing_list.id, segment_id)
     if "filter" in fields:
         stored_filter = member_filter.prepare_stored_filter(
@@ -75,16 +63,11 @@ def change_segment(
 
 
 def delete_segment(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> int:
-    """Delete a segment. Return 1 if the segment was deleted, or 0 if the segment didn't exist.
-
-    Deleting a segment doesn't remove any members from the list.
-    """
     is_segment = and_(Segment.id == segment_id, Segment.list_id == mailing_list.id)
     return len(uow.session.execute(delete(Segment).where(is_segment).returning(Segment.id)).all())
 
 
 def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
-    """Return a segment of the list with its filter, or raise ``segment.not_found``."""
     query = select(Segment).where(Segment.id == segment_id, Segment.list_id == list_id)
     segment = uow.session.scalar(query.options(undefer(Segment.filter)))
     if segment is None:
@@ -95,12 +78,9 @@ def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
 def choose_filter(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int | None, written: Any
 ) -> dict[str, Any] | None:
-    """Return the filter of a request, or the filter of the segment in the request, in stored form.
+    """Return the request's filter or segment in stored form, or ``None`` to select all members.
 
-    Return ``None``, which selects all members, for a request without a segment and without a
-    filter. The filter's tags are locked, so that the tags can't be deleted until the transaction
-    ends. Raises ``selection.unclear`` if the request contains both a segment and a filter. Raises
-    ``segment.not_found`` and the same errors as the functions in ``member_filter``.
+    The filter's tags are locked against deletion.
     """
     if segment_id is None:
         return (
@@ -118,10 +98,6 @@ def choose_filter(
 
 
 def read_filter(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> MemberFilter:
-    """Read and parse the filter of a segment.
-
-    Raises ``segment.not_found``, ``segment.field_retired``.
-    """
     segment = get_segment(uow, mailing_list.id, segment_id)
     return member_filter.read_stored_filter(uow, mailing_list, segment.filter)
 
@@ -129,7 +105,6 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> 
 def list_segments(
     uow: UnitOfWork, mailing_list: MailingList, page: PageRequest, *, with_filters: bool = False
 ) -> PageOfRows[Segment]:
-    """Return a page of the list's segments, newest first. Raises ``cursor.invalid``."""
     query = select(Segment).where(Segment.list_id == mailing_list.id)
     if with_filters:
         query = query.options(undefer(Segment.filter))

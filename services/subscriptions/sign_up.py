@@ -50,18 +50,13 @@ def request_subscription(
     """Sign up the person with the address ``email`` for a visitor who isn't logged in.
 
     If the list requires a confirmation, the subscription is pending until the person opens the link
-    in a confirmation mail. A person must always confirm the sign-up after opting out of the list,
-    after a bounce that turned mail off, or if the list already has a record of the person.
+    in a confirmation mail. A person must always confirm after an opt-out, after a bounce that
+    turned mail off, or if the list already has a record of the person.
 
-    A member whose mail a bounce turned off stays active, and gets a confirmation mail too. The
-    confirmation turns the mail on. Nothing changes for all other active members.
+    A member whose mail a bounce turned off stays active, and gets a confirmation mail, which turns
+    the mail on. Nothing changes for other active members or for addresses on a deny list.
 
-    Confirmation mails are subject to the rate limits for unsolicited mail. If the list has no
-    record of the person, the submitted values are stored in a new record. If the list has a record
-    of the person, the submitted values are stored in the record of the confirmation link until the
-    person opens the link. If the person's address is on a deny list, the function changes nothing.
-
-    Raises ``email.invalid``.
+    Rate limits apply to confirmation mails.
     """
     email = email_addresses.normalise_address(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
@@ -102,14 +97,7 @@ def request_subscription(
 def repeat_confirmation_mail(
     uow: UnitOfWork, mailing_list: MailingList, email: str, ip: str | None
 ) -> None:
-    """Send the confirmation mail again, at the request of the visitor who signed up the address.
-
-    Confirmation mails are subject to the same limits as in ``request_subscription``. If the
-    subscription isn't pending or the address is on a deny list, the function changes nothing.
-    Raises ``email.invalid`` and ``list.busy``.
-
-    ``ip``: the IP address of the visitor, or ``None`` if it is unknown.
-    """
+    """Mail a pending person again, unless the address is on a deny list."""
     email = email_addresses.normalise_address(email)
     person = accounts.find_user_by_email(uow, email)
     if person is None:
@@ -129,11 +117,6 @@ def _mail_confirmation(
     ip: str | None,
     unconfirmed_values: dict[str, Any] | None,
 ) -> None:
-    """Enqueue a confirmation mail, unless a rate limit has been reached.
-
-    ``unconfirmed_values``: values to store in the person's record when the person confirms the
-    sign-up.
-    """
     last_mailed_at = record.confirmation_asked_at
     if last_mailed_at and clock.now() - last_mailed_at < MIN_CONFIRMATION_INTERVAL:
         return
@@ -154,7 +137,6 @@ def _mail_bounced_member(
     ip: str | None,
     unconfirmed_values: dict[str, Any] | None,
 ) -> None:
-    """Enqueue a confirmation mail to an active member whose mail a bounce turned off."""
     bounce = email_offs.find_bounce(uow, record)
     if bounce is None:
         return
@@ -174,7 +156,7 @@ def _mail_bounced_member(
 
 
 def _admit_confirmation(uow: UnitOfWork, record: Subscription, email: str, ip: str | None) -> bool:
-    """Count a confirmation mail, or return false if it exceeds a rate limit."""
+    """Return false if the mail exceeds a rate limit."""
     source = unsolicited_mail.source_digest(uow.settings.keyring, ip)
     bounds = unsolicited_mail.choose_bounds(
         uow.settings, source, email=email, list_id=record.list_id
@@ -190,12 +172,9 @@ def subscribe_person(
     *,
     submission: Submission = EMPTY_SUBMISSION,
 ) -> int:
-    """Subscribe a logged-in person to a list, and delete the person's opt-outs from the list.
+    """Subscribe a logged-in person, delete opt-outs, and turn mail on after a bounce.
 
-    If a bounce turned off the mail to an active member, turn the mail on.
-
-    Return 1 if the subscription changed, or 0 if the person was already subscribed with the same
-    values. Raises ``member.denied``, ``list.busy``.
+    Return 0 if nothing changed.
     """
     locked = lock_subscription(uow, mailing_list, person)
     if locked is None:
@@ -215,11 +194,7 @@ def subscribe_person(
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The subscription that a confirmation link confirms or has confirmed.
-
-    Attributes:
-        is_confirmed: whether the subscription is active, and the link can't turn its mail on.
-    """
+    """The subscription of a confirmation link. ``is_confirmed``: whether the link has no effect."""
 
     mailing_list: MailingList
     record: Subscription
@@ -227,10 +202,6 @@ class Confirmation:
 
 
 def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
-    """Return the subscription to which a confirmation link belongs, without confirming it.
-
-    Raises the same errors as ``confirm_subscription``, except ``member.denied``.
-    """
     link, mailing_list, user_id = _read_link(uow, secret)
     record = _require_confirmable(changes.find_record(uow, mailing_list.id, user_id))
     is_active = record.status == SubscriptionStatus.ACTIVE
@@ -242,14 +213,9 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
 
 
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
-    """Confirm a pending subscription with the secret from a confirmation link.
+    """Confirm a pending subscription, or turn on an active member's mail after a bounce.
 
-    Confirming an active subscription doesn't change its status, but turns its mail on if a bounce
-    turned the mail off.
-
-    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the
-    subscription has become pending again after the link was used. Raises
-    ``subscription.not_pending``, ``list.not_found`` and ``member.denied``.
+    Raises ``link.used`` if the subscription has become pending again since.
     """
     link, mailing_list, user_id = _read_link(uow, secret)
     locked = lock_subscription(uow, mailing_list, accounts.get_user(uow, user_id))
@@ -277,23 +243,17 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
 
 def _lifts_bounce(uow: UnitOfWork, link: MailedLink, record: Subscription) -> bool:
-    """Return whether an unused link turns on the mail to an active member whose mail bounced."""
     return link.used_at is None and email_offs.find_bounce(uow, record) is not None
 
 
 def has_origin(uow: UnitOfWork, record: Subscription) -> bool:
-    """Return whether a new sign-up must keep the member's origin unchanged.
-
-    An origin says where the person's first sign-up came from. A new sign-up must neither replace a
-    known origin, nor add an origin to a member who has signed up for the list before.
-    """
+    """Return whether a new sign-up must keep the first one's origin."""
     if record.origin is not None or record.source not in _SOURCES_WITHOUT_SIGN_UP:
         return True
     return entries.has_confirmed_entry(uow, record)
 
 
 def _read_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
-    """Return a confirmation link, the list, and the id of the link's recipient."""
     link = mailed_tokens.read_token(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
     assert link.list_id is not None
     assert link.user_id is not None
@@ -313,15 +273,7 @@ def _activate(
     actor: Actor,
     **values: Any,
 ) -> Subscription:
-    """Activate a subscription, or enable the list's mail to an active member.
-
-    The person's opt-outs from the list are deleted. The person's earlier bounces on the list are
-    marked as no longer in effect.
-
-    Args:
-        action: the name of the action in the history, unless the subscription is active already.
-        values: new values for columns of the subscription, except the status and the mail setting.
-    """
+    """Activate the subscription or its mail, delete opt-outs, and lift bounces."""
     action = "email_enabled" if locked.is_active else action
     opt_outs.lift_opt_outs(
         uow, locked.mailing_list.id, locked.person, OptOutKind.LIST, OptOutKind.EMAIL
@@ -353,7 +305,6 @@ def _write_record(
 def move_confirmation(
     uow: UnitOfWork, source_record: Subscription, target_record: Subscription
 ) -> None:
-    """Move the confirmation link of a transferred subscription to the target list."""
     is_moved = mailed_tokens.move_tokens_to_list(
         uow,
         user_id=source_record.user_id,

@@ -14,14 +14,11 @@ FIELD_KEY_COLUMNS = ("asked_fields", "required_fields")
 
 
 class SignUpField(NamedTuple):
-    """A field in a list's sign-up form."""
-
     field: MemberField
     is_required: bool
 
 
 def read_sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpField]:
-    """Return the public fields that a list's sign-up form contains, oldest field first."""
     asked_ids = mailing_list.asked_field_ids
     # Before a new list is stored, ``required_field_ids`` is ``None``.
     required_ids = set(mailing_list.required_field_ids or ())
@@ -36,10 +33,9 @@ def read_sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[Sign
 def read_field_keys(
     uow: UnitOfWork, mailing_list: MailingList
 ) -> tuple[list[str] | None, list[str]]:
-    """Return the keys of the sign-up form's fields, and the keys of the form's required fields.
+    """Return the keys of the form's fields, and of the required ones.
 
-    If the owner hasn't chosen any fields, the form contains all public fields, and the first result
-    is ``None``.
+    The first result is ``None`` if the form contains all public fields by default.
     """
     has_chosen = mailing_list.asked_field_ids is not None
     if not has_chosen and not mailing_list.required_field_ids:
@@ -52,10 +48,6 @@ def read_field_keys(
 def find_field_ids(
     uow: UnitOfWork, mailing_list: MailingList, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Convert field keys in ``values`` to field ids, and return the columns that store the ids.
-
-    Raises ``list.fields``.
-    """
     if not values.keys() & set(FIELD_KEY_COLUMNS):
         return {}
     current_keys = read_field_keys(uow, mailing_list)

@@ -1,10 +1,8 @@
 """Cleans the origin of a sign-up, which says where the sign-up came from.
 
-The origin of a sign-up maps names, such as ``utm_source`` and ``referrer``, to values.
-
-If a value in the origin of a sign-up is invalid, Pressroom drops the value without an error,
-because a typo in a link must not prevent a sign-up. Pressroom also drops a value that looks like an
-e-mail address or the id of a person.
+An origin maps names, such as ``utm_source`` and ``referrer``, to values. Invalid values are dropped
+without an error, because a typo in a link must not prevent a sign-up. A value that looks like an
+e-mail address or the id of a person is dropped too.
 """
 
 import re
@@ -51,16 +49,11 @@ _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9])?", re.ASCII)
 
 
 def clean_origin(values: Mapping[str, Any]) -> Origin:
-    """Return the origin of a sign-up without invalid values and unknown names."""
     cleaned = {name: clean_value(name, values.get(name)) for name in ORIGIN_NAMES}
     return {name: value for name, value in cleaned.items() if value is not None}
 
 
 def clean_value(name: str, value: object) -> str | None:
-    """Clean the value that the origin of a sign-up has for a name, such as ``utm_source``.
-
-    Return ``None`` if the value is invalid. ``name``: one of ``ORIGIN_NAMES``.
-    """
     if not isinstance(value, str):
         return None
     if name not in UTM_NAMES:
@@ -81,25 +74,18 @@ def clean_value(name: str, value: object) -> str | None:
 
 
 def read_referring_page(url: str | None) -> Origin:
-    """Return the host and the path of a ``Referer`` URL as the origin of a sign-up.
-
-    The path ``/`` is omitted, because most browsers tell other sites only the host of a page, and
-    replace the real path with ``/``.
-    """
+    """Omit the path ``/``, because most browsers replace the real path with ``/``."""
     origin = clean_origin({"referrer": url, "landing": url})
     return {name: value for name, value in origin.items() if value != "/"}
 
 
 def fill_origin(origin: Origin | None) -> dict[str, str | None] | None:
-    """Return the origin of a sign-up, with ``None`` for each name that has no value.
-
-    Return ``None`` if no name has a value.
-    """
+    """Add ``None`` for each name without a value."""
     return {name: origin.get(name) for name in ORIGIN_NAMES} if origin else None
 
 
 def _is_personal(text: str) -> bool:
-    """Return whether a text or a decoded form of it contains an ``@`` or the id of a person."""
+    """Return whether a decoded form of a text contains an ``@`` or the id of a person."""
     for _ in range(_MAX_DECODINGS):
         if "@" in text or _PERSONAL_ID.search(text):
             return True
@@ -111,13 +97,11 @@ def _is_personal(text: str) -> bool:
 
 
 def _decode(text: str) -> str:
-    """Decode percent-encoding, replace look-alike characters, and remove invisible characters."""
     decoded = unicodedata.normalize("NFKC", unquote(text))
     return "".join(each for each in decoded if unicodedata.category(each) != "Cf")
 
 
 def _read_host(text: str) -> str:
-    """Return the host in a URL or host name, or an empty string if the host is invalid."""
     try:
         url = urlsplit(text if "//" in text else f"//{text}")
         # ``url.port`` raises ``ValueError`` for a text such as ``about:blank``. A text with an
@@ -130,10 +114,7 @@ def _read_host(text: str) -> str:
 
 
 def _read_path(text: str) -> str:
-    """Return the path of a URL, or the text itself if the text is a path.
-
-    Return an empty string if the text is neither a URL nor a path.
-    """
+    """Return the path of a URL, the text if it is a path, or an empty string."""
     try:
         path = urlsplit(text).path if "//" in text else text
     except ValueError:

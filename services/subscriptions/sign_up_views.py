@@ -1,8 +1,8 @@
 """Counts how often the sign-up pages of lists are requested, per list and day.
 
-Each API process counts the requests in memory, and writes its counts to the database once a minute.
-The counts are lower bounds, because a killed process loses the counts of its last minute. The
-counts contain no data about visitors, such as cookies or IP addresses.
+Each API process counts in memory, and writes its counts to the database once a minute. A killed
+process loses the counts of its last minute. The counts contain no data about visitors, such as
+cookies or IP addresses.
 """
 
 from collections import Counter
@@ -30,8 +30,6 @@ _ADD_VIEWS = Statement("""
 
 
 class ViewCounter:
-    """Counts requests for sign-up pages, and keeps the counts in memory until the next write."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts: Counter[tuple[int, date]] = Counter()
@@ -43,11 +41,7 @@ class ViewCounter:
                 self._counts[key] += 1
 
     def write_views(self, database: Database) -> None:
-        """Add the counts to the database, and reset the counts in memory. Raises
-        ``psycopg2.Error``.
-
-        After an error, the counts are lost, because writing them again could count views twice.
-        """
+        """Lose the counts after ``psycopg2.Error``, because a retry could count views twice."""
         with self._lock:
             counts = self._counts
             self._counts = Counter()

@@ -9,7 +9,6 @@ from storage.unit_of_work import UnitOfWork
 
 
 def count_subscribers(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, int]:
-    """Map list ids to the numbers of active subscribers."""
     query = (
         select(COUNTS_AND_DELTAS.c.list_id, func.sum(COUNTS_AND_DELTAS.c.active))
         .where(COUNTS_AND_DELTAS.c.list_id.in_(list_ids))

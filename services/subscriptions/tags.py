@@ -1,8 +1,8 @@
 """Creates, finds, renames and deletes the tags of lists.
 
-The names of two tags on one list must not differ only in case. The name of a tag is spelt as in the
-request that created the tag. A member's record contains the ids of the member's tags. The id of a
-deleted tag stays in members' records, without any effect, until ``deleted_tags`` removes the id.
+The names of two tags on one list must not differ only in case, and are spelt as in the request that
+created the tag. A member's record contains tag ids. The id of a deleted tag stays in records,
+without any effect, until ``deleted_tags`` removes it.
 """
 
 import unicodedata
@@ -43,10 +43,7 @@ ORDER BY kind DESC, id
 
 
 def normalise_tag(text: str) -> str:
-    """Validate and normalise the name of a tag.
-
-    Raises ``InvalidAttribute`` if the name is invalid.
-    """
+    """Raise ``InvalidAttribute`` for an invalid name."""
     name = unicodedata.normalize("NFC", text).strip()
     # The name of a tag can't contain a comma, because commas separate tags in exported files.
     if len(name) > MAX_TAG_CHARACTERS or "," in name or not is_shown(name):
@@ -58,25 +55,19 @@ def normalise_tag(text: str) -> str:
 
 
 def fold_tag(name: str) -> str:
-    """Return a key that is the same for names that differ only in case or Unicode composition.
-
-    On one list, names with the same key belong to the same tag.
-    """
+    """Return a key that is the same for names that differ only in case or Unicode composition."""
     return fold_case(name)
 
 
 def find_tag_ids(
     uow: UnitOfWork, list_id: int, names: Iterable[str], *, create: bool, lock: bool = False
 ) -> dict[str, int]:
-    """Map tag names to tag ids. Raises ``tag.too_many``.
+    """Map tag names from ``normalise_tag`` to tag ids.
 
     Args:
-        names: the names of tags, normalised by ``normalise_tag``.
-        create: whether to create missing tags, or to omit missing tags from the result. Create tags
-            only in a short transaction, because concurrent transactions that create the same tag
-            must wait.
-        lock: whether to lock the tags, so that no concurrent transaction can delete the tags. The
-            function waits while a concurrent transaction deletes or renames one of the tags.
+        create: whether to create or omit missing tags. Create tags only in a short transaction,
+            because concurrent transactions that create the same tag must wait.
+        lock: whether to lock the tags against deletion, and to wait for concurrent changes.
     """
     keys_by_name = {name: fold_tag(name) for name in names}
     names_by_key: dict[str, str] = {}
@@ -102,10 +93,6 @@ def find_tag_ids(
 def find_tag_names(
     uow: UnitOfWork, tag_ids: Iterable[int], *, lock: bool = False
 ) -> dict[int, str]:
-    """Map tag ids to tag names, omitting deleted tags.
-
-    ``lock``: whether to lock the tags, so that no concurrent transaction can delete the tags.
-    """
     unique_ids = set(tag_ids)
     if not unique_ids:
         return {}
@@ -116,13 +103,11 @@ def find_tag_names(
 
 
 def list_tags(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRows[MemberTag]:
-    """Return a page of the list's tags, newest first. Raises ``cursor.invalid``."""
     query = select(MemberTag).where(MemberTag.list_id == list_id)
     return paging.read_page(uow, paging.select_page_by_id(query, MemberTag.id, page), page)
 
 
 def get_tag(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -> MemberTag:
-    """Return a tag of the list, or raise ``tag.not_found``."""
     query = select(MemberTag).where(MemberTag.id == tag_id, MemberTag.list_id == list_id)
     tag = uow.session.scalar(query.with_for_update() if lock else query)
     if tag is None:
@@ -131,10 +116,7 @@ def get_tag(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -
 
 
 def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
-    """Rename a tag of the list. Raises ``tag.not_found``, ``tag.name_taken``.
-
-    ``name``: the tag's new name, normalised by ``normalise_tag``.
-    """
+    """Rename a tag to a name from ``normalise_tag``."""
     tag = get_tag(uow, list_id, tag_id, lock=True)
     tag.name = name
     tag.folded = fold_tag(name)
@@ -146,10 +128,6 @@ def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberT
 def _find_ids(
     uow: UnitOfWork, list_id: int, keys: Collection[str], *, lock: bool
 ) -> dict[str, int]:
-    """Map folded tag names to the ids of the list's tags.
-
-    ``fold_tag`` returns the folded name of a tag.
-    """
     if not keys:
         return {}
     query = select(MemberTag.folded, MemberTag.id).where(
@@ -164,11 +142,7 @@ def _lock_against_deletion(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any
 
 
 def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
-    """Delete a tag of the list, and return the number of deleted tags.
-
-    Raises ``tag.not_found``, ``list.busy``. Raises ``tag.in_use`` if a segment, a running bulk
-    action or an unfinished export uses the tag.
-    """
+    """Raises ``tag.in_use`` for a segment, a running bulk action or an unfinished export."""
     with locks.limit_lock_waits(uow):
         # Lock the tag before checking whether the tag is in use, because transactions lock a tag
         # before they use it.

@@ -1,6 +1,6 @@
 """Finds suspicious texts of lists and fields, for review by the operator.
 
-A text that the operator has reviewed counts as harmless until the owner changes the text.
+A text that the operator has reviewed counts as harmless until the owner changes it.
 """
 
 import hashlib
@@ -27,12 +27,9 @@ _MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
 
 @dataclass(frozen=True)
 class SuspiciousText:
-    """A list or field whose texts contain suspicious words.
+    """A list, or a field without ``slug``.
 
-    Attributes:
-        slug: the slug of the list, or ``None`` for a field.
-        version: a digest of the texts, so that a review applies only to the texts that the operator
-            has read.
+    ``version`` is a digest of the texts, so that a review applies only to the texts that were read.
     """
 
     kind: Kind
@@ -46,7 +43,6 @@ class SuspiciousText:
 
 
 def list_reviewed_texts(record: MailingList | MemberField) -> Texts:
-    """Return the texts of a list or field that Pressroom searches for suspicious words."""
     if isinstance(record, MemberField):
         return (record.label or "", *(record.choices or ()))
     # Don't review the consent wording, because harmless wordings often mention accounts, and pages
@@ -56,17 +52,13 @@ def list_reviewed_texts(record: MailingList | MemberField) -> Texts:
 
 
 def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before: Texts) -> None:
-    """Search the texts of a list or field for suspicious words if the texts have changed."""
     texts = list_reviewed_texts(record)
     if texts != before:
         record.suspicious_words = find_suspicious_words(uow.settings, texts)
 
 
 def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
-    """Return lists and fields with suspicious words that the operator hasn't reviewed.
-
-    The result contains at most ``limit`` lists and at most ``limit`` fields.
-    """
+    """Return at most ``limit`` lists and ``limit`` fields."""
     result = []
     for kind, (model, ended_at, time_column) in _MODELS.items():
         query = (
@@ -82,10 +74,7 @@ def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
 
 
 def mark_reviewed(uow: UnitOfWork, kind: Kind, record_id: int, version: str) -> bool:
-    """Mark the texts of a list or field as reviewed.
-
-    Return whether the texts are unchanged since the operator read them.
-    """
+    """Return whether the texts are unchanged since the operator read them."""
     model, *_ = _MODELS[kind]
     record = uow.session.get(model, record_id, with_for_update=True)
     if record is None or _compute_version(list_reviewed_texts(record)) != version:

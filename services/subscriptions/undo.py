@@ -40,13 +40,7 @@ Row = TypeVar("Row", MemberImport, BulkAction)
 
 
 class RestoredBatch(NamedTuple):
-    """How many members a batch of an undo restored, and where the next batch starts.
-
-    Attributes:
-        members: the number of members that the batch restored.
-        bookmark: new values for the columns that store where the next batch starts, and what the
-            batches have counted.
-    """
+    """How many members a batch restored, and columns that say where the next batch starts."""
 
     members: int
     bookmark: Mapping[str, int]
@@ -56,19 +50,15 @@ class RestoredBatch(NamedTuple):
 class Undo(Generic[Row]):
     """Starts and runs the undo of one kind of change, either imports or bulk actions.
 
-    In names of attributes and methods, a row means an import or a bulk action.
+    In names, a row means an import or a bulk action.
 
     Attributes:
-        id_name: the key for the id of the import or bulk action in the job's result.
-        count_changed: a function that returns how many members the import or bulk action changed.
-        restore_batch: a function that restores the next batch of members, or returns ``None`` if no
-            members are left.
-        end: a function to call after the undo, with the unit of work, the import or bulk action,
-            the job's id and the job's status.
-        is_complete: a function that returns whether all members that can be restored have been
-            restored.
-        has_total: whether the number of members to restore is known when the undo's job is created.
-        initial_values: values that columns of the import or bulk action get when an undo starts.
+        id_name: the key for the id of the row in the job's result.
+        restore_batch: a function that restores a batch of members, or returns ``None`` after the
+            last one.
+        end: a function to call after the undo, with the job's id and the job's status.
+        has_total: whether the number of members to restore is known when the job is created.
+        initial_values: the row's columns when an undo starts.
     """
 
     model: type[Row]
@@ -103,7 +93,6 @@ class Undo(Generic[Row]):
         )
 
     def find_row(self, uow: UnitOfWork, caller: Caller, row_id: int, *, lock: bool = False) -> Row:
-        """Return an import or bulk action that the caller owns, or raise ``self.not_found``."""
         query = select(self.model).where(
             self.model.id == row_id, self.model.user_id == caller.user_id
         )
@@ -116,22 +105,13 @@ class Undo(Generic[Row]):
         return row
 
     def available_until(self, row: Row) -> datetime | None:
-        """Return the time until which the import or bulk action can be undone.
-
-        Return ``None`` if the import or bulk action hasn't finished or was already undone.
-        """
+        """Return ``None`` for an unfinished or undone row."""
         if row.finished_at is None or self.is_complete(row):
             return None
         return row.created_at + UNDO_TIME
 
     def start(self, uow: UnitOfWork, caller: Caller, row_id: int) -> int | None:
-        """Start or continue an undo, and return the id of the undo's job.
-
-        Return ``None`` if the import or bulk action was already undone completely. Raises
-        ``self.not_found`` if the import or bulk action doesn't exist. Raises ``self.running`` if
-        the import or bulk action hasn't finished. Raises ``self.over`` if the import or bulk action
-        is older than ``UNDO_TIME``.
-        """
+        """Return the id of the job, or ``None`` if the row was already undone completely."""
         # To avoid deadlocks, lock the row in ``jobs`` before the row of the import or bulk action.
         job_id = self.find_row(uow, caller, row_id).undo_job_id
         job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
@@ -163,17 +143,9 @@ class Undo(Generic[Row]):
         return job.id
 
     def run(self, resources: Resources, lease: Lease) -> None:
-        """Restore members in batches until the undo ends or its job must yield to another job.
-
-        Raises ``self.running`` if the import or bulk action hasn't finished.
-        """
         work_in_turns(resources, lease, partial(self._restore_next_batch, lease=lease))
 
     def _restore_next_batch(self, uow: UnitOfWork, lease: Lease) -> bool:
-        """Restore the next batch of members of an undo.
-
-        Return whether the undo has restored all members.
-        """
         row = uow.session.get(self.model, lease.subject_id)
         if row is None:
             raise JobCancelled
