@@ -1,8 +1,6 @@
 """Stores opt-outs of addresses that belong to no member, once per owner with the lists.
 
-A sender, such as a mail provider, reports these opt-outs. ``opt_out_checks`` checks them before a
-person is added or gets mail. Like all opt-outs, they can only be undone by the person, who can undo
-them for each list separately.
+Senders report these opt-outs. A person can undo them for each list separately.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -92,13 +90,7 @@ WHERE o.user_id = r.user_id AND o.address_hmac = r.address_hmac AND o.updated_at
 
 @dataclass(frozen=True, slots=True)
 class ReportedAddress:
-    """An opt-out of an address that belongs to no member.
-
-    Attributes:
-        digest: the HMAC of the address (see ``opt_out_checks.compute_address_digest``).
-        list_ids: the ids of the lists to which the opt-out applies, or ``None`` if the opt-out
-            applies to all lists that the sender covers.
-    """
+    """If ``list_ids`` is ``None``, the opt-out applies to all lists that the sender covers."""
 
     digest: bytes
     source: str
@@ -106,11 +98,7 @@ class ReportedAddress:
 
 
 class UnjournaledOptOut(NamedTuple):
-    """An opt-out that must be written to the journal next to the backups.
-
-    Attributes:
-        list_ids: the ids of the lists as a JSON array.
-    """
+    """An opt-out for the journal next to the backups. ``list_ids`` is a JSON array."""
 
     user_id: int
     address_hmac: bytes
@@ -126,12 +114,7 @@ def record(
     covered_ids: Collection[int],
     reported: Sequence[ReportedAddress],
 ) -> set[bytes]:
-    """Store reported opt-outs of addresses, each of which occurs only once in ``reported``.
-
-    Return the digests of the addresses that had no opt-out from at least one of the lists.
-
-    ``covered_ids``: the ids of the lists that the sender covers.
-    """
+    """Store distinct addresses, and return the digests that weren't stored for all lists."""
     return _execute(uow, _RECORD, owner_id, covered_ids, reported)
 
 
@@ -141,7 +124,6 @@ def find_new(
     covered_ids: Collection[int],
     reported: Sequence[ReportedAddress],
 ) -> set[bytes]:
-    """Return the digests that ``record`` would return, without changing any data."""
     return _execute(uow, _FIND_NEW, owner_id, covered_ids, reported)
 
 
@@ -174,10 +156,7 @@ def restore(
     source: str,
     at: datetime,
 ) -> bool:
-    """Store an opt-out that is missing in a restored backup.
-
-    Return false if the database already contains the opt-out.
-    """
+    """Store an opt-out that a restored backup lacks, or return false if it has the opt-out."""
     values = {
         "owner_id": owner_id,
         "digest": address_hmac,
@@ -189,17 +168,13 @@ def restore(
 
 
 def lift(uow: UnitOfWork, list_id: int, digests: Collection[bytes]) -> None:
-    """Delete the opt-outs of a person's addresses from a list, at the person's request."""
     uow.session.execute(_LIFT, {"list_id": list_id, "digests": [*digests]})
 
 
 def find_unjournaled(
     uow: UnitOfWork, *, max_rows: int, max_lists: int
 ) -> Sequence[UnjournaledOptOut]:
-    """Return the oldest opt-outs that must be written to the journal.
-
-    ``max_lists``: once the opt-outs have this number of lists together, no further one is returned.
-    """
+    """Return the oldest opt-outs for the journal, until they have ``max_lists`` lists together."""
     values = {"max_rows": max_rows, "max_lists": max_lists}
     return [
         UnjournaledOptOut(*row)._replace(address_hmac=bytes(row.address_hmac))

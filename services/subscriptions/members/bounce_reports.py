@@ -1,9 +1,8 @@
 """Records bounces that senders report, and turns mail off for addresses that bounce.
 
-A sender is a registered source of reports, such as a mail provider. A hard (permanent) bounce turns
-mail off at once. Soft (temporary) bounces turn mail off after several consecutive mailings have
-bounced. A soft bounce stops counting when a new attempt delivers the bounced mail, or when the
-member receives a mail of a later mailing.
+A hard (permanent) bounce turns mail off at once. Soft (temporary) bounces turn mail off after
+several consecutive mailings have bounced. A soft bounce stops counting when a new attempt delivers
+the bounced mail, or when the member receives a mail of a later mailing.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -153,12 +152,9 @@ _Key = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReportedBounce:
-    """A hard or soft bounce that a sender reports.
+    """A bounce with its status code (RFC 3463).
 
-    Attributes:
-        status: the enhanced status code (RFC 3463), such as ``5.1.1``, or ``None``.
-        address: the address that bounced, or ``None`` if the report has a delivery id. The bounce
-            then concerns the address of the person's account.
+    Without ``address``, it concerns the account's address.
     """
 
     mailing: MemberMailing
@@ -168,11 +164,10 @@ class ReportedBounce:
 
 
 class BounceOutcome(StrEnum):
-    """The outcome of a reported bounce: ``APPLIED``, or the reason why the bounce changed nothing.
+    """``APPLIED``, or why the bounce changed nothing.
 
-    A bounce can affect a person's subscriptions to several lists. The outcome says what changed for
-    the subscription to the list that the report names. If the person isn't a member of the named
-    list, the outcome says what changed for the person's subscriptions to other lists.
+    The outcome is about the list that the report names. If the person isn't a member there, it is
+    about the person's other subscriptions.
     """
 
     APPLIED = "applied"
@@ -183,14 +178,6 @@ class BounceOutcome(StrEnum):
 
 
 class _Target(NamedTuple):
-    """A subscription that is affected by a reported bounce.
-
-    Attributes:
-        number: the index of the reported bounce in its batch.
-        id: the id of the subscription.
-        email: the address that bounced.
-    """
-
     number: int
     id: int
     list_id: int
@@ -206,13 +193,7 @@ class _Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """The changes that reported bounces cause if none of the bounces is stored yet.
-
-    Attributes:
-        outcomes: the outcome of each bounce.
-        targets: the subscriptions that the bounces change.
-        deciding_targets: the subscriptions on which the outcome of their bounce depends.
-    """
+    """Changes by bounces that aren't stored yet. Outcomes depend on ``deciding_targets``."""
 
     outcomes: Sequence[BounceOutcome]
     targets: Sequence[_Target]
@@ -227,10 +208,6 @@ class _Judgement:
         return [each for each in self.targets if each.status == SubscriptionStatus.ACTIVE]
 
     def mark_duplicates(self, new_targets: Iterable[_Target]) -> list[BounceOutcome]:
-        """Return the outcomes. Bounces that were stored before are duplicates.
-
-        ``new_targets``: the active subscriptions whose bounce wasn't stored before.
-        """
         new_numbers = {
             each.number
             for each in (*self.pending_targets, *new_targets)
@@ -251,23 +228,15 @@ def record_bounces(
     covered_list_ids: Collection[int] | None = None,
     reached_mails: Sequence[MemberMailing] = (),
 ) -> list[BounceOutcome]:
-    """Record reported bounces, and turn mail off for members whose address doesn't work.
+    """Return the outcomes in the order of ``bounces``.
 
-    Return the outcome of each bounce, in the order of ``bounces``.
-
-    A hard bounce turns the person's mail off on each of the owner's lists that the reporting sender
-    covers. A hard bounce of a confirmation mail also ends the unconfirmed sign-up. Soft bounces
-    turn mail off after ``soft_bounce_limit`` consecutive mailings have bounced.
-
-    Raises ``TransientError`` if waiting for a lock takes too long.
+    A hard bounce counts on each of the owner's lists that the sender covers. If a confirmation mail
+    bounces, the unconfirmed sign-up ends.
 
     Args:
-        covered_list_ids: the ids of the lists that the sender covers, or ``None`` if the sender
-            covers all lists of the owner.
-        reached_mails: the mails that reached their members, as reported in the same batch. The
-            function passes ``reached_mails`` to ``end_soft_bounces`` before it compares the number
-            of a member's soft bounces with ``soft_bounce_limit``, so that the order of the reports
-            in the batch doesn't matter.
+        covered_list_ids: ``None`` if the sender covers all lists of the owner.
+        reached_mails: the delivered mails of the same batch. They end soft bounces before the limit
+            is checked, so that the order of the reports doesn't matter.
     """
     pairs = {target.pair for target in _find_targets(uow, bounces, covered_list_ids)}
     present_ids = locks.lock_members(uow, pairs)
@@ -294,7 +263,6 @@ def predict_bounces(
     *,
     covered_list_ids: Collection[int] | None = None,
 ) -> list[BounceOutcome]:
-    """Return the outcomes that ``record_bounces`` would return, without changing any data."""
     targets = _find_targets(uow, bounces, covered_list_ids)
     judgement = _judge_bounces(uow, bounces, targets)
     active_targets = judgement.active_targets
@@ -340,10 +308,7 @@ def _judge_bounces(
 def end_soft_bounces(uow: UnitOfWork, reached_mails: Iterable[MemberMailing]) -> None:
     """End the soft bounces of members who have since received the bounced mail or a later mail.
 
-    A soft bounce that has already turned the member's mail off doesn't end. The caller doesn't have
-    to lock the members.
-
-    ``reached_mails``: the mails that were reported as delivered, opened or clicked.
+    A soft bounce that has turned mail off doesn't end. The caller doesn't have to lock the members.
     """
     mailings = [*reached_mails]
     latest: dict[Pair, MemberMailing] = {}
@@ -366,7 +331,6 @@ def end_soft_bounces(uow: UnitOfWork, reached_mails: Iterable[MemberMailing]) ->
 
 
 def _find_softly_bounced(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> list[MemberMailing]:
-    """Return the mails whose recipients have a soft bounce that hasn't turned mail off."""
     numbers = uow.session.scalars(_FIND_SOFTLY_BOUNCED, format_pairs(mailings))
     return [mailings[number] for number in numbers]
 
@@ -397,11 +361,7 @@ def _judge_age(bounce: ReportedBounce, latest_actions: LatestActions) -> BounceO
 def _add_bounces(
     uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
 ) -> list[_Target]:
-    """Store one bounce per subscription.
-
-    Return the subscriptions whose bounce wasn't stored before, or was stored as a soft bounce and
-    is now a hard bounce.
-    """
+    """Return the subscriptions whose bounce is new, or was soft and is now hard."""
     if not targets:
         return []
     values = _describe_bounces(uow, bounces, targets)
@@ -432,7 +392,6 @@ def _describe_bounces(
 def _stop_mail(
     uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
 ) -> None:
-    """Turn mail off for members with a hard bounce, or with too many consecutive soft bounces."""
     actions = {target.pair: changes.BOUNCED for target in targets if bounces[target.number].is_hard}
     soft_pairs = {target.pair for target in targets} - actions.keys()
     if soft_pairs:

@@ -1,13 +1,12 @@
-"""Stored bounces of members. A bounce can turn off the mail that a list sends to a member.
+"""Reads and changes stored bounces, which can turn off the mail that a list sends to a member.
 
 A bounce isn't an opt-out, because the person made no decision. The table ``bounces`` contains an
 HMAC of the address, so that a bounce remains after the member is removed or erased.
 
-When the list's mail to a member is turned on again, a database trigger sets ``lifted_at`` in the
-member's bounces. When a later mail reaches the member, ``ended_at`` is set for the member's soft
-(temporary) bounces, but never for hard bounces. A bounce is in effect while ``lifted_at`` and
-``ended_at`` are NULL. Code that acts without the person's consent must call ``claim_bounces``
-before it adds the person to a list or turns on the list's mail to the person.
+When the list's mail to a member is turned on again, a database trigger sets ``lifted_at``. When a
+later mail reaches the member, ``ended_at`` is set for soft bounces. A bounce is in effect while
+both are NULL. Code that acts without the person's consent must call ``claim_bounces`` before it
+adds the person to a list or turns on the mail.
 """
 
 from datetime import timedelta
@@ -74,52 +73,38 @@ ORDER BY list_id, address_hmac, mailing_id LIMIT 1
 
 
 def claim_bounces(uow: UnitOfWork, list_id: int, person: User) -> bool:
-    """Return whether the list must not mail a person, because mails to the address bounced.
-
-    Bounces of the address may have no user id, for example after an erasure. ``claim_bounces`` adds
-    the person's user id to the bounces that have no user id, because the trigger that sets
-    ``lifted_at`` finds bounces by user id.
-    """
+    """Return whether mail bounced. Add the person's id, because a trigger searches by id."""
     values = _build_person_parameters(uow, list_id, person)
     return bool(uow.session.scalar(_CLAIM_BOUNCES, values))
 
 
 def lift_bounces(uow: UnitOfWork, list_id: int, person: User, *, by_owner: bool = False) -> None:
-    """End the effect of a person's bounces on a list, so that the list can mail the person."""
     values = _build_person_parameters(uow, list_id, person)
     uow.session.execute(_LIFT_BOUNCES, values | {"by_owner": by_owner})
 
 
 def has_owner_lifted(uow: UnitOfWork, list_id: int, user_id: int) -> bool:
-    """Return whether, in the last 30 days, the owner turned mail on for the bounced member."""
+    """Return whether, in the last 30 days, the owner turned mail on for the member."""
     values = {"list_id": list_id, "user_id": user_id, "period": OWNER_LIFT_PERIOD}
     return bool(uow.session.scalar(_HAS_OWNER_LIFTED, values))
 
 
 def copy_bounces(uow: UnitOfWork, list_id: int, user_id: int, *, to_list_id: int) -> None:
-    """Copy a member's bounces to the list to which the member is transferred."""
     values = {"list_id": list_id, "user_id": user_id, "to_list_id": to_list_id}
     uow.session.execute(_COPY_BOUNCES, values)
 
 
 def release_bounces(uow: UnitOfWork, user_id: int) -> None:
-    """Remove the person's user id from all bounces.
-
-    Called when a person's e-mail address changes, because mail may reach the new address.
-    """
+    """Remove the person's user id from all bounces, because mail may reach the new address."""
     uow.session.execute(_RELEASE_BOUNCES, {"user_id": user_id})
 
 
 def has_bounces(uow: UnitOfWork, list_id: int) -> bool:
-    """Return whether any bounce is stored for the list."""
     return uow.session.scalar(_FIND_ANY_BOUNCE, {"list_id": list_id}) is not None
 
 
 def build_no_bounce_condition(member: str) -> str:
-    """Build the SQL condition that the list's mail to a member isn't turned off by a bounce.
-
-    ``member``: the alias of ``subscriptions`` in the SQL statement that contains the condition.
-    """
+    """Build a condition on ``member``, an alias of ``subscriptions``."""
     return f"""NOT EXISTS (
         SELECT FROM bounces AS b
         WHERE b.list_id = {member}.list_id AND b.user_id = {member}.user_id
@@ -127,14 +112,7 @@ def build_no_bounce_condition(member: str) -> str:
 
 
 def build_bounce_query(list_id: str, condition: str) -> str:
-    """Build an SQL query for a list's bounces that currently prevent mail to a member.
-
-    ``OFFSET 0`` makes Postgres look up each bounce in an index (see ``imports.judge_statements``).
-
-    Args:
-        list_id: the SQL expression for the list's id.
-        condition: an SQL condition that the bounces must also meet.
-    """
+    """Use ``OFFSET 0`` to force index lookups (see ``imports.judge_statements``)."""
     stops = f"{IS_IN_EFFECT} AND stopped_at IS NOT NULL"
     return f"SELECT FROM bounces WHERE list_id = {list_id} AND {stops} AND {condition} OFFSET 0"
 

@@ -1,7 +1,6 @@
 """Creates and changes single subscriptions, and records each change.
 
-Each change adds an event to the subscription's history, and an event to the feed of the list's
-owner. Adding a person to a list also adds a consent entry.
+Adding a person to a list also adds a consent entry.
 """
 
 from collections.abc import Mapping
@@ -61,8 +60,6 @@ class Via(StrEnum):
 
 
 class ActorKind(StrEnum):
-    """The kind of person or process that changes a subscription."""
-
     USER = "user"
     OWNER = "owner"
     IMPORT = "import"
@@ -73,15 +70,7 @@ class ActorKind(StrEnum):
 
 @dataclass(frozen=True)
 class Actor:
-    """The person or process that changes a subscription, and where the request came from.
-
-    Attributes:
-        page_url: the URL of the page that sent the request, without the query string.
-        browser: the name of the browser that sent the request.
-        origin: maps names in ``sign_up_origins.ORIGIN_NAMES`` to values that say where the sign-up
-            came from.
-        reason: the person's reason for unsubscribing or disabling mail, or ``None``.
-    """
+    """The person or process that changes a subscription. ``page_url`` has no query string."""
 
     kind: ActorKind
     via: Via
@@ -94,7 +83,7 @@ class Actor:
 
 
 def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
-    """Return the person's record on the list, regardless of the record's status, or ``None``."""
+    """Return the person's record, regardless of its status."""
     query = select(Subscription).where(
         Subscription.list_id == list_id, Subscription.user_id == user_id
     )
@@ -102,12 +91,11 @@ def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | N
 
 
 def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscription | None:
-    """Return the list's record of the person with this user id or normalised address.
+    """Find a record by user id or normalised address.
 
-    Several records on a list may contain the same address, because people change addresses. Active
-    records take precedence over inactive records. If several active records contain the address,
-    the record of the person whose account has the address takes precedence. An inactive record that
-    contains the address is ignored if the person's account has a different address.
+    Several records may contain the same address, because people change addresses. Active records
+    take precedence, and then the record of the account with the address. An inactive record is
+    ignored if the person's account has a different address.
     """
     if isinstance(key, int):
         return find_record(uow, list_id, key)
@@ -124,7 +112,6 @@ def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscri
 def add_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor
 ) -> Subscription:
-    """Store a new subscription, and add an event to its history."""
     uow.session.add(subscription)
     uow.session.flush()
     record_event(uow, subscription, action, actor)
@@ -134,12 +121,10 @@ def add_record(
 def change_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, **values: Any
 ) -> bool:
-    """Change columns of a subscription, and add an event to its history.
-
-    Return whether any column has changed.
+    """Return whether any column has changed.
 
     Raises ``subscription.changed`` if a concurrent transaction changed the status or the mail
-    setting. Callers that lock the subscription never get ``subscription.changed``.
+    setting of an unlocked subscription.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
@@ -174,10 +159,9 @@ def change_record(
 def confirm_imported_subscription(
     uow: UnitOfWork, subscription: Subscription, actor: Actor
 ) -> None:
-    """Record that an imported member has signed up, so that an undo of the import keeps the member.
+    """Record a sign-up of an imported member.
 
-    A consent entry is added for the sign-up. The function also updates ``updated_at``, because an
-    undo skips subscriptions that were updated after the import.
+    It updates ``updated_at``, so that an undo of the import keeps the member.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return
@@ -195,7 +179,6 @@ def confirm_imported_subscription(
 def _list_changed_names(
     uow: UnitOfWork, before: Subscription, differing: Mapping[str, Any]
 ) -> list[str] | None:
-    """Return the names that the subscription's history shows for the changed columns and fields."""
     names = [name for column, name in _HISTORY_NAMES.items() if column in differing]
     if "fields" in differing:
         after = differing["fields"]
@@ -209,10 +192,6 @@ def _list_changed_names(
 def switch_mail(
     uow: UnitOfWork, subscription: Subscription, actor: Actor, *, enabled: bool
 ) -> bool:
-    """Enable or disable mail for a subscription.
-
-    Return whether this call changed the subscription's mail setting.
-    """
     action = "email_enabled" if enabled else "email_disabled"
     return change_record(uow, subscription, action, actor, email_enabled=enabled)
 
@@ -228,20 +207,12 @@ def record_event(
     email_enabled: bool | None = None,
     owner_id: int | None = None,
 ) -> None:
-    """Add an event to a subscription's history, and announce the change in the owner's feed.
-
-    The history event contains the subscription's status and mail setting before and after the
-    change.
+    """Record a change in the history and in the owner's feed.
 
     Args:
-        changed: the names of the changed columns and fields, except the status and the mail
-            setting.
-        status: the subscription's status before the change, or ``None`` for a new subscription.
-        email_enabled: whether mail was enabled before the change, or ``None`` for a new
-            subscription.
-        owner_id: the id of the list's owner, or ``None`` if the caller doesn't know the id. A
-            caller that changes many subscriptions passes the owner's id, so that a single INSERT
-            statement can store all feed events.
+        changed: the names of columns and fields, except the status and the mail setting.
+        status: the status before the change, or ``None`` for a new subscription.
+        owner_id: pass it with many changes, so that a single INSERT can store all feed events.
     """
     uow.session.add(
         SubscriptionEvent(
@@ -276,7 +247,6 @@ def record_event(
 def _record_consent(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, before: str | None
 ) -> None:
-    """Add a consent entry if a change has added a person to a list."""
     if subscription.status not in _STATUSES_ON_LIST or subscription.status == before:
         return
     how = ConsentHow.OWNER if actor.kind == ActorKind.OWNER else entries.HOW_BY_VIA[actor.via]
@@ -309,12 +279,6 @@ def announce_change(
     owner_id: int | None = None,
     **details: Any,
 ) -> None:
-    """Announce a change to a subscription in the feed of the list's owner.
-
-    Args:
-        owner_id: the id of the list's owner, or ``None`` if the caller doesn't know the id.
-        details: additional values for the feed event.
-    """
     data = {
         "user_id": subscription.user_id,
         "action": action,
@@ -333,10 +297,6 @@ def announce_change(
 def _choose_feed_event(
     subscription: Subscription, action: str, *, status: str | None, email_enabled: bool | None
 ) -> FeedEventType:
-    """Choose the type of the feed event for a change of a subscription.
-
-    ``status`` and ``email_enabled``: the subscription's status and mail setting before the change.
-    """
     # Announce an erasure as ``subscription.removed``, so that the owner deletes copies of the
     # person's data.
     if action == ERASED:

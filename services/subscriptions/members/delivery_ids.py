@@ -1,13 +1,11 @@
 """Creates and verifies delivery ids, which identify a mail in the reports of mail providers.
 
 A delivery id isn't secret, so a mail provider may log it. Pressroom accepts a delivery id only from
-a sender that is registered for the list of the mail. Unlike a delivery id, a trace id must stay
-secret, because anyone who knows the trace id can act for the person.
+a sender that is registered for the list of the mail.
 
 A delivery id consists of ``d1`` and 50 digits in base 32 (``0`` to ``9`` and ``a`` to ``v``), which
-encode 31 bytes. The first 23 bytes of a delivery id are its payload: the list id, the mailing id
-and the user id with 7 bytes each, and the mailing's day with 2 bytes. The last 8 bytes of a
-delivery id are the MAC of the payload.
+encode 31 bytes. The first 23 bytes are the payload: the list id, the mailing id and the user id
+with 7 bytes each, and the mailing's day with 2 bytes. The last 8 bytes are the MAC of the payload.
 """
 
 import hmac
@@ -38,12 +36,9 @@ _FIRST_DAY = date(2020, 1, 1)
 
 
 class DeliveryId(NamedTuple):
-    """The decoded content of a delivery id: the recipient and the mailing.
+    """A decoded delivery id. ``day`` is the day in UTC on which the mailing began.
 
-    Attributes:
-        mailing_id: the id of the job that exported the mailing's roster. For a mail that Pressroom
-            itself sent, such as a confirmation mail, the id of the job that sent the mail.
-        day: the day in UTC on which the mailing began.
+    ``mailing_id`` is the id of the job that exported the mailing's roster, or that sent the mail.
     """
 
     list_id: int
@@ -55,7 +50,6 @@ class DeliveryId(NamedTuple):
 def build_delivery_header(
     keyring: Keyring, *, list_id: int, user_id: int, job_id: int
 ) -> dict[str, str]:
-    """Return the mail header with the delivery id of a mail that the job ``job_id`` sends."""
     delivery = DeliveryId(list_id, user_id, mailing_id=job_id, day=clock.now().date())
     return {DELIVERY_HEADER: create_delivery_id(keyring, delivery)}
 
@@ -70,11 +64,7 @@ def create_delivery_id(keyring: Keyring, delivery: DeliveryId) -> str:
 def build_delivery_id_factory(
     keyring: Keyring, *, list_id: int, mailing_id: int, day: date
 ) -> Callable[[int], str]:
-    """Return a function that takes a recipient's user id, and returns a delivery id.
-
-    To be fast enough for a million recipients, the returned function reuses the HMAC signer and the
-    digits with which all delivery ids of the mailing begin.
-    """
+    """Return a function that takes a user id, and is fast enough for a million recipients."""
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     mailing_bytes = list_id.to_bytes(_ID_BYTES, "big") + mailing_id.to_bytes(_ID_BYTES, "big")
     day_bytes = (day - _FIRST_DAY).days.to_bytes(_DAY_BYTES, "big")
@@ -95,17 +85,15 @@ def build_delivery_id_factory(
 
 # Optimization: delivery ids from pairs of digits (decision 17).
 def _encode(number: int, *, pairs: int) -> str:
-    """Return a number in base 32, padded with zeros to as many digit pairs as ``pairs`` says."""
     return "".join(
         [_DIGIT_PAIRS[number >> shift & 0x3FF] for shift in range(10 * pairs - 10, -1, -10)]
     )
 
 
 def read_delivery_id(keyring: Keyring, text: str) -> DeliveryId | None:
-    """Verify and decode a delivery id. Return ``None`` if the delivery id is forged or malformed.
+    """Return ``None`` if the delivery id is forged or malformed.
 
-    Upper-case letters are accepted, because a delivery id may be part of an address, and some mail
-    servers change the case of addresses.
+    Upper-case letters are accepted, because some mail servers change the case of addresses.
     """
     if not text.isascii() or (match := _FORM.fullmatch(text.lower())) is None:
         return None

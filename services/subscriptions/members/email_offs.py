@@ -1,8 +1,7 @@
 """Finds out why, and since when, a member gets no mail from a list.
 
-The database row of a subscription doesn't contain the reason why the member's mail is turned off.
-Pressroom derives this reason from an opt-out, from a bounce, or from the subscription's history.
-Pressroom therefore also knows why an earlier release of Pressroom turned mail off.
+The reason isn't stored, but is derived from an opt-out, from a bounce, or from the subscription's
+history.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,12 +69,7 @@ _BOUNCE_REASONS = (EmailOffReason.BOUNCED, EmailOffReason.SOFT_BOUNCED)
 
 @dataclass(frozen=True, slots=True)
 class EmailOff:
-    """The reason why a list's mail to a member is turned off, and the time when it was turned off.
-
-    Attributes:
-        status: the enhanced status code of the bounce (RFC 3463), such as ``5.1.1``, or ``None``.
-        at: when the mail was turned off, or ``None`` if the time is unknown.
-    """
+    """The reason, with the status code of a bounce (RFC 3463)."""
 
     reason: EmailOffReason
     status: str | None
@@ -88,25 +82,16 @@ class _Record(NamedTuple):
 
 
 def find_bounce(uow: UnitOfWork, record: Subscription) -> EmailOff | None:
-    """Return how a bounce turned off the mail to an active member.
-
-    Return ``None`` if the mail is turned on, or is turned off for another reason.
-    """
     is_active = record.status == SubscriptionStatus.ACTIVE
     email_off = find_email_off(uow, record) if is_active else None
     return email_off if email_off and email_off.reason in _BOUNCE_REASONS else None
 
 
 def find_email_off(uow: UnitOfWork, record: Subscription) -> EmailOff | None:
-    """Return why the mail to a member is turned off, or ``None`` if the mail is turned on."""
     return find_email_offs(uow, [record]).get(record.id)
 
 
 def find_email_offs(uow: UnitOfWork, records: Iterable[Subscription]) -> Mapping[int, EmailOff]:
-    """Map each subscription's id to the reason why the member's mail is turned off.
-
-    Members whose mail is turned on are omitted.
-    """
     return _find_in_transaction(
         uow, [_Record(each.id, each.email) for each in records if not each.email_enabled]
     )
@@ -115,17 +100,12 @@ def find_email_offs(uow: UnitOfWork, records: Iterable[Subscription]) -> Mapping
 def find_email_offs_of_rows(
     uow: UnitOfWork, rows: Iterable[Mapping[str, Any]]
 ) -> Mapping[int, EmailOff]:
-    """Map the subscription ids in ``rows`` to the reasons why the members' mail is turned off."""
     return _find_in_transaction(uow, _select_off(rows))
 
 
 def read_email_offs_of_rows(
     resources: Resources, rows: Iterable[Mapping[str, Any]]
 ) -> Mapping[int, EmailOff]:
-    """Map the subscription ids in ``rows`` to the reasons why the members' mail is turned off.
-
-    The function can be called outside of a transaction.
-    """
     read_rows = partial(resources.database.rows, _STATEMENT)
     return _find(_select_off(rows), resources.keyring, read_rows)
 

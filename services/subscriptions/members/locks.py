@@ -1,29 +1,25 @@
 """Locks subscriptions, so that only one transaction at a time can change a subscription.
 
-Pressroom uses advisory locks, because Postgres can't lock a missing row (see "Explicit Locking" in
-the Postgres manual). Locks on rows aren't enough, because an owner can add a person who has no row
-in ``subscriptions`` while the person opts out. To change a single subscription, a transaction locks
-the pair of list and person exclusively, and takes a shared lock on the list. A bulk action locks
-the list exclusively, because locking each subscription would take too many locks.
+Pressroom uses advisory locks, because Postgres can't lock a missing row. An owner can add a person
+who has no row in ``subscriptions`` while the person opts out. To change a single subscription, a
+transaction locks the pair of list and person exclusively, and takes a shared lock on the list. A
+bulk action locks the list exclusively, because locking each subscription would take too many locks.
 
-Several chunks of a file can be imported at the same time, because no person is in two chunks.
-Each chunk of an import takes a shared lock on the list, so that no bulk action runs at the same
-time. Two advisory locks per list, the gate lock and the room lock, prevent other transactions from
-changing subscriptions while a chunk is imported.
+Several chunks of a file can be imported at the same time, because no person is in two chunks. Each
+chunk takes a shared lock on the list, so that no bulk action runs at the same time. The gate lock
+and the room lock of the list exclude changes of single subscriptions:
 
-- A transaction that imports a chunk takes the gate lock in exclusive mode, takes the room lock in
-  shared mode, and releases the gate lock. The room lock is released when the transaction ends.
+- A transaction that imports a chunk takes the gate lock in exclusive mode, and then the room lock
+  in shared mode. It releases the gate lock, and keeps the room lock until the transaction ends.
 - A transaction that changes a single subscription takes the gate lock in shared mode, so that no
-  other transaction can begin to import a chunk. The transaction then waits until no transaction
-  holds the room lock.
+  other chunk can begin. The transaction then waits until no transaction holds the room lock.
 
-The algorithm with two locks per list comes from "Concurrent control with readers and writers" by
-Courtois and others (1971).
+The algorithm comes from "Concurrent control with readers and writers" by Courtois and others
+(1971).
 
 Every change of a subscription takes a shared lock on the person's row in ``users``, so that no data
-about an erased person is stored. An erasure locks the person's row exclusively before it marks the
-person as erased. The job that clears an erased person's subscriptions takes a shared lock on the
-list of each subscription.
+about an erased person is stored. An erasure locks the row exclusively before it marks the person as
+erased. The job that clears an erased person's subscriptions takes a shared lock on each list.
 
 To avoid deadlocks, every transaction takes its locks in the same order: list, gate lock, room lock,
 new rows in ``users``, pairs of list and person, existing rows in ``users``.
@@ -104,12 +100,7 @@ _MAX_LOCKED_PAIRS_PER_LIST = 50
 
 @dataclass(frozen=True)
 class LockedSubscription:
-    """A person's subscription to a list, locked until the transaction ends.
-
-    Attributes:
-        record: the person's record on the list, or ``None`` if the list has never had a record of
-            the person.
-    """
+    """A subscription that is locked until the transaction ends. ``record`` may not exist yet."""
 
     mailing_list: MailingList
     person: User
@@ -121,12 +112,10 @@ class LockedSubscription:
 
     @property
     def addresses(self) -> set[str]:
-        """Return the addresses in the person's account and in the person's record on the list."""
         return collect_addresses(self.person, self.record)
 
 
 def collect_addresses(person: User, record: Subscription | None) -> set[str]:
-    """Return the addresses in the person's account and in the person's record on the list."""
     addresses = {person.email}
     if record is not None and record.email is not None:
         addresses.add(record.email)
@@ -137,8 +126,7 @@ def collect_addresses(person: User, record: Subscription | None) -> set[str]:
 def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
     """Limit each wait for a lock to two seconds until the transaction ends.
 
-    Raises ``list.busy`` if a statement in the ``with`` block waits for a lock for more than two
-    seconds. After ``list.busy``, the caller must roll back the transaction.
+    After ``list.busy``, the caller must roll back.
     """
     # Flush pending writes inside the ``with`` block, so that a flush that waits too long for a lock
     # raises ``list.busy``.
@@ -149,41 +137,30 @@ def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
 
 
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
-    """Prevent bulk actions on the list until the transaction ends.
-
-    Raises ``list.busy``. Lock the list before creating a person, because a bulk action may wait for
-    the new person's address while it holds the list's lock. Callers of ``lock_pair`` don't need
-    ``lock_list_shared``, because ``lock_pair`` also locks the list.
-    """
+    """Prevent bulk actions. To avoid deadlocks, lock the list before you create a person."""
     with limit_lock_waits(uow):
         uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
 
 
 def lock_lists_shared(uow: UnitOfWork, *list_ids: int) -> None:
-    """Prevent bulk actions on the lists until the transaction ends.
-
-    Raises ``TransientError`` if waiting for a lock exceeds the session's ``lock_timeout``.
-    """
+    """Prevent bulk actions, or raise ``TransientError`` after the session's ``lock_timeout``."""
     with _translate_lock_timeout():
         for list_id in sorted(list_ids):
             uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
 
 
 def _translate_lock_timeout() -> AbstractContextManager[None]:
-    """Convert a lock timeout to ``TransientError``, so that the worker retries the job."""
+    """Raise ``TransientError``, so that the worker retries the job."""
     return raise_instead(
         psycopg2.errors.LockNotAvailable, TransientError("Another request is changing the list.")
     )
 
 
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
-    """Lock the person's subscriptions to the lists until the transaction ends.
+    """Lock subscriptions, and return whether the person exists and hasn't been erased.
 
-    Return whether the person exists and hasn't been erased. If the person doesn't exist or is
-    erased, the caller must not change any records. Raises ``list.busy``.
-
-    ``wait_for_lists``: whether to wait while a bulk action locks a list, or to raise ``list.busy``
-    immediately.
+    Otherwise, the caller must not change any records. If ``wait_for_lists`` is false, raise
+    ``list.busy`` immediately while a bulk action locks a list.
     """
     lock_list_statement = _LOCK_LIST_SHARED if wait_for_lists else _TRY_LOCK_LIST_SHARED
     with limit_lock_waits(uow):
@@ -197,20 +174,16 @@ def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: boo
 
 
 def lock_person_shared(uow: UnitOfWork, user_id: int) -> bool:
-    """Lock the person's row, so that the person can't be erased until the transaction ends.
-
-    Return whether the person exists and hasn't been erased.
-    """
+    """Prevent the person's erasure until the transaction ends, or return false after it."""
     return uow.session.scalar(_LOCK_PERSON_SHARED, {"user_id": user_id}) is not None
 
 
 def lock_subscription(
     uow: UnitOfWork, mailing_list: MailingList, person: User
 ) -> LockedSubscription | None:
-    """Lock and return the person's subscription, or return ``None`` if the person is erased.
+    """Return ``None`` if the person is erased.
 
-    If the person has opted out, the function first updates the subscription accordingly. Raises
-    ``list.busy``.
+    If the person has opted out, the function first updates the subscription accordingly.
     """
     if not lock_pair(uow, person.id, mailing_list.id):
         return None
@@ -223,17 +196,11 @@ def lock_subscription(
 def lock_members(
     uow: UnitOfWork, pairs: Collection[tuple[int, int]], *, wait_for_lists: bool = True
 ) -> set[int]:
-    """Lock many subscriptions for a job until the transaction ends.
+    """Lock pairs of a list id and a user id, and return the ids of people who aren't erased.
 
-    Return the ids of the people who haven't been erased. If ``pairs`` contains more than
-    ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to a list, the function locks the whole list, as a
-    bulk action does. Raises ``TransientError`` if waiting for a lock takes too long.
-
-    Args:
-        pairs: the list id and the user id of each subscription.
-        wait_for_lists: whether to wait if another transaction has locked a list, or to raise
-            ``TransientError`` immediately. Without waiting, the function can lock at most
-            ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to each list.
+    The function locks a whole list for more than ``_MAX_LOCKED_PAIRS_PER_LIST`` pairs, which
+    requires ``wait_for_lists``. Without waiting, ``TransientError`` is raised immediately for a
+    locked list.
     """
     counts = Counter(list_id for list_id, _ in pairs)
     is_crowded = {each: count > _MAX_LOCKED_PAIRS_PER_LIST for each, count in counts.items()}
@@ -252,22 +219,15 @@ def lock_members(
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:
-    """Block other transactions that change the list's subscriptions until this transaction ends.
-
-    The caller must take FOR KEY SHARE locks on the rows of all people whose subscriptions are
-    changed. Raises ``TransientError`` if waiting for the lock takes too long.
-    """
+    """Block other changes. The caller must lock the rows of all people FOR KEY SHARE."""
     with _translate_lock_timeout():
         uow.session.execute(_LOCK_LIST, {"list_id": list_id})
 
 
 def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
-    """Lock the list until the end of the transaction, which imports a chunk of a file.
+    """Lock the list for an import's transaction.
 
-    Until the transaction ends, only chunks of the same import can change subscriptions to the list.
-    Chunks that are imported at the same time must contain different people. The caller must take
-    FOR KEY SHARE locks on the rows of all people whose subscriptions are changed. Raises
-    ``TransientError`` if waiting for the lock takes too long.
+    The caller must lock people's rows as for ``lock_list``.
     """
     with _translate_lock_timeout():
         uow.session.execute(_LOCK_LIST_FOR_CHUNK, {"list_id": list_id})

@@ -1,7 +1,7 @@
 """Sends confirmation mails, reminders and welcome mails to subscribers.
 
-Each mail is sent by its own job. If a worker crashes after sending a mail but before completing the
-mail's job, the mail is sent twice, which is better than losing a mail.
+Each mail is sent by its own job. If a worker crashes before completing the job, the mail is sent
+twice, which is better than losing a mail.
 
 The rate limits for unsolicited mail apply to reminders, because strangers can trigger reminders. An
 address gets at most one reminder per day, no matter from how many lists. If a rate limit is
@@ -54,7 +54,6 @@ WHERE id = :id AND status = 'active' AND submitted IS NOT NULL
 
 
 def enqueue_due_reminders(resources: Resources) -> int:
-    """Enqueue a mail job for each reminder that is due. Return the number of enqueued reminders."""
     due_at = Subscription.remind_at
     query = (
         select(Subscription.id, due_at)
@@ -70,10 +69,9 @@ def enqueue_due_reminders(resources: Resources) -> int:
 
 
 def _enqueue_or_postpone(resources: Resources, record_id: int, due_at: datetime) -> bool:
-    """Enqueue, postpone or drop a reminder that is due.
+    """Return whether the reminder was enqueued.
 
-    Return whether the reminder was enqueued. The transaction that enqueues a reminder also clears
-    ``remind_at``, so that no reminder is sent twice.
+    The same transaction clears ``remind_at``, so that no reminder is sent twice.
     """
     try:
         with resources.unit_of_work() as uow:
@@ -107,10 +105,6 @@ def _enqueue_or_postpone(resources: Resources, record_id: int, due_at: datetime)
 
 
 def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> bool:
-    """Return whether a person may be reminded to confirm a sign-up.
-
-    People who have opted out of the list, reported the list or are on a deny list get no reminder.
-    """
     mailing_list = uow.session.get_one(MailingList, record.list_id)
     person = uow.session.get_one(User, record.user_id)
     if record.status != SubscriptionStatus.PENDING or person.erased_at or mailing_list.archived_at:
@@ -125,10 +119,9 @@ def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> b
 
 
 def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEvent | None:
-    """Return the history event of the sign-up that created the subscription.
+    """Return the sign-up that created the subscription.
 
-    Return ``None`` if the subscription already existed before the sign-up, because the person may
-    have unsubscribed in the past.
+    Ignore older subscriptions, because the person may have unsubscribed in the past.
     """
     event = SubscriptionEvent
     query = (
@@ -149,13 +142,11 @@ def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEv
 def _set_reminder_time(
     uow: UnitOfWork, record: Subscription, due_at: datetime, next_at: datetime | None
 ) -> None:
-    """Set the time of the next reminder to confirm a sign-up.
+    """Set the time of the next reminder.
 
-    Raises ``subscription.changed`` if a concurrent transaction has changed the subscription, so
-    that two workers can't send the same reminder.
-
-    To avoid deadlocks with sign-ups, callers must first call ``admit_mail``, which locks the rate
-    limits.
+    Raises ``subscription.changed`` after a concurrent change, so that two workers can't send the
+    same reminder. To avoid deadlocks with sign-ups, callers must first call ``admit_mail``, which
+    locks the rate limits.
     """
     member = Subscription
     statement = (
@@ -173,10 +164,7 @@ def _set_reminder_time(
 
 
 def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
-    """Enqueue a job that sends a mail to a subscriber.
-
-    The job belongs to no user, so that no user sees the job.
-    """
+    """Enqueue a job that belongs to no user, so that no user sees the job."""
     enqueue_job(
         uow,
         kind,
@@ -191,7 +179,7 @@ def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
 def build_list_headers(
     settings: Settings, mailing_list: MailingList, trace_id: str
 ) -> dict[str, str]:
-    """Return the list headers of a mail to one subscriber (RFC 2919, RFC 2369 and RFC 8058)."""
+    """Return the list headers of RFC 2919, RFC 2369 and RFC 8058."""
     host = urlsplit(settings.public_base).hostname
     return {
         "List-Id": f"<{mailing_list.slug}.{host}>",
@@ -201,15 +189,11 @@ def build_list_headers(
 
 
 def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Send a mail with a confirmation link if the subscription is still pending.
-
-    An active member gets the mail too if a bounce turned off the list's mail to the member.
-    """
+    """Mail a link to a pending person, or to a member whose mail a bounce turned off."""
     _send_token(resources, lease, mailer, is_reminder=False)
 
 
 def send_reminder(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Send a reminder with a new confirmation link if ``may_remind`` still returns true."""
     _send_token(resources, lease, mailer, is_reminder=True)
 
 
@@ -270,10 +254,6 @@ def render_confirmation_mail(
     is_reminder: bool = False,
     headers: dict[str, str] | None = None,
 ) -> Mail:
-    """Render the mail that asks a person to confirm a sign-up for a list.
-
-    The rendered mail is also used as a preview for the list's owner.
-    """
     # A stranger may have signed up the recipient's address. The confirmation mail therefore puts
     # the text of the list's owner into quotation marks, and omits the logo, which could contain any
     # text.
@@ -297,7 +277,6 @@ def render_confirmation_mail(
 
 
 def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Send the welcome mail to a new subscriber if the subscription is still active."""
     mail = None
     with resources.unit_of_work() as uow:
         member = _find_recipient(uow, lease, SubscriptionStatus.ACTIVE)
@@ -340,11 +319,6 @@ def _build_delivery_header(
 def _find_recipient(
     uow: UnitOfWork, lease: Lease, *statuses: SubscriptionStatus
 ) -> tuple[Subscription, MailingList, User] | None:
-    """Return the recipient of a mail job, the recipient's subscription and the list.
-
-    Return ``None`` if the subscription's status isn't in ``statuses``, the list is archived, or the
-    person is erased.
-    """
     record = uow.session.get(Subscription, lease.subject_id)
     if record is None or record.status not in statuses:
         return None
@@ -363,11 +337,7 @@ def _send_and_complete(
     *,
     has_submitted: bool = False,
 ) -> None:
-    """Send a mail, if there is one, and complete the job.
-
-    ``has_submitted``: whether the mail contains a link with the values from the sign-up form. An
-    active member's record doesn't need these values any longer.
-    """
+    """Complete the job, and delete the values of a sign-up form (``has_submitted``)."""
     if mail is not None:
         mailer.send(mail)
     with resources.unit_of_work() as uow:

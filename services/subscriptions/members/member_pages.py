@@ -1,8 +1,8 @@
 """Reads pages of a list's members for the list's owner.
 
 Compiled queries are cached, because SQLAlchemy takes longer to compile a query than Postgres takes
-to run the query. Queries return plain rows instead of model objects, because a page may contain a
-thousand members.
+to run it. Queries return plain rows instead of model objects, because a page may contain a thousand
+members.
 """
 
 import re
@@ -113,13 +113,12 @@ _BY_IDS = _RECORDS.where(_record.id == any_(bindparam("ids", type_=ARRAY(BigInte
 
 @dataclass(frozen=True)
 class MemberFilters:
-    """The filters in an owner's request for a page of members.
+    """The filters of an owner.
 
     Attributes:
-        email: a member's whole address, or the beginning of an address followed by ``*``.
-        premium: ``True`` for members with a paid tier, ``False`` for members without a paid tier,
-            ``None`` for all members, or a ``Tier`` for members with exactly this tier. An expired
-            paid tier counts as the free tier.
+        email: a whole address, or the beginning of an address followed by ``*``.
+        premium: whether the member has a paid tier, or an exact ``Tier``. Expired tiers count as
+            free.
     """
 
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE
@@ -129,13 +128,6 @@ class MemberFilters:
 
 @dataclass(frozen=True)
 class MemberPage:
-    """A page of members, and the number of all members who match the filters.
-
-    Attributes:
-        page: the rows of the page, with the columns that the list's owner may see. The column
-            ``user_name`` contains the name in the member's account.
-    """
-
     total: int
     page: PageOfRows[_Row]
 
@@ -147,11 +139,10 @@ def read_member_page(
     filters: MemberFilters,
     page: PageRequest,
 ) -> MemberPage:
-    """Return a page of the members of a list that the caller owns, newest first.
+    """Return the newest members first.
 
-    A page of 200 members takes three or four round trips to the database. For every 200 additional
-    members, one or two more round trips are needed. Raises ``list.not_found``, ``list.not_owner``
-    or ``cursor.invalid``.
+    A page of 200 takes three or four round trips to the database, and every 200 more take one or
+    two.
     """
     database = resources.database
     field_rows = database.rows(_LIST_AND_FIELDS, list_id=list_id)
@@ -194,12 +185,7 @@ def _size_in_bytes(row: _Row) -> int:
 def read_members_by_id(
     uow: UnitOfWork, list_id: int, fields: OwnFields, subscription_ids: Sequence[int]
 ) -> PageOfRows[_Row]:
-    """Return members by subscription id, with the same columns as ``read_member_page``.
-
-    Args:
-        fields: the fields of the list's owner.
-        subscription_ids: the ids of the members' subscriptions, in descending order.
-    """
+    """Return the columns of ``read_member_page`` for ids in descending order."""
     remaining_ids = list(subscription_ids)
     if not remaining_ids:
         return PageOfRows([], None)
@@ -224,10 +210,6 @@ def read_members_by_id(
 def _add_attributes(
     attributes: AttributeFormatter, email_offs: Mapping[int, EmailOff], rows: list[_Row]
 ) -> list[_Row]:
-    """Replace the ids of fields and tags with field keys and tag names in each member's row.
-
-    Under the key ``email_off``, add the reason why the list sends the member no mail.
-    """
     for row in rows:
         row["email_off"] = email_offs.get(row["id"])
         row.update(attributes.format_attributes(row["fields"], row.pop("tag_ids")))
@@ -236,11 +218,7 @@ def _add_attributes(
 
 
 def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
-    """Split filters into the key of a cached statement and the parameters of the statement.
-
-    The key contains a placeholder for the e-mail address, so that all addresses use the same cached
-    statement.
-    """
+    """Return the key of a cached statement, which all addresses share, and the parameters."""
     # A filter for the free tier selects the same members as a filter for members without a paid
     # tier.
     premium = False if filters.premium is Tier.FREE else filters.premium
@@ -266,11 +244,7 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
 
 @cache
 def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statement, Statement]:
-    """Build the statements that read a page of matching members and count all matching members.
-
-    To skip previous pages quickly, the statement for a page finds ids in an index before reading
-    whole rows.
-    """
+    """Find ids in an index before reading whole rows, to skip previous pages quickly."""
     before: Any = bindparam("before") if by_cursor else None
     ids_query = select(_record.id).where(*_build_conditions(kind))
     if kind.email is None:
@@ -306,19 +280,13 @@ def _build_count(kind: MemberFilters) -> ColumnElement[int]:
 def build_prefix_condition(
     address: ColumnElement[Any], prefix: ColumnElement[str]
 ) -> ColumnElement[bool]:
-    """Build an SQL condition for active members whose address begins with ``prefix``.
-
-    The operators ``~>=~`` and ``~<~`` use the index on the addresses of a list's active members.
-    With ``LIKE``, Postgres might choose the trigram index on addresses, which is slower if many
-    members match.
-    """
+    """Avoid ``LIKE``, with which Postgres might choose the trigram index, which is slower."""
     # ``precedence=10`` makes SQLAlchemy put the right operand, a concatenation, in parentheses.
     is_before = address.bool_op("~<~", precedence=10)
     return and_(address.bool_op("~>=~")(prefix), is_before(prefix.concat(literal(_LAST_CHARACTER))))
 
 
 def _build_conditions(kind: MemberFilters) -> list[ColumnElement[bool]]:
-    """Build SQL conditions for members who match the filters, on any list."""
     conditions = [_record.status == kind.status.value]
     if kind.email == _ADDRESS:
         conditions.append(_record.email == bindparam("email"))

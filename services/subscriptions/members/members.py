@@ -37,7 +37,6 @@ OWNER_SOURCE = "owner"
 
 
 def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Subscription:
-    """Find a list's member by user id or normalised address, or raise ``member.not_found``."""
     record = changes.find_record_by_key(uow, mailing_list.id, key)
     if record is None:
         raise errors.MEMBER_NOT_FOUND()
@@ -45,10 +44,7 @@ def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Su
 
 
 def remove_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
-    """Remove a member from the list, but keep the member's opt-outs.
-
-    Return 1 if the member was removed, or 0 if the member had already been removed.
-    """
+    """Keep the member's opt-outs, and return the number of removed members."""
     member = _lock_member(uow, mailing_list, user_id)
     return int(
         changes.change_record(uow, member, "removed", actor, status=SubscriptionStatus.REMOVED)
@@ -63,11 +59,10 @@ def set_email(
     *,
     enabled: bool,
 ) -> int:
-    """Enable or disable the list's mail to a member, on behalf of the list's owner.
+    """Enable or disable mail on behalf of the list's owner.
 
-    Raises ``subscription.opted_out`` if the owner tries to enable mail for a member who has opted
-    out. Raises ``subscription.bounced`` if the owner tries to turn mail on after a bounce, but has
-    already done so for this member in the last 30 days.
+    Raises ``subscription.bounced`` if the owner has already done so after a bounce in the last 30
+    days.
     """
     member = _lock_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
@@ -82,8 +77,6 @@ def set_email(
 
 @dataclass(frozen=True)
 class MemberEdit:
-    """The changes that a list's owner makes to a member's columns, fields and tags."""
-
     columns: Mapping[str, Any]
     attributes: AttributeChanges
 
@@ -99,10 +92,6 @@ class MemberEdit:
 def update_member(
     uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Edit the member with this user id or normalised address.
-
-    Raises ``member.not_found`` and the same errors as ``member_attributes.build_changed_columns``.
-    """
     member = _lock_member(uow, mailing_list, get_member(uow, mailing_list, key).user_id)
     changes.change_record(
         uow, member, "edited", actor, **edit.all_columns(uow, mailing_list, member)
@@ -113,13 +102,9 @@ def update_member(
 def upsert_member(
     uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Edit the member with this user id or address, or add a new member to the list.
+    """Edit or add the member with this user id or address.
 
-    A new member becomes active without a confirmation mail. Editing a pending member keeps the
-    status ``pending``.
-
-    Raises ``subscription.opted_out`` and the same errors as ``update_member``. Adding a new member
-    may raise ``member.denied``, ``plan.required`` or ``quota.exceeded``.
+    A new member becomes active without a confirmation mail. A pending member stays pending.
     """
     locked = _lock_by_key(uow, mailing_list, key)
     record = locked.record
@@ -179,10 +164,6 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
 
 
 def _lock_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
-    """Lock a member's subscription to the list, and return the member's record.
-
-    Raises ``member.not_found`` for an erased person, or a person without a record on the list.
-    """
     if not locks.lock_pair(uow, user_id, mailing_list.id):
         raise errors.MEMBER_NOT_FOUND()
     return get_member(uow, mailing_list, user_id)
@@ -191,12 +172,9 @@ def _lock_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Su
 def list_history(
     uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
 ) -> PageOfRows[SubscriptionEvent]:
-    """Return a page of the events in the history of a member's subscription, newest first.
+    """Return the newest events first.
 
-    Raises ``cursor.invalid``.
-
-    Imports store no history events. The function creates an event that describes the import. This
-    event has no id.
+    Imports store no history events, so the function creates an event without an id for the import.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (

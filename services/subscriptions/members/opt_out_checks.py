@@ -1,28 +1,9 @@
 """Checks whether a person has opted out of a list or of a list's mail.
 
-All code that checks opt-outs must use the functions and SQL conditions in ``opt_out_checks``. Code
-must call ``find_opt_outs`` before adding, restoring or transferring a single member, enabling mail,
-or sending a list's mail.
-
-Modules that change or export many members at once use the SQL conditions and queries in
-``opt_out_checks``.
-
-- ``imports.judge_statements`` finds the opt-outs of imported people with ``build_opt_out_query``
-  and ``build_address_opt_out_query``.
-- ``bulk_actions.batches`` checks opt-outs before restoring members
-  (``build_no_opt_out_condition``), and skips pending members who have unsubscribed (``HAS_LEFT``).
-- ``export_sheets`` checks the opt-outs of exported members (``HAS_LEFT``, ``HAS_NO_MAIL``) and of
-  the recipients in a roster (``has_opt_out_on``, ``find_opted_out_digests``).
-- ``unsubscribe``, ``members`` and ``opt_outs`` find subscriptions that contradict an opt-out
-  (``HAS_LEFT``, ``HAS_NO_MAIL``).
-
-The undo of an import doesn't check opt-outs, because the undo never activates members or enables
-mail.
-
-A person's opt-outs are in ``opt_outs``. The opt-outs of addresses that belong to no member are in
-``address_opt_outs``. Only the address matters there, because the rows contain no person's id.
-
-Deny lists are checked by ``deny_lists.find_denied``.
+All code that checks opt-outs must use this module. It must call ``find_opt_outs`` before adding,
+restoring or transferring a single member, enabling mail, or sending a list's mail. Code for many
+members uses the SQL conditions. The undo of an import needs no check, because it never activates
+members or enables mail.
 """
 
 from collections.abc import Callable, Collection
@@ -77,7 +58,6 @@ SELECT count(*) FROM (
 
 
 def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
-    """Return the kinds of the person's opt-outs from the list or the list's mail."""
     keyring = uow.settings.keyring
     query = union_all(
         select(OptOut.kind).where(OptOut.list_id == list_id, is_opt_out_of(keyring, person)),
@@ -89,18 +69,15 @@ def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind
 
 
 def is_opt_out_of(keyring: Keyring, person: User) -> ColumnElement[bool]:
-    """Build an SQL condition that selects opt-outs by the person's id or current address."""
     digests = compute_address_digests(keyring, person.email)
     return or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests))
 
 
 def is_address_opt_out_of(keyring: Keyring, person: User) -> ColumnElement[bool]:
-    """Build an SQL condition that selects the opt-outs of the person's current address."""
     return AddressOptOut.address_hmac.in_(compute_address_digests(keyring, person.email))
 
 
 def applies_to_list() -> ColumnElement[bool]:
-    """Build the SQL condition that joins ``AddressOptOut`` with the lists it applies to."""
     return and_(
         AddressOptOut.user_id == MailingList.user_id,
         AddressOptOut.list_ids.any_() == MailingList.id,
@@ -108,23 +85,20 @@ def applies_to_list() -> ColumnElement[bool]:
 
 
 def compute_address_digests(keyring: Keyring, address: str) -> list[bytes]:
-    """Return one digest of the address for each key in the keyring."""
+    """Return a digest for each key in the keyring."""
     return create_address_digester(keyring)(address)
 
 
 def create_address_digester(keyring: Keyring) -> Callable[[str], list[bytes]]:
-    """Return a function that computes digests of addresses with a single signer."""
     signer = keyring.signer(_PURPOSE)
     return lambda address: signer.digests(address.encode())
 
 
 def compute_address_digest(keyring: Keyring, address: str) -> bytes:
-    """Return the digest of the address to store in a new opt-out."""
     return keyring.signer(_PURPOSE).digest(address.encode())
 
 
 def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Build an SQL condition for subscribers who have an opt-out of one kind on the list."""
     return exists().where(
         OptOut.list_id == Subscription.list_id,
         OptOut.user_id == Subscription.user_id,
@@ -149,7 +123,6 @@ HAS_NO_MAIL = and_(Subscription.email_enabled, _has_opt_out(OptOutKind.EMAIL))
 
 
 def find_opt_out_changes(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
-    """Return the columns of a subscription that contradict an opt-out, with the correct values."""
     query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
     has_left, has_no_mail = uow.session.execute(query).one()
     status = {"status": SubscriptionStatus.UNSUBSCRIBED} if has_left else {}
@@ -157,23 +130,17 @@ def find_opt_out_changes(uow: UnitOfWork, record: Subscription) -> dict[str, Any
 
 
 def has_opt_out_on(list_id: int) -> ColumnElement[bool]:
-    """Build an SQL condition for subscribers who have any opt-out on the list."""
     return exists().where(OptOut.list_id == list_id, OptOut.user_id == Subscription.user_id)
 
 
 def find_opted_out_digests(
     connection: Connection, list_id: int, digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return the digests in ``digests`` for which the list has an opt-out."""
     values = {"list_id": list_id, "digests": list(digests)}
     return {bytes(digest) for (digest,) in connection.execute(_FIND_DIGESTS, values)}
 
 
 def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> str:
-    """Build an SQL condition for subscribers who have no opt-out, or no opt-out of one kind.
-
-    ``member``: the alias of ``subscriptions`` in the SQL statement that contains the condition.
-    """
     of_kind = f" AND o.kind = '{kind}'" if kind else ""
     return f"""NOT EXISTS (
         SELECT FROM opt_outs AS o
@@ -181,33 +148,20 @@ def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> s
 
 
 def build_opt_out_query(list_id: str, condition: str) -> str:
-    """Build an SQL query for the kinds of a list's opt-outs, restricted by a condition.
-
-    OFFSET 0 makes Postgres look up opt-outs one by one (see ``imports.judge_statements``).
-    """
+    """Use OFFSET 0, so that Postgres looks up opt-outs one by one."""
     return f"SELECT kind FROM opt_outs WHERE list_id = {list_id} AND {condition} OFFSET 0"  # noqa: S608
 
 
 def build_address_opt_out_query(owner_id: str, list_id: str, digest: str) -> str:
-    """Build an SQL query that returns a row if a sender reported an opt-out of an address.
-
-    OFFSET 0 makes Postgres look up opt-outs one by one (see ``imports.judge_statements``).
-
-    The arguments are SQL expressions.
-    """
     return f"""SELECT FROM address_opt_outs
         WHERE user_id = {owner_id} AND address_hmac = {digest} AND {list_id} = ANY(list_ids)
         OFFSET 0"""
 
 
 def has_opt_outs(uow: UnitOfWork, list_id: int) -> bool:
-    """Return whether any person has opted out of the list or the list's mail."""
     return bool(uow.session.scalar(_COUNT_FIRST, {"list_id": list_id}))
 
 
 def has_address_opt_outs(connection: Connection, list_id: int) -> bool:
-    """Return whether senders reported an opt-out of any address from the lists of the list's owner.
-
-    Most owners have no such opt-out. Their addresses need no digest.
-    """
+    """Return whether addresses need a digest, which most owners' addresses don't."""
     return bool(connection.scalar(_HAS_ADDRESS_OPT_OUTS, {"list_id": list_id}))

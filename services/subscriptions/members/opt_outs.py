@@ -1,16 +1,12 @@
 """Stores and deletes opt-outs. An opt-out applies to a whole list or only to the list's mail.
 
-An opt-out can only be undone by the person who has opted out.
-
-The module ``opt_out_checks`` checks opt-outs before a person is added or gets mail.
-
-The row of an opt-out contains the person's id and an HMAC of the person's address. Erasing a person
-keeps the HMAC, so that the opt-out still applies if an owner adds the address. For each former
-address of the person, an opt-out has an additional row with an HMAC of the address but without the
+An opt-out can only be undone by the person who has opted out. Its row contains the person's id and
+an HMAC of the person's address. Erasing a person keeps the HMAC, so that the opt-out still applies
+if an owner adds the address. For each former address, there is an additional row without the
 person's id.
 
-An opt-out takes effect when its transaction commits. The transaction needs no lock on the list. If
-a bulk action has locked the list, a job updates the person's subscription after the bulk action.
+An opt-out takes effect when its transaction commits, and needs no lock on the list. If a bulk
+action has locked the list, a job updates the person's subscription after the bulk action.
 """
 
 from collections.abc import Collection, Sequence
@@ -49,7 +45,6 @@ _MAX_FORMER_ADDRESSES = 50
 def record_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> None:
-    """Store an opt-out of the person, unless the person already has the same kind of opt-out."""
     digest = compute_address_digest(uow.settings.keyring, person.email)
     _release_digests(
         uow, list_id, person.id, compute_address_digests(uow.settings.keyring, person.email)
@@ -88,11 +83,7 @@ def record_opt_out(
 def renew_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> int | None:
-    """Store an opt-out of the person with the current time, and return the id of the opt-out.
-
-    If the person already has the same kind of opt-out, the existing opt-out gets the current time
-    and the new source.
-    """
+    """Store an opt-out or renew its time and source, and return its id."""
     record_opt_out(uow, list_id, person, kind=kind, source=source)
     set_time = (
         update(OptOut)
@@ -113,10 +104,9 @@ def restore_opt_out(
     source: str,
     at: datetime,
 ) -> bool:
-    """Store an opt-out that is missing in a restored backup, and update the person's subscription.
+    """Return false if a restored backup has the opt-out.
 
-    Return false if the database already contains the opt-out. The caller must ensure that no other
-    process is using the database.
+    No other process may be using the database.
     """
     person = None if user_id is None else uow.session.get(User, user_id)
     if person is not None and person.erased_at is not None:
@@ -139,13 +129,7 @@ def apply_opt_outs(
     *,
     action: str = "unsubscribed",
 ) -> None:
-    """Change a subscription to the status that the person's opt-outs require.
-
-    The caller must have locked the person's subscription to the list.
-
-    ``action``: the action that the member's history shows if the person leaves the list, such as
-    ``complained``.
-    """
+    """Change a locked subscription as opt-outs require. ``action`` is for the history."""
     values = find_opt_out_changes(uow, record)
     if values:
         actor = actor or Actor(ActorKind.USER, Via.TRACE, record.user_id)
@@ -154,12 +138,7 @@ def apply_opt_outs(
 
 
 def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKind) -> None:
-    """Delete a person's opt-outs of the given kinds from a list.
-
-    Opt-outs may only be deleted at the request of the person who has opted out.
-
-    If a different person once had the address, that person's opt-outs are kept.
-    """
+    """Delete a person's opt-outs, but keep the opt-outs of people who once had the address."""
     digests = compute_address_digests(uow.settings.keyring, person.email)
     _release_digests(uow, list_id, person.id, digests)
     for former_address in _list_former_addresses(uow, person):
@@ -179,11 +158,7 @@ def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKin
 def _release_digests(
     uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]
 ) -> None:
-    """Remove a person's address from opt-outs of other people who once had the address.
-
-    The opt-out of a person who once had the address stays valid, because it also contains this
-    person's id.
-    """
+    """Remove the address from opt-outs of people who once had it, which stay valid by their ids."""
     is_of_other_person = (
         OptOut.list_id == list_id,
         OptOut.address_hmac.in_(digests),
@@ -199,10 +174,9 @@ def _release_digests(
 
 
 def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
-    """Transfer a person's opt-outs to the account that takes over the person's address.
+    """Transfer opt-outs to the account that takes over the address.
 
-    The transferred opt-outs apply to all current and former addresses of the person and the
-    account. The caller must have locked the rows of the person and of the account.
+    They apply to all current and former addresses of both. The caller must have locked both rows.
     """
     is_of_person = OptOut.user_id == of.id
     for address in (to.email, *_list_former_addresses(uow, to)):
@@ -224,18 +198,13 @@ def _execute_update(uow: UnitOfWork, statement: Update) -> None:
 
 
 def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> None:
-    """Copy a person's opt-outs to a new address that the person is about to get."""
     _copy_to_address(uow, address, OptOut.user_id == person.id)
 
 
 def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
-    """Remove a person's id from the person's opt-outs before the person is erased.
+    """Remove the person's id before an erasure, and return the number of opt-outs.
 
-    Return the number of changed opt-outs. The opt-outs stay valid without the person's id, because
-    they also contain HMACs of the person's addresses.
-
-    ``address``: a verified address of the person. Opt-outs are stored for this address and for the
-    person's former addresses.
+    They stay valid for the verified ``address`` and former addresses.
     """
     is_of_person = OptOut.user_id == person.id
     _copy_to_address(uow, address, is_of_person)
@@ -246,7 +215,6 @@ def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
 
 
 def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[bool]) -> None:
-    """Copy the opt-outs that meet a condition to rows with an address but without a person's id."""
     digest = literal(compute_address_digest(uow.settings.keyring, address))
     copies = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(
         condition
@@ -257,11 +225,7 @@ def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[boo
 
 
 def _list_former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
-    """Return a person's most recent former addresses that no account has taken over.
-
-    If an account has taken over an address, only the account's owner may decide about opt-outs for
-    the address.
-    """
+    """Omit addresses of new accounts, because only their owners may decide about them."""
     query = select(FormerAddress.email).where(
         FormerAddress.user_id == person.id, ~exists().where(User.email == FormerAddress.email)
     )

@@ -32,11 +32,9 @@ FROM lapsed
 
 
 def end_requests(uow: UnitOfWork, subscription_ids: Sequence[int], actor: Actor) -> None:
-    """Discard unconfirmed sign-ups, given the ids of their pending subscriptions.
+    """Discard sign-ups, given the ids of their locked, pending subscriptions.
 
-    If the person was a member of the list before the sign-up, the subscription gets its previous
-    status again. The subscription of a person who was never a member is deleted. The caller must
-    have locked the subscriptions.
+    A subscription gets its previous status again, or is deleted if the person was never a member.
     """
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,

@@ -18,8 +18,6 @@ _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 class OwnSubscriptionState(StrEnum):
-    """The state of a subscription, as pages show it to the subscriber."""
-
     SUBSCRIBED = "subscribed"
     WITHOUT_MAIL = "without_mail"  # The subscriber has disabled the list's mail.
     PENDING = "pending"
@@ -34,8 +32,6 @@ class OwnSubscriptionState(StrEnum):
 
 @dataclass(frozen=True)
 class OwnSubscription:
-    """The state of a person's own subscription, and the address in the subscription."""
-
     state: OwnSubscriptionState
     email: str | None
 
@@ -43,10 +39,7 @@ class OwnSubscription:
 def read_own_subscription(
     uow: UnitOfWork, mailing_list: MailingList, person: User | None
 ) -> OwnSubscription:
-    """Return the state of a person's subscription to a list, taking opt-outs into account.
-
-    ``person``: the subscriber, or ``None`` if the subscriber's account was purged.
-    """
+    """Return the state after opt-outs. ``person`` is ``None`` if the account was purged."""
     if person is None:
         return OwnSubscription(OwnSubscriptionState.ABSENT, None)
     record = changes.find_record(uow, mailing_list.id, person.id)
@@ -67,11 +60,7 @@ def read_own_subscription(
 
 
 def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
-    """Hide the state and the address of a subscription from a visitor with a revoked trace id.
-
-    If the person has opted out, the function doesn't hide this state, because the visitor may just
-    have opted out with the unsubscribe link that contains the trace id.
-    """
+    """Show a visitor with a revoked trace id only an opt-out, perhaps just made with it."""
     has_opted_out = subscription.state in (
         OwnSubscriptionState.LEFT,
         OwnSubscriptionState.WITHOUT_MAIL,
@@ -81,10 +70,6 @@ def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
 
 
 def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
-    """Return a person's record on a list, regardless of the record's status.
-
-    Raises ``subscription.not_found``.
-    """
     record = changes.find_record(uow, list_id, user_id)
     if record is None:
         raise errors.SUBSCRIPTION_NOT_FOUND()
@@ -93,11 +78,7 @@ def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscri
 
 
 def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
-    """Change a record according to the person's opt-outs, without storing the changes.
-
-    If a person opts out during a bulk action, a job updates the person's record in the database
-    only after the bulk action has ended.
-    """
+    """Apply opt-outs without storing them, because a job does so only after a bulk action."""
     values = opt_out_checks.find_opt_out_changes(uow, record)
     # Detach the record from the SQLAlchemy session, so that changes to the record aren't stored.
     uow.session.expunge(record)
@@ -108,10 +89,6 @@ def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
 def list_subscriptions(
     uow: UnitOfWork, user_id: int, page: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Return a page of a person's active and pending subscriptions, newest first.
-
-    Raises ``cursor.invalid``.
-    """
     return _find_subscriptions_with_lists(
         uow,
         page,
@@ -124,10 +101,6 @@ def list_subscriptions(
 def list_subscriptions_to_owner(
     uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Return a member's subscriptions to all lists of the list's owner, newest first.
-
-    Raises ``member.not_found``, ``cursor.invalid``.
-    """
     get_member(uow, mailing_list, user_id)
     is_owned = MailingList.user_id == mailing_list.user_id
     return _find_subscriptions_with_lists(uow, page, Subscription.user_id == user_id, is_owned)
@@ -136,12 +109,6 @@ def list_subscriptions_to_owner(
 def _find_subscriptions_with_lists(
     uow: UnitOfWork, page: PageRequest, *conditions: ColumnElement[bool]
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Return a page of subscriptions that meet the SQL conditions, newest first, with their lists.
-
-    Subscriptions to archived lists are omitted.
-
-    Raises ``cursor.invalid``.
-    """
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)

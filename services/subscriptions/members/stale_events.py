@@ -47,12 +47,11 @@ Pair = tuple[int, int]
 
 
 class MemberMailing(NamedTuple):
-    """A mail to one member, and the time of an event that a sender reported about the mail.
+    """A mail to one member, and the time of a reported event about it.
 
     Attributes:
-        mailing_id: the id of the mailing. If the mailing is unknown, ``mailing_id`` is a negative
-            hash of the provider's message id, or of the event's day if the message id is unknown
-            too.
+        mailing_id: a negative hash of the provider's message id, or else of the event's day, if the
+            mailing is unknown.
         mailing_at: when the mailing began, or the start of the day if the time is unknown.
         occurred_at: when the event happened according to the sender.
     """
@@ -73,10 +72,9 @@ class LatestActions:
     """The latest actions of a member that make Pressroom ignore earlier bounces.
 
     Attributes:
-        acted_at: when the person last joined the list or turned on mail from the list.
-        lifted_at: when the person or the list's owner last turned on the list's mail to the person
-            after a bounce.
-        moved_at: when the person last changed the address of the account.
+        acted_at: when the person joined the list or turned on mail.
+        lifted_at: when the person or the owner turned on mail after a bounce.
+        moved_at: when the person changed the address of the account.
     """
 
     acted_at: datetime | None
@@ -84,7 +82,6 @@ class LatestActions:
     moved_at: datetime | None
 
     def is_stale(self, mailing: MemberMailing) -> bool:
-        """Return whether Pressroom ignores a bounce of the mail because of a later action."""
         is_older = any(
             at is not None and mailing.occurred_at < at for at in (self.acted_at, self.lifted_at)
         )
@@ -92,11 +89,7 @@ class LatestActions:
 
 
 def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> set[int]:
-    """Return the positions in ``mailings`` of the mails whose event is stale.
-
-    An event is stale if the person joined the list, or turned on mail from the list, after the
-    event.
-    """
+    """Return the positions of events before the person joined the list or turned on mail."""
     if not mailings:
         return set()
     values = {
@@ -107,7 +100,6 @@ def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> s
 
 
 def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pair, LatestActions]:
-    """Map the list id and user id of each member to the member's ``LatestActions``."""
     if not pairs:
         return {}
     rows = uow.session.execute(_FIND_LATEST_ACTIONS, split_pairs(pairs))
@@ -118,7 +110,6 @@ def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pai
 
 
 def split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
-    """Split pairs of a list id and a user id into two SQL parameters."""
     pairs = list(pairs)
     return {
         "list_ids": [list_id for list_id, _ in pairs],
@@ -127,7 +118,6 @@ def split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
 
 
 def format_pairs(mailings: Sequence[MemberMailing]) -> dict[str, str]:
-    """Return the list ids and the user ids of the mails as two SQL parameters in array format."""
     return {
         "list_ids": format_numbers(each.list_id for each in mailings),
         "user_ids": format_numbers(each.user_id for each in mailings),

@@ -1,13 +1,13 @@
 """Creates and verifies trace ids, which authenticate the recipient of a mail in links and forms.
 
-A person's trace id is secret, and only mails to the person contain the trace id. A request that
-contains a trace id is treated as if the recipient of the mail had made it.
+A person's trace id is secret, and only mails to the person contain it. A request with a trace id is
+treated as if the recipient of the mail had made it.
 
 A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
-``[A-Za-z0-9_.-]``. The payload of a trace id consists of the list id, the user id and the delivery
-number in base64url. The list id and the user id have 7 bytes each, because all ids are below 2**53.
-The delivery number has 8 bytes. The MAC in a trace id consists of the first 16 bytes of the
-HMAC-SHA256 of the version and the encoded payload.
+``[A-Za-z0-9_.-]``. The payload consists of the list id, the user id and the delivery number in
+base64url. The ids have 7 bytes each, because all ids are below 2**53, and the delivery number has 8
+bytes. The MAC consists of the first 16 bytes of the HMAC-SHA256 of the version and the encoded
+payload.
 
 A trace id doesn't expire, because people may read a mail much later. A list's owner can revoke the
 trace ids in all mails that the list has sent. A revoked trace id still allows a person to
@@ -40,11 +40,10 @@ _NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
 
 @dataclass(frozen=True)
 class Trace:
-    """The list, the user and the delivery that a trace id identifies.
+    """The decoded content of a trace id.
 
-    Attributes:
-        delivery: the id of the job that exported the roster or sent the mail, or a number from
-            ``allocate_delivery_number``. Trace ids from old releases have the delivery number 0.
+    ``delivery`` is the id of a job that exported a roster or sent a mail, or a number from
+    ``allocate_delivery_number``. Old releases used 0.
     """
 
     list_id: int
@@ -53,17 +52,13 @@ class Trace:
 
 
 def allocate_delivery_number(uow: UnitOfWork) -> int:
-    """Return a new delivery number, which is greater than all previous delivery numbers."""
+    """Return a number that is greater than all previous ones."""
     # Delivery numbers and job ids come from the same database sequence, so that no delivery has a
     # job's number.
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 
 def revoke_traces(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
-    """Revoke the trace ids in all mails that the list has sent. Raises ``auth.login_again``.
-
-    A revoked trace id still allows a person to unsubscribe, but nothing else.
-    """
     require_recent_login(uow, caller)
     mailing_list.traces_revoked_through = allocate_delivery_number(uow)
 
@@ -78,10 +73,7 @@ def create_trace_id(keyring: Keyring, trace: Trace) -> str:
 
 
 def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
-    """Return a function that creates trace ids for the subscribers of a list.
-
-    The function reuses one HMAC signer, because a roster may contain a million trace ids.
-    """
+    """Use one HMAC signer for a roster, which may contain a million trace ids."""
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     list_bytes = list_id.to_bytes(_ID_BYTES, "big")
     delivery_bytes = delivery.to_bytes(_DELIVERY_BYTES, "big")
@@ -95,10 +87,7 @@ def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Cal
 
 
 def read_trace_id(keyring: Keyring, token: str) -> Trace:
-    """Verify and decode a trace id, or raise ``trace.invalid``.
-
-    A trace id becomes invalid when the operator removes its key from the keyring.
-    """
+    """Raise ``trace.invalid`` for a forgery, or if the operator has removed the key."""
     signed, _, signature = token.partition(".")
     if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
         raise TRACE_INVALID()

@@ -30,16 +30,11 @@ def transfer_member(
     *,
     actor: Actor,
 ) -> int:
-    """Transfer a member from the source list to the target list.
+    """Return 0 if the member was already removed.
 
-    Return 1 if the member was transferred, or 0 if the member was already removed from the source
-    list. The record on the source list is kept with the status ``removed``. If the target list
-    already has a record of the person, the two records are merged. The person's opt-outs,
-    bounces, consent entries and consent claims are copied to the target list.
-
-    Raises ``member.not_found``, ``transfer.same_list`` and ``tag.too_many``. Raises
-    ``member.denied`` if the person is on a deny list, unless the person is an active member of the
-    target list.
+    The source record gets the status ``removed``, and is merged into any record on the target list.
+    Opt-outs, bounces, consent entries and consent claims are copied. A deny list has no effect on
+    an active member of the target list.
     """
     if source.id == target.id:
         raise errors.TRANSFER_SAME_LIST()
@@ -82,12 +77,7 @@ def _write_target_record(
     actor: Actor,
     values: Mapping[str, Any],
 ) -> Subscription:
-    """Create or change a transferred member's record on the target list.
-
-    The function also copies the member's consent entries and claims to the target list. If the
-    member hasn't confirmed the sign-up yet, the link in the confirmation mail becomes valid for the
-    target list instead of the source list.
-    """
+    """Make the link in a pending member's confirmation mail valid for the target list."""
     if target_record is None:
         copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}
         target_record = Subscription(source="transfer", **copied, **values)
@@ -111,12 +101,11 @@ def _merge_records(
     target_record: Subscription | None,
     opt_out_kinds: set[OptOutKind],
 ) -> dict[str, Any]:
-    """Merge a member's records on the source list and the target list of a transfer.
+    """Merge the records of a transfer.
 
-    The merged record gets the highest tier of the records. If any record is active, and the person
-    hasn't opted out of the target list, the merged record is active. Otherwise, the merged record
-    is pending if any record is pending, or else unsubscribed. The merged record has mail enabled
-    only if mail is enabled in all records.
+    The result is active if any record is active, and the person hasn't opted out of the target
+    list. Otherwise, it is pending if any record is pending, or else unsubscribed. Mail is enabled
+    only if all records have it.
     """
     records = [source_record]
     # Ignore a record with the status ``removed``, because a former membership has no effect on the
@@ -135,7 +124,6 @@ def _merge_records(
 
 
 def _choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
-    """Return the highest tier and the latest expiry date of a member's records."""
     # If any record has a paid tier without an expiry date, the member's tier never expires.
     never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in records)
     expiries = [each.paid_expiry for each in records if each.paid_expiry is not None]

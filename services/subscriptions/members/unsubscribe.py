@@ -49,11 +49,7 @@ _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 def opt_out(
     resources: Resources, mailing_list: MailingList, person: User, kind: OptOutKind, actor: Actor
 ) -> None:
-    """Store and commit a person's opt-out from a list or from a list's mail.
-
-    The opt-out takes effect immediately. If a bulk action has locked the list, a job updates the
-    person's subscription after the bulk action.
-    """
+    """Store and commit an opt-out."""
     try:
         with resources.unit_of_work() as uow:
             if kind is OptOutKind.LIST:
@@ -73,12 +69,10 @@ def opt_out(
 
 
 def record_reported_opt_outs(uow: UnitOfWork, sources: Mapping[tuple[int, int], str]) -> list[int]:
-    """Store opt-outs that a sender reported, and one job per opt-out to unsubscribe the person.
+    """Store opt-outs, one job per opt-out to unsubscribe the person, and return the job ids.
 
-    Return the ids of the stored jobs. After the commit, the caller passes the job ids to
-    ``follow_opt_outs``, which unsubscribes the people at once instead of waiting for a worker. Even
-    while a bulk action locks the list, an opt-out takes effect as soon as it is committed. Opt-outs
-    of erased people are ignored.
+    After the commit, the caller passes them to ``follow_opt_outs``, which unsubscribes the people
+    at once. Opt-outs of erased people are ignored.
 
     ``sources``: maps pairs of a list id and a user id to ``SENDER_COMPLAINT`` or
     ``SENDER_UNSUBSCRIBE``.
@@ -102,11 +96,10 @@ def record_reported_opt_outs(uow: UnitOfWork, sources: Mapping[tuple[int, int], 
 
 
 def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
-    """Run and delete the unsubscription jobs that ``record_reported_opt_outs`` has stored.
+    """Run the jobs of ``record_reported_opt_outs`` that no worker has claimed.
 
-    The function skips jobs that a worker has already claimed, and runs the other jobs in batches.
-    If another transaction has locked one of the lists in a batch, the function leaves all jobs of
-    the batch to a worker.
+    If another transaction has locked one of the lists in a batch, all its jobs are left to a
+    worker.
     """
     # Optimization: several opt-outs applied in one transaction (decision 17).
     for start in range(0, len(job_ids), _MAX_OPT_OUTS_PER_BATCH):
@@ -126,7 +119,6 @@ def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
 
 
 def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
-    """Enqueue a job for each list on which the person's subscription contradicts an opt-out."""
     contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
     list_ids = uow.session.scalars(query).all()
@@ -176,7 +168,7 @@ APPLY_OPT_OUT = register_kind(
 
 
 def _update_member(uow: UnitOfWork, stored: OptOut) -> None:
-    """Update a person's subscription after an opt-out. The caller has locked the subscription."""
+    """Update a locked subscription."""
     assert stored.user_id is not None
     # If the opt-out was imported, its source can be a word such as ``bounce``, which isn't a value
     # of ``Via``.
@@ -199,12 +191,9 @@ def unsubscribe_member(
     *,
     wait: bool = True,
 ) -> None:
-    """Unsubscribe a person from the list, and store an opt-out.
+    """Unsubscribe a person.
 
-    Raises ``list.busy``.
-
-    ``wait``: whether to wait while a bulk action locks the list, or to raise ``list.busy``
-    immediately.
+    Without ``wait``, raise ``list.busy`` while a bulk action locks the list.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return
@@ -217,10 +206,6 @@ def unsubscribe_member(
 
 
 def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: Actor) -> None:
-    """Undo a person's latest unsubscription from the list, and restore the subscription's status.
-
-    Raises ``member.denied`` if a deny list prevents the person from joining the list.
-    """
     if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
     opt_outs.lift_opt_outs(uow, mailing_list.id, person, OptOutKind.LIST)
@@ -233,11 +218,7 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 
 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
-    """Return the status that a subscription had before the person last unsubscribed.
-
-    After a transfer, the new list's history doesn't contain the status before an unsubscribe on the
-    old list. In this case, the function returns ``active``.
-    """
+    """Return ``active`` after a transfer if the new list's history lacks the status."""
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED
     query = (
@@ -264,14 +245,7 @@ def set_email(
     enabled: bool,
     wait: bool = True,
 ) -> None:
-    """Enable or disable the list's mail to a person, without changing the subscription's status.
-
-    If mail is enabled, a database trigger (``lift_bounces.sql``) marks the person's earlier bounces
-    on this list as no longer in effect.
-
-    ``wait``: whether to wait while a bulk action locks the list, or to raise ``list.busy``
-    immediately.
-    """
+    """Switch mail. A database trigger (``lift_bounces.sql``) lifts bounces if mail is enabled."""
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return
     kind = OptOutKind.EMAIL
