@@ -1,8 +1,8 @@
 """Builds the SQL conditions for a filter's comparisons with columns, tags and fields.
 
-Text comparisons are case-insensitive and use Unicode's full case folding, like ``str.casefold`` in
-Python. Case folding uses a fixed collation, so that the result doesn't depend on the database's
-locale. Values from a filter are always bound parameters of the SQL statement.
+Text comparisons use Unicode's full case folding, like ``str.casefold`` in Python, with a fixed
+collation, so that the result doesn't depend on the database's locale. Values from a filter are
+always bound parameters of the SQL statement.
 """
 
 import json
@@ -70,12 +70,10 @@ _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
 
 @dataclass(frozen=True)
 class Members:
-    """The table or subquery that an SQL condition applies to, and the tags in the filter.
+    """The table or subquery that an SQL condition applies to.
 
-    Attributes:
-        list_id: the id of the list to which the members belong, or ``None`` for members of several
-            lists. Only conditions on bounces use ``list_id``.
-        tag_ids: maps tag names in the filter to tag ids, but omits tags that the list doesn't have.
+    Only conditions on bounces use ``list_id``, which is ``None`` for members of several lists.
+    ``tag_ids`` omits tags that the list doesn't have.
     """
 
     rows: FromClause = Subscription.__table__
@@ -85,14 +83,10 @@ class Members:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of a member's column, tag or field with one or more values.
+    """A comparison of a member's column, tag or field.
 
-    Attributes:
-        operator: the operator of the comparison, but never ``is_not``, which the parser converts to
-            a negated ``is``.
-        values: the values with which the member's column, tag or field is compared. The operator
-            ``in`` can have several values, ``exists`` has no value, and every other operator has
-            one value.
+    The parser converts ``is_not`` to a negated ``is``. Only ``in`` has several values, and
+    ``exists`` has none.
     """
 
     name: FilterName
@@ -105,10 +99,7 @@ class Comparison:
         return _CONDITION_BUILDERS[self.name.name](self, members)
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build an SQL condition that can use an index and is true for all matching members.
-
-        Return ``None`` if no index can speed up the search.
-        """
+        """Build a condition that is true for all matching members, if an index helps."""
         if self.name.field_id is not None:
             return _build_indexed_field_condition(self, members)
         if self.operator is Operator.EXISTS and self.name.name not in ORIGIN_NAMES:
@@ -117,10 +108,7 @@ class Comparison:
         return None if build is None else build(self, members)
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with this status meet the condition, and false if none do.
-
-        Return ``None`` if the result depends on more than the status.
-        """
+        """Return the result for all members with the status, or ``None`` if it depends on more."""
         return status in self.values if self.name == STATUS_NAME else None
 
     def comparisons(self) -> "Iterator[Comparison]":
@@ -136,13 +124,12 @@ def _fold_case(value: ColumnElement[str]) -> ColumnElement[str]:
 
 
 def _build_pattern(operator: Operator, value: str) -> str:
-    """Build a ``LIKE`` pattern for ``contains`` or ``begins``, escaping wildcards in the value."""
+    """Build a ``LIKE`` pattern with escaped wildcards."""
     escaped = re.sub(r"([\\%_])", r"\\\1", value)
     return f"%{escaped}%" if operator is Operator.CONTAINS else f"{escaped}%"
 
 
 def _compare_text(comparison: Comparison, column: ColumnElement[str]) -> Condition:
-    """Build an SQL condition that compares a text column, ignoring case."""
     operator = comparison.operator
     values = [form for value in comparison.values for form in _list_unicode_forms(str(value))]
     if operator in {Operator.CONTAINS, Operator.BEGINS}:
@@ -152,7 +139,7 @@ def _compare_text(comparison: Comparison, column: ColumnElement[str]) -> Conditi
 
 
 def _list_unicode_forms(value: str) -> Iterable[str]:
-    """Return the NFC and NFD forms of a text, because the database may contain either form."""
+    """Return NFC and NFD, because the database may contain either form."""
     return dict.fromkeys(unicodedata.normalize(form, value) for form in ("NFC", "NFD"))
 
 
@@ -232,7 +219,6 @@ def _compare_tags(comparison: Comparison, members: Members) -> Condition:
 
 
 def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
-    """Build a query for the ids of the people whose hard or soft bounces are in effect."""
     return select(Bounce.user_id).where(
         Bounce.list_id == members.list_id,
         Bounce.user_id.is_not(None),
@@ -318,13 +304,9 @@ def _build_indexed_text_condition(
 
 
 def _build_indexed_origin_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build an SQL condition on a value in the JSON column ``origin``, such as the referrer.
+    """Search the whole JSON column ``origin`` for parts of a value.
 
-    The condition can use an index. If the filter searches for a part of the value, the condition
-    searches the text of the whole JSON column. The condition may therefore find members whose
-    referrer contains the text, although the filter names the campaign. To exclude these members,
-    ``_compare_origin`` builds a second condition, which compares only the value that the filter
-    names.
+    ``_compare_origin`` therefore compares the named value too.
     """
     name = comparison.name.name
     operator = comparison.operator
@@ -370,7 +352,6 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
 
 
 def _compare_field(comparison: Comparison, members: Members) -> Condition:
-    """Build an SQL condition that compares a field's value in the JSON column ``fields``."""
     key = literal(str(comparison.name.field_id))
     fields = members.rows.c.fields
     operator = comparison.operator
@@ -409,11 +390,7 @@ def _build_json(value: Value) -> ColumnElement[object]:
 
 
 def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build an SQL condition that uses an index to find members by a field's value.
-
-    The SQL condition uses the whole JSON column ``fields``, because a single index covers all
-    fields.
-    """
+    """Use the whole JSON column ``fields``, because a single index covers all fields."""
     if comparison.operator not in {Operator.IS, Operator.IN}:
         return None
     fields = members.rows.c.fields
@@ -425,10 +402,6 @@ def _build_indexed_field_condition(comparison: Comparison, members: Members) -> 
 def _contains_any_value(
     document: ColumnElement[Any], key: str, values: Iterable[Value]
 ) -> Condition:
-    """Build the SQL condition that a JSON document contains ``key`` with one of the values.
-
-    ``document``: the SQL expression for a case-folded JSON document.
-    """
     json_texts = (_write_json(value) for value in values)
     forms = (form for json_text in json_texts for form in _list_unicode_forms(json_text))
     parts = [literal(f"{{{json.dumps(key)}: {form}}}", Text()) for form in forms]

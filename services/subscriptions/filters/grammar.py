@@ -1,7 +1,5 @@
 """Parses filters from JSON, and rejects invalid filters.
 
-The error message names the invalid part of the filter.
-
 A member who doesn't match a filter must match the filter's negation. An SQL comparison with a
 missing value results in NULL, so ``Negation`` treats NULL as false.
 """
@@ -31,8 +29,6 @@ MAX_VALUES_PER_FILTER = 500
 
 @dataclass(frozen=True)
 class Combination:
-    """A combination of several filters with ``all`` or ``any``."""
-
     needs_all: bool
     parts: "tuple[Node, ...]"
 
@@ -41,11 +37,6 @@ class Combination:
         return combine(*(part.build_condition(members) for part in self.parts))
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build an SQL condition that can use an index.
-
-        The condition is true for all members who match the filter, and possibly for other members.
-        Return ``None`` if no index can speed up the search.
-        """
         possible_conditions = [part.build_indexed_condition(members) for part in self.parts]
         conditions = [each for each in possible_conditions if each is not None]
         if self.needs_all:
@@ -53,10 +44,6 @@ class Combination:
         return or_(*conditions) if len(conditions) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if every member with ``status`` matches the filter, and false if none does.
-
-        Return ``None`` if the result depends on more than the status.
-        """
         results = {part.is_true_of(status) for part in self.parts}
         # A filter with ``all`` is false if any part is false. A filter with ``any`` is true if any
         # part is true.
@@ -72,8 +59,6 @@ class Combination:
 
 @dataclass(frozen=True)
 class Negation:
-    """A filter negated with ``not``."""
-
     part: "Node"
 
     def build_condition(self, members: Members) -> Condition:
@@ -83,10 +68,6 @@ class Negation:
         return None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if every member with ``status`` matches the filter, and false if none does.
-
-        Return ``None`` if the result depends on more than the status.
-        """
         result = self.part.is_true_of(status)
         return None if result is None else not result
 
@@ -101,13 +82,7 @@ Node = Comparison | Combination | Negation
 def parse_filter(
     written: object, names: Mapping[str, FilterName], today: date | None = None
 ) -> Node:
-    """Parse the decoded JSON of a filter, or raise ``filter.invalid``.
-
-    The error message names the invalid part of the filter, for example ``filter.all[2].any[0].is``.
-
-    ``today``: the UTC date from which ``days_ago`` in a filter counts back, or ``None`` for the
-    current date.
-    """
+    """Name the invalid part in the error. ``days_ago`` counts back from ``today`` in UTC."""
     return _Parser(names, today or clock.now().date()).parse_node(written, "filter", 1)
 
 
@@ -117,7 +92,7 @@ def _raise_invalid(place: str, code: str, rule: str) -> NoReturn:
 
 @dataclass
 class _Parser:
-    """A parser for a single filter, which counts the conditions and values in the filter."""
+    """Parses a single filter, and counts its conditions and values."""
 
     names: Mapping[str, FilterName]
     today: date

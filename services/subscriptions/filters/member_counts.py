@@ -25,7 +25,7 @@ _MAX_BATCH_MEMBERS = 10_000
 
 @dataclass(frozen=True)
 class MemberCount:
-    """The number of members who match a filter, or a lower bound if counting took too long."""
+    """The number of members, or a lower bound if counting took too long."""
 
     count: int
     is_exact: bool
@@ -38,11 +38,6 @@ def count_members(
     *,
     within: timedelta = MAX_EXACT_TIME,
 ) -> MemberCount:
-    """Count the members who match the filter, but stop after the time ``within``.
-
-    Members are counted with an index if the filter compares indexed values, and in batches if no
-    index helps.
-    """
     if member_filter.is_all_active:
         with resources.unit_of_work() as uow:
             counts = subscriber_counts.count_subscribers(uow, [mailing_list.id])
@@ -80,7 +75,6 @@ def count_members(
 def _read_in_time(
     resources: Resources, query: Select[*tuple[Any, ...]], ends_at: float, **values: int
 ) -> Row[*tuple[Any, ...]] | None:
-    """Return the single row of the query's result, or ``None`` if the query times out."""
     milliseconds = int((ends_at - monotonic()) * 1000)
     if milliseconds < 1:
         return None

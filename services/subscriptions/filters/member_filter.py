@@ -34,14 +34,7 @@ _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 
 @dataclass(frozen=True)
 class MemberFilter:
-    """A parsed filter for the members of one list.
-
-    A filter that doesn't compare the status matches only active members by default.
-
-    Attributes:
-        fields: all fields of the list's owner, except retired fields.
-        tag_ids: maps tag names in the filter to tag ids, but omits tags that the list doesn't have.
-    """
+    """A parsed filter. It matches only active members by default, unless it compares the status."""
 
     node: Node
     list_id: int
@@ -51,12 +44,7 @@ class MemberFilter:
     def list_statuses(
         self, allowed: Collection[SubscriptionStatus] | None = None
     ) -> tuple[SubscriptionStatus, ...]:
-        """Return the statuses that a member who matches the filter can have.
-
-        Args:
-            allowed: the statuses that the result may contain. The default is only ``active``,
-                unless the filter compares the status.
-        """
+        """Return the statuses in ``allowed`` that matching members can have."""
         if allowed is None:
             names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
             allowed = tuple(SubscriptionStatus) if names_status else (SubscriptionStatus.ACTIVE,)
@@ -68,7 +56,6 @@ class MemberFilter:
 
     @property
     def is_all_active(self) -> bool:
-        """Return whether the filter matches all active members and no inactive members."""
         active = SubscriptionStatus.ACTIVE
         return self.list_statuses() == (active,) and self.node.is_true_of(active) is True
 
@@ -78,29 +65,18 @@ class MemberFilter:
         *,
         allowed: Collection[SubscriptionStatus] | None = None,
     ) -> Condition:
-        """Build an SQL condition for members of the list who match the filter.
-
-        The caller's query must itself exclude members of other lists.
-
-        Args:
-            rows: the table ``subscriptions``, or a subquery with the same columns.
-            allowed: the statuses that matching members may have.
-        """
+        """Build a condition for a query that excludes members of other lists."""
         has_status = rows.c.status.in_(self.list_statuses(allowed))
         members = Members(rows, self.list_id, self.tag_ids)
         return and_(has_status, self.node.build_condition(members))
 
     def build_indexed_condition(self) -> Condition | None:
-        """Build an indexable SQL condition that excludes no member who matches the filter.
-
-        Return ``None`` if no index can speed up the search.
-        """
+        """Build a condition that excludes no matching member, if an index helps."""
         members = Members(list_id=self.list_id, tag_ids=self.tag_ids)
         return self.node.build_indexed_condition(members)
 
 
 def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberFilter:
-    """Parse a filter from a request for a list's members. Raises ``filter.invalid``."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id)
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
     # Don't create missing tags, because a condition on a missing tag simply matches no members.
@@ -117,16 +93,10 @@ def _list_tag_names(node: Node) -> list[str]:
 def prepare_stored_filter(
     uow: UnitOfWork, mailing_list: MailingList, written: Any, *, create_tags: bool = False
 ) -> dict[str, Any]:
-    """Convert a filter in a request to the stored form, and lock its tags.
+    """Convert a filter in a request to the stored form, and lock its tags against deletion.
 
-    A stored filter contains ids instead of field keys and tag names, so that renaming a field or
-    tag doesn't change the matching members. The locks prevent concurrent transactions from deleting
-    the filter's tags.
-
-    Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` or ``tag.too_many``.
-
-    ``create_tags``: whether to create missing tags. If ``create_tags`` is false, the stored filter
-    contains the names of missing tags, which match no members.
+    A stored filter contains ids, so that renaming a field or tag doesn't change the matching
+    members. Without ``create_tags``, it contains the names of missing tags, which match no members.
     """
     current_fields = [each for each in _read_fields(uow, mailing_list) if each.retired_at is None]
     node = grammar.parse_filter(written, build_filter_names(current_fields))
@@ -150,13 +120,9 @@ def read_stored_filter(
     *,
     lock: bool = False,
 ) -> MemberFilter:
-    """Parse a stored filter, and reject retired fields and deleted tags.
+    """Reject retired fields and deleted tags.
 
-    Raises ``segment.field_retired`` for a retired field. Raises ``segment.tag_deleted`` for a
-    deleted tag.
-
-    ``lock``: whether to lock the filter's tags, so that they can't be deleted until the transaction
-    ends. Raises ``list.busy`` if ``lock`` is true and locking the tags takes too long.
+    ``lock`` locks the tags until the transaction ends.
     """
     node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, lock=lock)
     used_field_ids = {each.name.field_id for each in node.comparisons()}
@@ -173,14 +139,7 @@ def read_for_running_job(
     *,
     begun_at: datetime,
 ) -> MemberFilter:
-    """Parse the stored filter of a running bulk action or export.
-
-    ``begun_at``: when the bulk action or export began. Conditions with ``days_ago`` count back from
-    the day of ``begun_at``, so that they match the same members before and after midnight.
-
-    If the owner retires a field while the job is running, the filter still compares the field's
-    values. Raises ``segment.tag_deleted`` if the filter uses a deleted tag.
-    """
+    """Accept retired fields. ``days_ago`` counts back from ``begun_at``, even after midnight."""
     today = begun_at.astimezone(UTC).date()
     node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, today=today)
     return _create_member_filter(mailing_list, node, all_fields)
@@ -189,10 +148,7 @@ def read_for_running_job(
 def restore_names(
     uow: UnitOfWork, mailing_list: MailingList, *stored_filters: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Convert stored filters to the form of API requests, with field keys and tag names.
-
-    In the result, retired fields have their former keys.
-    """
+    """Restore the form of API requests, in which retired fields have their former keys."""
     keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
     names = tags.find_tag_names(uow, set().union(*map(_list_tag_ids, stored_filters)))
 
@@ -203,7 +159,6 @@ def restore_names(
 
 
 def _read_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[MemberField]:
-    """Return all fields of the list's owner, including retired fields."""
     query = select(MemberField).where(MemberField.user_id == mailing_list.user_id)
     return list(uow.session.scalars(query.order_by(MemberField.id)))
 
@@ -216,7 +171,7 @@ def _parse_stored_filter(
     lock: bool = False,
     today: date | None = None,
 ) -> tuple[Node, list[MemberField]]:
-    """Return the parsed filter and all fields of the owner, including retired fields."""
+    """Return all fields of the owner too, including retired fields."""
     all_fields = _read_fields(uow, mailing_list)
     names = build_filter_names(all_fields, are_stored=True)
     node = grammar.parse_filter(stored_filter, names, today)
@@ -236,11 +191,6 @@ def _create_member_filter(
 
 
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:
-    """Return the ids of the tags in a stored filter.
-
-    A stored filter can also contain names of tags that don't exist. The result omits the names of
-    missing tags.
-    """
     ids_and_names: list[Any] = []
     _replace_names(stored_filter, str, ids_and_names.append)
     return {each for each in ids_and_names if isinstance(each, int)}
@@ -251,7 +201,6 @@ def _replace_names(
     replace_field: Callable[[str], str],
     replace_tag: Callable[[Any], Any],
 ) -> dict[str, Any]:
-    """Copy a filter, and apply ``replace_field`` to each field and ``replace_tag`` to each tag."""
     result = dict(node)
     is_tag_condition = node.get("field") == TAG_NAME.name
     for word, value in node.items():

@@ -48,8 +48,6 @@ class Operator(StrEnum):
 
 
 class ValueKind(StrEnum):
-    """The kind of a value in a filter, such as a number."""
-
     WORD = "word"  # A word from a fixed set, such as a status.
     TEXT = "text"
     LABEL = "label"  # A source, tag or choice, which is always compared as a whole.
@@ -64,7 +62,7 @@ class ValueKind(StrEnum):
 
 
 class BounceState(StrEnum):
-    """A member's most severe bounce that is still in effect: hard, soft or none."""
+    """A member's most severe bounce that is still in effect."""
 
     NONE = "none"
     SOFT = "soft"
@@ -101,13 +99,7 @@ _KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
 
 @dataclass(frozen=True)
 class FilterName:
-    """A column, tag or field that a filter can name.
-
-    Attributes:
-        is_optional: whether members may have no value for the column or field.
-        words: the allowed values, if ``kind`` is ``WORD``.
-        field_id: the id of the field, or ``None`` for a column or a tag.
-    """
+    """A column, tag or field, which may be missing (``is_optional``)."""
 
     name: str
     kind: ValueKind
@@ -117,7 +109,6 @@ class FilterName:
 
     @property
     def operators(self) -> list[Operator]:
-        """Return the operators that can follow the name in a filter, in a fixed order."""
         supported = _OPERATORS_BY_KIND[self.kind]
         if self.is_optional:
             supported |= {Operator.EXISTS}
@@ -149,10 +140,7 @@ COMMON_NAMES = (
 def build_filter_names(
     fields: Iterable[MemberField], *, are_stored: bool = False
 ) -> dict[str, FilterName]:
-    """Return the names that an owner's filters can use, given the owner's fields.
-
-    ``are_stored``: whether the names are for stored filters, which contain ids of fields and tags.
-    """
+    """Return names with ids of fields and tags if ``are_stored``."""
     tag_names = [STORED_TAG_NAME] if are_stored else []
     field_names = [
         FilterName(
@@ -167,7 +155,7 @@ def build_filter_names(
 
 
 class Span(NamedTuple):
-    """A period from ``begin`` until just before ``end``, such as a day in UTC."""
+    """A period from ``begin`` until just before ``end``."""
 
     begin: datetime
     end: datetime
@@ -177,18 +165,11 @@ Value = str | bool | int | Decimal | Span
 
 
 class InvalidValue(Exception):
-    """Raised for an invalid value in a filter.
-
-    The exception's message explains what is wrong with the value.
-    """
+    """Raised with an explanation for an invalid value in a filter."""
 
 
 def parse_value(name: FilterName, value: object, *, today: date | None) -> Value:
-    """Convert a filter's value for its SQL condition, or raise ``InvalidValue``.
-
-    ``today``: the current day in UTC, from which ``days_ago`` is subtracted, or ``None`` if the
-    filter's operator doesn't accept ``days_ago``.
-    """
+    """Parse a value. ``today`` is ``None`` if the operator doesn't accept ``days_ago``."""
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None
         for word in name.words:

@@ -4,11 +4,12 @@ A search for members runs up to three queries, and stops as soon as it has found
 
 - The address query reads an index, and finds addresses that begin with the text.
 - The scan checks the newest members, which is fast if many members match.
-- The index search finds all matching members with the trigram index, which is fast if few members
-  match. For a text that isn't in the index, a longer scan replaces the index search.
+- The index search uses the trigram index, which is fast if few members match. For a text that isn't
+  in the index, a longer scan replaces it.
 
-Scans check a limited number of members, and the index search has a time limit. A search is
-therefore fast even if the owner has millions of members.
+The index contains only letters and digits. In a database with the locale C, it contains only ASCII
+letters and digits. Scans check a limited number of members, and the index search has a time limit.
+A search is therefore fast even if the owner has millions of members.
 """
 
 import re
@@ -67,15 +68,7 @@ class ListTitle:
 
 @dataclass(frozen=True)
 class MatchedMember:
-    """A person who is a member of one or more lists of the owner.
-
-    Attributes:
-        email: the address on the first list in ``lists``.
-        name: the name on the first list in ``lists``.
-        lists: the lists on which the person is an active member, at most ``MAX_LISTS_PER_MEMBER``.
-            On the first list, the person's name or address contains the search text.
-        has_more_lists: whether the person is a member of other lists too.
-    """
+    """A person, with the address and the name on the first list, which matches the text."""
 
     user_id: int
     email: str
@@ -86,13 +79,10 @@ class MatchedMember:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The lists and members that match a search text, each at most ``MAX_RESULTS_PER_KIND``.
+    """The lists and members, each at most ``MAX_RESULTS_PER_KIND``.
 
-    Attributes:
-        has_more_members: whether there are further matching people, who aren't in ``members``.
-        is_complete: whether the search for members is complete (see ``_MemberSearch.run``). An
-            incomplete search has checked only the newest members, and addresses that begin with
-            the text.
+    An incomplete search has checked only the newest members, and addresses that begin with the
+    text.
     """
 
     lists: Sequence[MailingList] = ()
@@ -102,11 +92,7 @@ class SearchResult:
 
 
 def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> SearchResult:
-    """Find lists by title or slug, and active members by any part of their name or address.
-
-    A person who is a member of several lists is one result. The result is empty if ``query`` is too
-    short or too long. Only the caller's own lists that aren't archived are searched.
-    """
+    """Find unarchived lists by title or slug, and active members by parts of name or address."""
     search_text = unicodedata.normalize("NFC", strip_invisible(query))
     if not MIN_SEARCH_CHARACTERS <= len(search_text) <= MAX_SEARCH_CHARACTERS:
         return SearchResult()
@@ -140,12 +126,7 @@ def _find_lists(uow: UnitOfWork, owner_id: int, search_text: str) -> Sequence[Ma
 
 @dataclass(frozen=True)
 class _MemberSearch:
-    """A search for active members of all lists of one owner.
-
-    Attributes:
-        people: maps the id of each matching person to the id of the person's subscription, in the
-            order of the results.
-    """
+    """Maps the ids of ``people`` to subscriptions, in the order of the results."""
 
     uow: UnitOfWork
     owner_id: int
@@ -153,11 +134,7 @@ class _MemberSearch:
     people: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> bool:
-        """Find people, and return whether the search is complete.
-
-        A search is complete if it has checked all members, has found more people than it returns,
-        or has found a person whose whole address is the text.
-        """
+        """Return whether the search checked all members, or found enough people or the address."""
         return (
             self._find_addresses()
             or self._scan_newest(MAX_SHORT_SCAN_MEMBERS)
@@ -169,7 +146,6 @@ class _MemberSearch:
         )
 
     def _find_addresses(self) -> bool:
-        """Find members whose address begins with the text, in alphabetical order."""
         own_lists = _select_lists(self.owner_id)
         begins = self._compare("email", Operator.BEGINS, _TABLE)
         on_list = (
@@ -193,7 +169,6 @@ class _MemberSearch:
         return is_full or any(row[2] == self.search_text.lower() for row in rows)
 
     def _scan_newest(self, max_members: int) -> bool:
-        """Check the newest members of each list, beginning with the newest list."""
         own_lists = _select_lists(self.owner_id)
         on_list = (
             select(_record.id, _record.user_id, _record.name, _record.email)
@@ -211,17 +186,11 @@ class _MemberSearch:
         return self.uow.session.scalar(last_scanned) is None
 
     def _is_indexed(self) -> bool:
-        """Return whether the trigram index can find the text.
-
-        The index contains only letters and digits. In a database with the locale C, the index
-        contains only ASCII letters and digits.
-        """
         if len(self.search_text) < MIN_INDEXED_CHARACTERS:
             return False
         return bool(self.uow.session.scalar(select(func.show_trgm(self.search_text))))
 
     def _search_index(self) -> bool:
-        """Find members with the trigram index, unless the search takes too long."""
         # Pass the ids of the lists as values, so that Postgres can estimate the size of each list.
         list_ids = self.uow.session.scalars(select(_select_lists(self.owner_id).c.id)).all()
         # OFFSET 0 makes Postgres find all matching members with an index and group them afterwards,
@@ -236,13 +205,11 @@ class _MemberSearch:
         return rows is not None
 
     def _add_people(self, rows: Iterable[Any]) -> bool:
-        """Add people, and return whether the search has found more people than it returns."""
         for user_id, subscription_id in rows:
             self.people.setdefault(user_id, subscription_id)
         return len(self.people) > MAX_RESULTS_PER_KIND
 
     def _contains_text(self, rows: FromClause) -> Condition:
-        """Build the SQL condition that a member's name or address contains the text."""
         names = ("email", "name")
         return or_(*(self._compare(name, Operator.CONTAINS, rows) for name in names))
 
@@ -252,7 +219,6 @@ class _MemberSearch:
 
 
 def _select_lists(owner_id: int) -> Subquery:
-    """Build a query for the ids of an owner's lists, newest first, without archived lists."""
     return (
         select(MailingList.id)
         .where(MailingList.user_id == owner_id, MailingList.archived_at.is_(None))
@@ -262,7 +228,6 @@ def _select_lists(owner_id: int) -> Subquery:
 
 
 def _group_by_person(members: Select[Any]) -> Select[Any]:
-    """Build a query for each person's newest subscription, newest subscriptions first."""
     rows = members.subquery()
     newest_id = func.max(rows.c.id)
     return (
@@ -276,11 +241,7 @@ def _group_by_person(members: Select[Any]) -> Select[Any]:
 def _read_members(
     uow: UnitOfWork, owner_id: int, subscription_ids: Sequence[int]
 ) -> list[MatchedMember]:
-    """Return the people with the given subscriptions, and the lists of each person.
-
-    The result has the order of ``subscription_ids``. Erased people are omitted, because their data
-    remains in the database until the erasure job has ended.
-    """
+    """Keep the order, but omit erased people, whose data remains until the erasure job ends."""
     matching = (
         select(_record.id, _record.user_id)
         .join(User, and_(User.id == _record.user_id, User.erased_at.is_(None)))

@@ -1,15 +1,13 @@
 """Reads pages of the members who match a filter, newest first.
 
-A search reads at most ``MAX_LONG_SCAN_MEMBERS`` members, so that searching a longer list doesn't
-take longer. A search first tries a short scan, then an index search, and finally a long scan.
+A search reads at most ``MAX_LONG_SCAN_MEMBERS`` members, so that longer lists don't take longer. It
+first tries a short scan, then an index search, and finally a long scan.
 
-- The short scan checks only the newest members of the list, which is fast if many members match the
-  filter. Most lists are so short that the short scan checks all their members.
-- The index search uses the database indexes on values that the filter compares. The index search is
-  fast if few members match the filter.
-- The long scan checks up to ``MAX_LONG_SCAN_MEMBERS`` of the newest members, and is used if no
-  index helps. If the long scan reaches this limit, the page may contain fewer members than
-  requested. After such a page, the next page starts after the last checked member.
+- The short scan checks only the newest members, which is fast if many members match. Most lists are
+  so short that it checks all their members.
+- The index search is fast if few members match the filter.
+- The long scan is used if no index helps. If it reaches its limit, the page may contain fewer
+  members than requested, and the next page starts after the last checked member.
 
 Scans read a fixed number of rows in a fixed order, so that the query planner of Postgres can't
 choose a slow plan.
@@ -63,14 +61,10 @@ _BEFORE: BindParameter[int] = bindparam("before", type_=BigInteger)
 
 @dataclass(frozen=True)
 class MemberSearchPage:
-    """A page of members who match a filter.
+    """A page with the columns of ``member_pages``.
 
-    Attributes:
-        page: the rows of the page, with the columns that ``member_pages`` selects. A page may
-            contain fewer rows than requested, even if more pages follow.
-        total: the number of all matching members, or ``None`` if the members weren't counted. Only
-            the first page has a total, and only if the list is short or all matching members fit on
-            the page.
+    Only a first page has a ``total``, and only if the list is short or all matching members fit on
+    it.
     """
 
     page: PageOfRows[dict[str, Any]]
@@ -84,14 +78,7 @@ def search_members(
     page: PageRequest,
     status: SubscriptionStatus | None = None,
 ) -> MemberSearchPage:
-    """Return a page of the members who match the filter, newest first.
-
-    The page starts after the member with the id ``page.cursor``. ``page.offset`` is ignored. Raises
-    ``cursor.invalid`` or ``filter.too_slow``.
-
-    ``status``: the status of the members. By default, only active members are returned, unless the
-    filter compares the status.
-    """
+    """Return the members after ``page.cursor``, and ignore ``page.offset``."""
     before = None if page.cursor is None else ids.parse_id_cursor(page.cursor)
     statuses = member_filter.list_statuses(None if status is None else (status,))
     if not statuses:
@@ -102,10 +89,7 @@ def search_members(
 
 @dataclass(frozen=True)
 class _Search:
-    """A search for one page of members.
-
-    In the methods of ``_Search``, ``before`` is the id of the last member on the previous page.
-    """
+    """A search for one page. ``before`` is the id of the last member on the previous page."""
 
     uow: UnitOfWork
     list_id: int
@@ -135,10 +119,9 @@ class _Search:
         return MemberSearchPage(rows, total)
 
     def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
-        """Return the ids of a page's members, and the id of the last member that was checked.
+        """Return one additional id if more members match, and the last checked id.
 
-        If more members match than fit on the page, the result contains one additional id. The last
-        checked id is ``None`` if all members were checked.
+        The last checked id is ``None`` if all members were checked.
         """
         matching_ids = self._scan(MAX_SHORT_SCAN_MEMBERS, before)
         if len(matching_ids) > self.limit:
@@ -155,7 +138,6 @@ class _Search:
         return matching_ids, end
 
     def _scan(self, max_members: int, before: int | None) -> list[int]:
-        """Check the newest ``max_members`` members, and return the ids of matching members."""
         scanned = build_newest_query(self.statuses, max_members, by_cursor=before is not None)
         query = _order_newest_first(
             select(scanned.c.id).where(self._build_condition(scanned)), scanned
@@ -165,7 +147,6 @@ class _Search:
         )
 
     def _find_scan_end(self, max_members: int, before: int | None) -> int | None:
-        """Return the id of the last scanned member, or ``None`` after a scan of the whole list."""
         scanned = build_newest_query(
             self.statuses, max_members, by_cursor=before is not None, has_only_ids=True
         )
@@ -181,10 +162,7 @@ class _Search:
         return self.member_filter.build_condition(rows, allowed=self.statuses)
 
     def _search_index(self, before: int | None) -> list[int] | None:
-        """Find the newest matching members with an index, and return their ids.
-
-        Return ``None`` if no index can speed up the search, or if the search takes too long.
-        """
+        """Return ``None`` if no index helps or the search takes too long."""
         indexed_condition = self.member_filter.build_indexed_condition()
         if indexed_condition is None:
             return None
@@ -201,7 +179,7 @@ class _Search:
 
 
 def execute_in_time(uow: UnitOfWork, query: Select[Any], max_seconds: int) -> Sequence[Any] | None:
-    """Return the rows of a query, or ``None`` if the query takes longer than ``max_seconds``."""
+    """Return ``None`` if the query takes too long."""
     try:
         with uow.session.begin_nested():
             uow.session.execute(_build_time_limit(max_seconds))
@@ -226,11 +204,7 @@ def build_newest_query(
     by_cursor: bool,
     has_only_ids: bool = False,
 ) -> Subquery:
-    """Build a query for the newest members of a list with one of the statuses.
-
-    The query's parameter ``list_id`` selects the list. If ``by_cursor`` is true, the query also has
-    the parameter ``before``, and returns only ids below it.
-    """
+    """Build a query with the parameter ``list_id``, and ``before`` if ``by_cursor`` is true."""
     columns = (_record.id, _record.list_id) if has_only_ids else tuple(_record)
 
     def build_status_query(status: SubscriptionStatus) -> Select[Any]:
