@@ -1,4 +1,8 @@
-"""Consent claims, which are statements in an imported file about how members agreed to get mail."""
+"""Consent claims, which are statements in an imported file about how members agreed to get mail.
+
+An import records at most one claim about a member for each kind of consent (``how``). A missing or
+invalid time becomes the current time.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +23,7 @@ MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class ClaimedConsent:
-    """A statement in one row of an imported file about a member's consent to get mail.
-
-    ``email`` contains a normalised address, and all other values are unchanged copies from the
-    file.
-    """
+    """A claim with a normalised ``email``. Other values are as in the file."""
 
     email: str
     how: ConsentHow
@@ -70,21 +70,7 @@ def record_claims(
     people: Mapping[str, int],
     claimed_by: str,
 ) -> int:
-    """Record an import's consent claims about active members of the list.
-
-    Return the number of recorded consent claims.
-
-    The caller must have locked the list and stored the imported members. For each kind of consent
-    (``how``), an import records at most one claim about a member. If the time of a claim is
-    missing, in the future or before 1970, the claim gets the current time. Invalid IP addresses and
-    URLs in a claim aren't recorded.
-
-    Args:
-        people: maps the address in each claim to a user id, because the person's record may contain
-            a different address.
-        claimed_by: the name of the product that wrote the imported file, or ``file`` if the product
-            is unknown.
-    """
+    """Record claims after locking the list. ``people`` maps addresses to user ids."""
     # Remove NUL characters, which Postgres can't store.
     wordings = [(each.wording or "").replace("\0", "").strip() for each in claims]
     values = {
@@ -103,9 +89,5 @@ def record_claims(
 
 
 def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
-    """Delete at most ``limit`` of the consent claims that an import has recorded.
-
-    Return the number of deleted claims. The database allows the deletion of consent claims only
-    while the import is being undone.
-    """
+    """Delete claims, which the database allows only during the import's undo."""
     return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

@@ -43,11 +43,7 @@ def record_entry(
     browser: str | None,
     origin: Mapping[str, str] | None,
 ) -> None:
-    """Record how a person joined a list.
-
-    If the list's owner added the person, the consent entry contains no IP address, URL, browser,
-    consent wording or origin of the sign-up.
-    """
+    """Omit the details of the request if the list's owner added the person."""
     entry = ConsentEntry(list_id=subscription.list_id, user_id=subscription.user_id, how=how)
     if how not in _OWNER_KINDS:
         entry.ip = normalise_ip(ip)
@@ -64,7 +60,7 @@ def record_entry(
 
 
 def has_confirmed_entry(uow: UnitOfWork, subscription: Subscription) -> bool:
-    """Return whether a consent entry proves that the owner of the address wanted to join."""
+    """Return whether an entry proves that the owner of the address wanted to join."""
     query = select(
         exists().where(
             ConsentEntry.user_id == subscription.user_id,
@@ -76,11 +72,7 @@ def has_confirmed_entry(uow: UnitOfWork, subscription: Subscription) -> bool:
 
 
 def normalise_ip(text: str | None) -> str | None:
-    """Return a normalised IP address or IP network, or ``None`` if the text is invalid.
-
-    Imported files may contain IP networks, because exports from Pressroom contain a network instead
-    of an old IP address.
-    """
+    """Accept networks, because exports replace old IP addresses by networks."""
     ip = (text or "").strip()
     try:
         network = ipaddress.ip_network(ip, strict=False)

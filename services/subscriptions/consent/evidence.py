@@ -1,7 +1,4 @@
-"""Reads the consent entries and consent claims that show how a member agreed to get mail.
-
-A piece of consent evidence is either a consent entry or a consent claim.
-"""
+"""Reads the consent entries and consent claims that show how a member agreed to get mail."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -26,18 +23,14 @@ _MAX_EXPORTED_PER_MEMBER = 100
 
 
 class ConsentEvidence(NamedTuple):
-    """Evidence that a member agreed to get mail, read from a consent entry or a consent claim.
+    """A consent entry or a consent claim.
 
     Attributes:
-        claimed_by: the origin of a claim, either ``owner`` or the product that wrote the imported
-            file. ``claimed_by`` is ``None`` if the person consented through Pressroom itself, for
-            example in a sign-up form.
-        confirmed: whether the person confirmed the consent by following a mailed link or by logging
-            in.
-        list_id: the id of the list that the person joined, even if the owner later transferred the
-            person to another list.
-        origin: where the sign-up came from, or ``None`` if this is unknown.
-        place: a number that determines the order of evidence with the same timestamp.
+        claimed_by: ``owner``, the product that wrote the imported file, or ``None`` if the person
+            consented through Pressroom itself.
+        confirmed: whether the person followed a mailed link or logged in.
+        list_id: the list that the person joined, even after a transfer.
+        place: the order of evidence with the same timestamp.
     """
 
     occurred_at: datetime
@@ -106,10 +99,6 @@ _COLUMNS = tuple(_EVIDENCE.c[name] for name in ConsentEvidence._fields)
 def list_evidence(
     uow: UnitOfWork, member: Subscription, page: PageRequest
 ) -> PageOfRows[ConsentEvidence]:
-    """Return a page of the consent evidence about one member, newest first.
-
-    Raises ``cursor.invalid``.
-    """
     query = paging.select_page_by_moment(
         select(*_COLUMNS), _EVIDENCE.c.occurred_at, _EVIDENCE.c.place, page
     )
@@ -122,11 +111,7 @@ def list_evidence(
 def read_evidence_by_member(
     connection: Connection, subscription_ids: Collection[int]
 ) -> Mapping[int, list[ConsentEvidence]]:
-    """Return the consent evidence about each member, at most the newest hundred pieces per member.
-
-    ``connection``: the database connection of the export, which reads everything in a single
-    snapshot.
-    """
+    """Return at most the newest hundred pieces per member, in the snapshot of ``connection``."""
     query = select(_EVIDENCE.c.subscription_id, *_COLUMNS).order_by(
         _EVIDENCE.c.occurred_at.desc(), _EVIDENCE.c.place.desc()
     )
@@ -138,13 +123,9 @@ def read_evidence_by_member(
 
 
 def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
-    """Return one member's values for the columns ``CONSENT_COLUMNS`` of an export.
+    """Return the strongest evidence, or the newest of several equally strong pieces.
 
-    The values describe the strongest evidence of the member's consent, or the newest of several
-    equally strong pieces. Consent that Pressroom observed is stronger evidence than a consent
-    claim. A consent claim in an imported file is stronger evidence than a claim by the list's
-    owner. The export has separate columns for the confirmation, as the exports of other newsletter
-    products do.
+    The confirmation has separate columns, as in other newsletter products.
     """
     best_rank = min(map(_rank_by_strength, evidence), default=None)
     strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]
@@ -168,7 +149,7 @@ def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | No
 
 
 def _rank_by_strength(evidence: ConsentEvidence) -> int:
-    """Return how strong the evidence is, from 0 for the strongest kind to 2 for the weakest."""
+    """Return 0 for the strongest kind to 2 for the weakest."""
     if evidence.claimed_by is None:
         return 0
     return 2 if evidence.claimed_by == "owner" else 1

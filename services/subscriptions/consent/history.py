@@ -48,10 +48,7 @@ _ERASE = text("SELECT erase_consent(CAST(:people AS bigint[]), :most)")
 
 
 def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) -> None:
-    """Copy a member's consent entries and consent claims to the target list of a transfer.
-
-    Consent entries and claims that were copied by an earlier transfer aren't copied again.
-    """
+    """Copy consent to the target of a transfer, except earlier copies."""
     values = {
         "user_id": source.user_id,
         "source_id": source.id,
@@ -65,8 +62,5 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
 
 
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
-    """Delete the consent entries and claims about erased people. Return the number of deleted rows.
-
-    If an erased person owned lists, the consent wordings of these lists are blanked too.
-    """
+    """Blank the wordings of erased people's lists too."""
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

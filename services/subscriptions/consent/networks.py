@@ -32,11 +32,9 @@ GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
 def count_people_by_network(
     uow: UnitOfWork, member: Subscription, evidence: Collection[ConsentEvidence]
 ) -> Mapping[str, int]:
-    """Count the other people who joined the list from the member's IP networks.
+    """Map the member's IP addresses to the number of others, up to ``MAX_COUNTED_PEOPLE``.
 
-    IP addresses in consent claims are ignored, because Pressroom did not observe the claimed
-    addresses. The result maps each IP address of the member to the number of other people in the
-    same network, up to ``MAX_COUNTED_PEOPLE``.
+    Claimed addresses are ignored, because Pressroom did not observe them.
     """
     ips = {each.ip for each in evidence if each.ip is not None and each.claimed_by is None}
     if not ips:
@@ -51,5 +49,4 @@ def count_people_by_network(
 
 
 def count_largest_network(uow: UnitOfWork, list_id: int) -> int:
-    """Return the largest number of people who joined the list from a single IP network."""
     return uow.session.scalar(_COUNT_LARGEST_NETWORK, {"list_id": list_id}) or 0

@@ -13,10 +13,7 @@ MAX_WORDINGS = 1_000
 
 
 def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
-    """Set or remove the current consent wording of a list. Raises ``list.consent_wordings``.
-
-    A consent wording that the list used before gets its old version number again.
-    """
+    """Set a wording, which gets its old version number if it was used before."""
     wording = (wording or "").strip()
     if not wording:
         mailing_list.consent_wording_version = None
@@ -40,10 +37,7 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
 
 
 def read_current_wordings(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
-    """Map list ids to the current consent wordings of the lists.
-
-    The result omits lists without a consent wording.
-    """
+    """Omit lists without a wording."""
     versions = [
         (each.id, each.consent_wording_version)
         for each in lists
