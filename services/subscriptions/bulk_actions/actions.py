@@ -1,9 +1,7 @@
 """Runs bulk actions, which make the same change to all members of a list who match a filter.
 
-Each bulk action is stored as a row in the table ``bulk_actions``. The job of a bulk action changes
-members in batches, ordered by status and id. The transaction that changes a batch of members locks
-the list and stores the previous values. The transaction also stores the id of the last member in
-the batch, so that a retried job resumes after this member.
+A job changes members in batches, ordered by status and id. The transaction of a batch locks the
+list, and stores the previous values and the last id, so that a retried job resumes after it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,22 +46,13 @@ _TAG_ACTIONS = (BulkActionKind.TAG, BulkActionKind.UNTAG)
 
 @dataclass(frozen=True)
 class BulkOrder:
-    """The change that a bulk action makes to each member.
-
-    Attributes:
-        value: a tag's name for the actions ``tag`` and ``untag``, a tier for ``set_type``, or
-            ``None`` for all other actions.
-    """
+    """A change. ``value`` is a tag's name, a tier for ``set_type``, or ``None``."""
 
     action: BulkActionKind
     value: str | None = None
 
 
 def check_order(order: BulkOrder) -> BulkOrder:
-    """Validate a bulk action's change, and normalise the tag name in ``order``.
-
-    Raises ``bulk.value`` if ``order.value`` isn't valid for ``order.action``.
-    """
     if order.action in _TAG_ACTIONS:
         try:
             return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
@@ -85,14 +74,7 @@ def begin_bulk_action(
     *,
     caller: Caller,
 ) -> Job:
-    """Enqueue a bulk action that changes all members who match a stored filter.
-
-    Raises ``quota.exceeded``. Raises ``auth.login_again`` if the bulk action removes members and
-    the caller hasn't logged in recently. Raises ``tag.too_many`` or ``list.busy`` if the tag can't
-    be created or locked.
-
-    ``order``: the change to make to the members, already validated by ``check_order``.
-    """
+    """Enqueue an order that ``check_order`` has validated."""
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
     owner_id = mailing_list.user_id
@@ -123,10 +105,6 @@ def begin_bulk_action(
 def list_bulk_actions(
     uow: UnitOfWork, caller: Caller, page: PageRequest, *, list_id: int
 ) -> PageOfRows[BulkAction]:
-    """Return a page of the caller's bulk actions on one list, newest first.
-
-    Raises ``cursor.invalid``.
-    """
     bulk_actions = select(BulkAction).where(
         BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
     )
@@ -135,23 +113,16 @@ def list_bulk_actions(
 
 
 def find_bulk_actions(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Sequence[BulkAction]:
-    """Return the caller's bulk actions with the given ids."""
     query = select(BulkAction).where(BulkAction.user_id == caller.user_id, BulkAction.id.in_(ids))
     return uow.session.scalars(query).all()
 
 
 def find_job(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
-    """Return the job that runs the bulk action, or ``None`` if the job has ended."""
+    """Return ``None`` if the job has ended."""
     return records.find_unfinished_job(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
 
 
 def change_members(resources: Resources, lease: Lease) -> None:
-    """Change members in batches until the bulk action ends or its job must yield to another job.
-
-    Raises ``list.not_found`` if the owner has archived the list. Raises ``segment.tag_deleted`` if
-    the bulk action's filter uses a deleted tag. Raises ``tag.not_found`` if the bulk action adds a
-    deleted tag.
-    """
     work_in_turns(resources, lease, partial(_change_batch, lease=lease))
 
 
@@ -165,10 +136,7 @@ def announce_end(
     total: int,
     changed: int,
 ) -> None:
-    """Announce in the owner's feed that a bulk action or its undo has ended.
-
-    ``total``: the number of members that the bulk action or the undo was meant to change.
-    """
+    """Announce the end, with the ``total`` number that was meant to change."""
     announce_event(
         uow,
         bulk.user_id,
@@ -184,10 +152,7 @@ def announce_end(
 
 
 def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Change the next batch of a bulk action's members.
-
-    Return whether the bulk action has ended.
-    """
+    """Return whether the bulk action has ended."""
     bulk = uow.session.get(BulkAction, lease.subject_id)
     if bulk is None:
         raise JobCancelled
@@ -233,7 +198,7 @@ def _end_bulk_action(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str
 
 
 def _restart_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Restart a failed bulk action, unless the owner has started to undo the bulk action."""
+    """Restart a failed bulk action, unless its undo has started."""
     # Lock the row in ``bulk_actions``, so that the bulk action can't be restarted and undone at the
     # same time.
     bulk = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)

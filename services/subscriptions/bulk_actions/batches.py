@@ -92,22 +92,13 @@ _HAS_NOT_LEFT = opt_out_checks.build_no_opt_out_condition("m", OptOutKind.LIST)
 class ActionSql:
     """The SQL fragments that depend on the kind of bulk action.
 
-    ``m`` is the alias of the table ``subscriptions``, and ``c`` is the alias of the table
-    ``bulk_changes``.
+    ``m`` is the alias of the table ``subscriptions``, and ``c`` is the alias of ``bulk_changes``.
 
     Attributes:
-        event: the name of the event that a bulk action adds to the history of each changed member.
-        set_values: the SET clause of the UPDATE statement that changes members.
-        restore_values: the SET clause of the UPDATE statement that restores members.
         can_restore: an SQL condition for members that an undo is allowed to restore.
-        further_statement: an additional common table expression for the statement that restores
-            members, or an empty string.
-        changed_names: an SQL array with the names of the changed columns, except the status and the
-            mail setting.
-        mail_before_action: an SQL expression that is true if mail to the member was enabled before
-            the bulk action.
-        mail_before_undo: an SQL expression that is true if mail to the member was enabled before
-            the undo.
+        further_statement: an additional common table expression of the undo.
+        changed_names: an SQL array, without the status and the mail setting.
+        mail_before_action: an SQL expression for the mail setting.
     """
 
     event: str
@@ -243,13 +234,9 @@ SELECT (SELECT count(*) FROM restored),
 
 
 class MemberBatch(NamedTuple):
-    """A batch of members of one list with the same status.
+    """A batch of members with the same status, with ids above ``after``, up to ``last``.
 
-    Attributes:
-        after: the last member id before the batch.
-        last: the highest member id in the batch.
-        seen: the number of members in the batch.
-        at: the timestamp of the changes to the members in the batch.
+    ``seen`` is the number of members, and ``at`` is the timestamp of the changes.
     """
 
     status: SubscriptionStatus
@@ -260,19 +247,14 @@ class MemberBatch(NamedTuple):
 
 
 class BatchCounts(NamedTuple):
-    """How many members in a batch match the bulk action's filter, and how many were changed."""
+    """How many members match the filter, and how many were changed."""
 
     matched: int
     changed: int
 
 
 class RestoredMembers(NamedTuple):
-    """How many members one batch of an undo restored.
-
-    Attributes:
-        activated_count: the number of restored members who became active.
-        last_id: the id of the last member in the batch, or ``None`` if no members were left.
-    """
+    """How many members were restored, and how many of them became active."""
 
     restored_count: int
     activated_count: int
@@ -282,10 +264,7 @@ class RestoredMembers(NamedTuple):
 def next_batch(
     uow: UnitOfWork, bulk: BulkAction, statuses: Sequence[SubscriptionStatus]
 ) -> MemberBatch | None:
-    """Return the next batch of members for a bulk action, or ``None`` after the last batch.
-
-    The caller must lock the list until the changes to the members are committed.
-    """
+    """Return the next batch. The caller must lock the list until the changes are committed."""
     after = bulk.reached_id or 0
     if bulk.reached_status is not None:
         reached_status = SubscriptionStatus(bulk.reached_status)
@@ -307,7 +286,6 @@ def next_batch(
 def change_batch(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> BatchCounts:
-    """Change the members in the batch who match the bulk action's filter."""
     matched, stored = _store_changes(uow, bulk, batch, condition)
     if not stored:
         return BatchCounts(matched, 0)
@@ -320,11 +298,7 @@ def change_batch(
 def _store_changes(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
-    """Store the members' values before the change, so that an undo can restore the values.
-
-    Return the number of members who match the filter, and the number of members who will be
-    changed.
-    """
+    """Return how many members match the filter, and how many will be changed."""
     member = Subscription
     change = cast("Table", BulkChange.__table__)
     conditions = [
@@ -373,7 +347,6 @@ def _store_changes(
 
 
 def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
-    """Build an SQL condition for members who would be changed by the bulk action."""
     member = Subscription
     has_tag = literal(bulk.tag_id) == any_(member.tag_ids)
     action = BulkActionKind(bulk.action)
@@ -404,11 +377,7 @@ def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
 
 
 def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
-    """Build an SQL expression for a member's expiry date after the bulk action.
-
-    If the bulk action sets a paid tier, a member's expiry date is kept only if it is in the future.
-    If the bulk action sets the free tier, the expiry date is removed.
-    """
+    """Keep only an expiry date in the future, and only for a paid tier."""
     expiry = Subscription.paid_expiry
     if bulk.action != BulkActionKind.SET_TYPE:
         return expiry.expression
@@ -421,7 +390,6 @@ def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
 def restore_batch(
     uow: UnitOfWork, bulk: BulkAction, max_members: int | None = None
 ) -> RestoredMembers:
-    """Restore the next batch of members for the undo of a bulk action."""
     statement = _RESTORE_MEMBERS.format(**vars(_SQL_BY_ACTION[BulkActionKind(bulk.action)]))
     values = _list_parameters(bulk) | {"after": bulk.undo_reached_id or 0}
     values["most"] = max_members or MAX_BATCH_MEMBERS

@@ -1,7 +1,7 @@
 """Undoes a bulk action by restoring the values that members had before the bulk action.
 
-Undoing a bulk action never resubscribes people who have unsubscribed, and never enables mail that a
-member has disabled.
+An undo never resubscribes people who have unsubscribed, and never enables mail that a member has
+disabled.
 """
 
 from core.errors.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER
@@ -15,10 +15,6 @@ from storage.unit_of_work import UnitOfWork
 
 
 def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
-    """Restore the next batch of members, or return ``None`` if no members are left to restore.
-
-    Raises ``quota.exceeded`` if the owner's plan allows no more active members.
-    """
     free_members = None
     if bulk.action == BulkActionKind.REMOVE:
         free_members = quotas.lock_quota(uow, bulk.user_id, PlanQuota.MEMBERS)
