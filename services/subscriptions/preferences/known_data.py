@@ -48,7 +48,6 @@ JsonObject = dict[str, Any]
 
 
 def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
-    """Return all data in one owner's lists about a visitor of the preferences page."""
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)
@@ -162,5 +161,4 @@ def _export_columns(row: object, names: Iterable[str]) -> JsonObject:
 
 
 def _export_value(value: Any) -> Any:
-    """Convert times and dates to text, and return any other value unchanged."""
     return clock.format_timestamp(value) if hasattr(value, "isoformat") else value

@@ -29,12 +29,7 @@ from storage.unit_of_work import UnitOfWork
 def request_link(
     uow: UnitOfWork, mailing_list: MailingList, email: str, *, language: str, source: bytes | None
 ) -> None:
-    """Enqueue a mail with a link to the preferences page, unless a rate limit has been reached.
-
-    The worker sends the mail only if one of the owner's lists contains the address.
-
-    ``email``: the normalised address of the recipient.
-    """
+    """Enqueue a mail to a normalised address, unless a rate limit has been reached."""
     if account_mails.is_mail_limit_reached(uow, MailKind.PREFERENCES, email):
         return
     mail = AccountMail(
@@ -58,7 +53,6 @@ def request_link(
 
 
 def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail a link to the preferences page if one of the owner's lists contains the address."""
     mail = None
     with resources.unit_of_work() as uow:
         request = uow.session.get(AccountMail, lease.subject_id)
@@ -100,12 +94,7 @@ MAIL_PREFERENCES = register_mail_kind("subscription.mail_preferences", mail_link
 
 
 class _Recipient(NamedTuple):
-    """The recipient of a mailed link to the preferences page.
-
-    Attributes:
-        mailing_list: the list on whose page the person requested the link.
-        language: the language of the sign-up form that the person submitted, or ``None``.
-    """
+    """A recipient, who requested the link on the page of ``mailing_list``."""
 
     person: User
     mailing_list: MailingList
@@ -113,7 +102,6 @@ class _Recipient(NamedTuple):
 
 
 def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
-    """Return the recipient of a mailed link, or ``None`` if no list of the owner has the person."""
     person = uow.session.scalar(select(User).where(User.email == request.email))
     mailing_list = uow.session.get(MailingList, request.list_id)
     if person is None or person.erased_at is not None or mailing_list is None:

@@ -26,19 +26,12 @@ _EDITABLE_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 @dataclass(frozen=True)
 class OwnList:
-    """A list, and the visitor's subscription to the list."""
-
     mailing_list: MailingList
     subscription: OwnSubscription
 
 
 def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
-    """Return the owner's lists for which the visitor has a subscription.
-
-    The list on whose page the visitor requested the link comes first.
-
-    Lists from which the owner has removed the visitor are omitted.
-    """
+    """Omit lists from which the owner has removed the visitor. The visited list comes first."""
     mailing_lists = uow.session.scalars(_select_lists(visit).limit(MAX_SHOWN_LISTS)).all()
     return [
         OwnList(each, person_subscriptions.read_own_subscription(uow, each, visit.person))
@@ -47,7 +40,7 @@ def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
 
 
 def read_look(uow: UnitOfWork, visit: Visit) -> Look:
-    """Return the list's look if the visitor has exactly one list, or else the default look."""
+    """Return the default look if the visitor has several lists."""
     mailing_lists = uow.session.scalars(_select_lists(visit).limit(2)).all()
     return branding.read_look(uow, mailing_lists[0]) if len(mailing_lists) == 1 else Look()
 
@@ -63,7 +56,6 @@ def _select_lists(visit: Visit) -> Select[MailingList]:
 
 
 def find_list(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
-    """Return a list and the visitor's subscription to the list, or raise ``list.not_found``."""
     mailing_list = uow.session.get(MailingList, list_id)
     record = changes.find_record(uow, list_id, visit.person.id)
     is_own = mailing_list is not None and mailing_list.user_id == visit.owner_id
@@ -81,12 +73,7 @@ def change_answers(
     name: str,
     values: Mapping[str, str],
 ) -> None:
-    """Change the visitor's name and the public field values that a list has stored.
-
-    An empty string deletes the name or the value of a field.
-
-    Raises ``list.not_found``, ``subscription.not_found``, ``list.busy`` and ``field.value``.
-    """
+    """Change answers. An empty string deletes a value."""
     mailing_list, _ = find_list(uow, visit, list_id)
     locked = lock_subscription(uow, mailing_list, visit.person)
     record = None if locked is None else locked.record

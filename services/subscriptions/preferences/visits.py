@@ -19,12 +19,6 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class Visit:
-    """A person's session on the preferences page for the lists of one owner.
-
-    Attributes:
-        mailing_list: the list on whose page the person requested the link.
-    """
-
     person: User
     mailing_list: MailingList
 
@@ -34,10 +28,7 @@ class Visit:
 
 
 def read_link(uow: UnitOfWork, secret: str) -> Visit:
-    """Return the visit that a mailed link to the preferences page would start.
-
-    The link isn't marked as used. Raises ``preferences_link.invalid``, ``preferences_link.used``.
-    """
+    """Read a link without marking it as used."""
     _, visit = _read_unused_link(uow, secret)
     return visit
 
@@ -55,10 +46,7 @@ def _read_unused_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, Visit]:
 
 
 def begin_visit(uow: UnitOfWork, secret: str) -> str:
-    """Start a visit, mark the mailed link as used, and return the secret of the visit.
-
-    Raises the same errors as ``read_link``.
-    """
+    """Start a visit, mark the mailed link as used, and return the secret of the visit."""
     link, _ = _read_unused_link(uow, secret)
     mailed_tokens.use_token(uow, link, used=PREFERENCES_LINK_USED)
     return mailed_tokens.create_token(
@@ -71,7 +59,6 @@ def begin_visit(uow: UnitOfWork, secret: str) -> str:
 
 
 def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
-    """Return the visit with the given secret, or raise ``visit.over``."""
     visit = _find_visit(uow, _read_visit_link(uow, secret))
     if visit is None:
         raise VISIT_OVER()
@@ -79,17 +66,12 @@ def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
 
 
 def end_visit(uow: UnitOfWork, secret: str | None) -> None:
-    """End the visit with the given secret, unless the visit has already ended."""
     with suppress(DomainError):
         _read_visit_link(uow, secret).used_at = func.now()
 
 
 def _find_visit(uow: UnitOfWork, link: MailedLink) -> Visit | None:
-    """Return the visit that a link belongs to.
-
-    Return ``None`` if the recipient's account is missing or the recipient's e-mail address has
-    changed.
-    """
+    """Return ``None`` if the account is missing or its address has changed."""
     assert link.user_id is not None
     assert link.list_id is not None
     person = accounts.find_user(uow, link.user_id)
@@ -99,7 +81,6 @@ def _find_visit(uow: UnitOfWork, link: MailedLink) -> Visit | None:
 
 
 def _read_visit_link(uow: UnitOfWork, secret: str | None) -> MailedLink:
-    """Return the row in ``mailed_links`` that stores a visit, or raise ``visit.over``."""
     if not secret:
         raise VISIT_OVER()
     link = mailed_tokens.read_token(uow, Purpose.VISIT_PREFERENCES, secret, invalid=VISIT_OVER)
