@@ -1,7 +1,6 @@
 """Defines the types of events in an owner's feed, and writes events to the feed.
 
-The event catalogue defines the subject, the scope and the data schema of each event type. Event
-types and data fields can be added but are never removed.
+Event types and data fields can be added but are never removed.
 
 Stored events contain no personal data except ids. The fields ``email`` and ``name`` of an event are
 looked up whenever the event is read, and are null after the person's erasure.
@@ -267,15 +266,7 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """The definition of an event type in the event catalogue.
-
-    Attributes:
-        summary: a short title for the API documentation.
-        meaning: a sentence for the API documentation that explains when the event happens.
-        scope: the scope required to see events of this type. If ``scope`` is ``None``, only
-            sessions and unrestricted API keys may see events of this type.
-        data: the schema of the event's ``data``, with an example.
-    """
+    """An event type. Only sessions and unrestricted API keys may see it without ``scope``."""
 
     summary: str
     meaning: str
@@ -398,13 +389,9 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
 def list_visible_types(
     scopes: Collection[Scope], *, unrestricted: bool, only: Collection[FeedEventType] = ()
 ) -> frozenset[FeedEventType]:
-    """Return the event types that a session or API key with these scopes may see.
+    """Return visible types, or raise an error for an invisible type in ``only``.
 
-    ``only``: the event types that the client requests. If ``only`` is empty, the client requests
-    all event types.
-
-    Raises ``auth.insufficient_scope`` or ``auth.restricted_credential`` for a requested event type
-    that the credential may not see.
+    If ``only`` is empty, the client requests all event types.
     """
     visible = set()
     for kind in only or CATALOGUE:
@@ -429,13 +416,7 @@ def announce_event(
     list_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """Write an event to the owner's feed, in the transaction that makes the reported change.
-
-    Args:
-        subject_id: the id of the record that the event is about.
-        list_id: the id of the mailing list that the event is about, if any.
-        data: the data to store with the event, at most 2,000 bytes.
-    """
+    """Write an event in the transaction that makes the change. ``data`` has at most 2,000 bytes."""
     row = FeedEvent(user_id=user_id, type=kind, subject_id=subject_id, list_id=list_id, data=data)
     uow.session.add(row)
 
@@ -448,6 +429,5 @@ def announce_list_event(
     subject_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """Write an event to the feed of a mailing list's owner."""
     owner_id: Any = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
     announce_event(uow, owner_id, kind, subject_id, list_id=list_id, **data)

@@ -1,9 +1,8 @@
 """Reads an owner's feed, which is the ordered sequence of the owner's events.
 
 An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
-event stays hidden until all transactions with lower ids than the event's transaction have ended. A
-new event always appears after all events that are already visible in the feed. A client that
-resumes after the last event it has read therefore misses no event.
+event stays hidden until all transactions with lower ids have ended. A new event therefore always
+appears after all visible events, and a client that resumes after the last event misses no event.
 """
 
 import re
@@ -70,10 +69,7 @@ SubjectFields = Mapping[int, dict[str, Any]]
 
 @dataclass(frozen=True, order=True)
 class FeedPosition:
-    """A position in an owner's feed.
-
-    The events of a feed are ordered by ``place``. Events with the same ``place`` are ordered by id.
-    """
+    """Events with the same ``place`` are ordered by id."""
 
     place: int
     id: int
@@ -84,7 +80,6 @@ class FeedPosition:
 
     @classmethod
     def of_cursor(cls, cursor: str) -> Self:
-        """Parse a feed cursor that an API client sent. Raises ``cursor.invalid``."""
         match = _CURSOR_PATTERN.match(cursor)
         if match is None or max(map(int, match.groups())) > MAX_ID:
             raise CURSOR_INVALID()
@@ -92,7 +87,6 @@ class FeedPosition:
 
     @property
     def cursor(self) -> str:
-        """Return the position in the feed as a cursor for API clients."""
         return f"{self.place}-{self.id}"
 
 
@@ -101,25 +95,21 @@ FEED_START = FeedPosition(0, 0)
 
 
 def build_horizon() -> ScalarSelect[int]:
-    """Return a subquery for the lowest position in the feed at which an event can still be added.
-
-    The result is a subquery, so that it sees the same database snapshot as the enclosing query.
-    """
+    """Return the lowest place of new events, in the snapshot of the enclosing query."""
     oldest_open = cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text)
     return select(FeedOffset.places + cast(oldest_open, BigInteger)).scalar_subquery()
 
 
 def newest_position(session: Session) -> FeedPosition:
-    """Return the position in the feed after all visible events and before all future events."""
+    """Return the position between all visible and all future events."""
     return FeedPosition(session.scalars(select(build_horizon())).one() - 1, MAX_ID)
 
 
 def find_place_before(session: Session, since: datetime) -> int:
     """Return a feed position before all events that happened at or after ``since``.
 
-    Later events have higher ids and positions. The order of simultaneous transactions is arbitrary.
-    A transaction can stay open for an hour, and its events become visible only at its end. To be
-    safe, the result is the position of an event that happened more than an hour before ``since``.
+    A transaction can stay open for an hour, and its events become visible only at its end. The
+    result is therefore the position of an event that happened more than an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -136,22 +126,13 @@ def find_place_before(session: Session, since: datetime) -> int:
 
 
 def raise_feed_places(uow: UnitOfWork) -> None:
-    """Advance the feed after a restore, so that no position is used twice.
-
-    API clients may hold cursors that they received between the backup and the restore. New events
-    must get positions after the cursors of all API clients, so that no client misses a new event.
-    """
+    """Advance the feed after a restore, so that new events come after clients' cursors."""
     uow.session.execute(select(func.raise_feed_places()))
 
 
 @dataclass(frozen=True)
 class FeedPage:
-    """A page of an owner's events.
-
-    Attributes:
-        next_cursor: the cursor of the next page. The cursor is set even if this page is empty.
-        has_more: whether the feed already contains events after the last event of this page.
-    """
+    """A page of events. ``next_cursor`` is set even if the page is empty."""
 
     events: list[FeedEvent]
     next_cursor: str
@@ -167,11 +148,6 @@ def read_page(
     cursor: str | None,
     limit: int,
 ) -> FeedPage:
-    """Return a page of the owner's events after the cursor, oldest first.
-
-    If ``cursor`` is ``None``, the page starts with the owner's oldest stored event. Raises
-    ``cursor.invalid``. Raises ``list.not_found`` if the user has no list with the given id.
-    """
     position = FEED_START if cursor is None else FeedPosition.of_cursor(cursor)
     require_own_list(uow, user_id, list_id)
     query = next_events(user_id, position, types=types, list_id=list_id, limit=limit + 1)
@@ -182,7 +158,6 @@ def read_page(
 
 
 def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None:
-    """Raise ``list.not_found`` if the user has no list with the given id."""
     query = select(MailingList.id).where(MailingList.id == list_id, MailingList.user_id == user_id)
     if list_id is not None and uow.session.scalar(query) is None:
         raise LIST_NOT_FOUND()
@@ -196,10 +171,6 @@ def list_newest_events(
     limit: int,
     before: FeedPosition | None = None,
 ) -> list[FeedEvent]:
-    """Return the latest events of the given types in the owner's feed, newest first.
-
-    ``before``: the position that all returned events precede, or ``None`` for the newest events.
-    """
     query = next_events(
         user_id, FEED_START, types=types, limit=limit, newest_first=True, before=before
     )
@@ -217,15 +188,12 @@ def next_events(
     newest_first: bool = False,
     before: FeedPosition | None = None,
 ) -> Select[FeedEvent]:
-    """Build the query for the next events of the given types in the owner's feed, in feed order.
+    """Build the query for the next events in feed order.
 
     The query returns only events before the first position at which an open transaction can still
-    add an event. To limit the cost, the query reads at most ``limit`` index rows for each event
-    type.
+    add an event. To limit the cost, it reads at most ``limit`` index rows for each event type.
 
-    ``before``: if not ``None``, the query returns only events before this position.
-    ``type_starts``: maps event types to feed positions. If a type has a feed position in
-    ``type_starts``, the query returns only the type's events after this position.
+    ``type_starts``: the events of a type follow its position.
     """
     type_names = sorted(types)
     starts = [max(position, type_starts.get(name, position)) for name in type_names]
@@ -262,10 +230,7 @@ def _order_columns(event: type[FeedEvent], *, newest_first: bool) -> list[SQLCol
 
 
 def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
-    """Return the events in the format of API responses.
-
-    The names, e-mail addresses and amounts in the events are loaded with one query per table.
-    """
+    """Return API responses, with one query per table for names, addresses and amounts."""
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
     for event in events:
         if event.subject_id is not None:

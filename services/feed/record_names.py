@@ -49,13 +49,7 @@ RecordId = tuple[str, object]
 def find_names(
     uow: UnitOfWork, user_id: int, record_ids: Iterable[RecordId]
 ) -> dict[RecordId, str]:
-    """Return the names of the records with the given ids, if the records belong to the user.
-
-    The function omits records without a name, and ids in fields that ``_NAMES_BY_FIELD`` doesn't
-    contain.
-
-    ``record_ids``: pairs of a field name, such as ``key_id``, and the id of a record.
-    """
+    """Map pairs of a field, such as ``key_id``, and an id to names, without unknown fields."""
     ids_by_field: dict[str, set[object]] = defaultdict(set)
     for field, record_id in record_ids:
         if field in _NAMES_BY_FIELD and isinstance(record_id, int | str):
