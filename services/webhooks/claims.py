@@ -1,9 +1,8 @@
 """Chooses and claims the next deliveries to a webhook endpoint.
 
 A worker claims deliveries before it sends them. A claim increments a delivery's number of attempts
-and schedules its next attempt. If a worker dies, its claimed deliveries are retried at the
-scheduled time. Each claim counts as an attempt, so that no delivery is retried forever, even if
-workers crash.
+and schedules its next attempt, which happens if the worker dies. Each claim counts as an attempt,
+so that no delivery is retried forever, even if workers crash.
 
 The pause between two attempts grows from five seconds to three hours. An endpoint gets its events
 in order, unless its oldest pending delivery is more than a minute old.
@@ -79,8 +78,6 @@ _COUNT_ATTEMPTS = text("""
 
 
 class Pending(NamedTuple):
-    """A pending delivery, with the times that decide when it is sent."""
-
     id: int
     queued_at: datetime
     due_at: datetime
@@ -88,13 +85,9 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The decision about the next delivery to a webhook endpoint.
+    """The next delivery, and whether new events may be queued (``takes_events``).
 
-    Attributes:
-        delivery_id: the delivery to send now, or ``None`` if none is due.
-        due_at: when the endpoint's next delivery becomes due, or ``None`` if one is due now or none
-            is pending.
-        takes_events: whether new events may be queued for the endpoint.
+    ``due_at`` is ``None`` if a delivery is due now or none is pending.
     """
 
     delivery_id: int | None = None
@@ -104,14 +97,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """The pending deliveries among which a worker chooses the next deliveries to an endpoint.
-
-    Attributes:
-        rows: the deliveries in event order.
-        pending_count: the number of all pending deliveries of the endpoint.
-        loaded_at: when the deliveries were loaded, according to the database server's clock, or the
-            earliest possible time if there are no deliveries.
-    """
+    """Some pending deliveries in event order. ``loaded_at`` is the database server's time."""
 
     rows: list[WebhookDelivery]
     pending_count: int
@@ -130,11 +116,7 @@ class _Candidates:
 
 @dataclass(frozen=True)
 class Message:
-    """A claimed delivery, with the URL, body and signing secrets of its request.
-
-    ``delivery`` contains the values before the claim, so ``delivery.attempts`` excludes the claimed
-    attempt.
-    """
+    """A claimed delivery. ``delivery.attempts`` excludes the claimed attempt."""
 
     delivery: WebhookDelivery
     url: str
@@ -147,10 +129,7 @@ class Message:
 
 
 def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) -> list[Message]:
-    """Claim the next deliveries to an endpoint whose row the caller has locked.
-
-    If no delivery is due, store when the next delivery becomes due.
-    """
+    """Claim deliveries to a locked endpoint, or store when the next one becomes due."""
     while True:
         deliveries = _choose_rows(uow, endpoint, limit)
         if not deliveries:
@@ -172,10 +151,7 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
 
 
 def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
-    """Release claimed deliveries that were not sent.
-
-    The caller of ``release_claims`` must have locked the endpoint.
-    """
+    """Release deliveries that were not sent. The caller must have locked the endpoint."""
     table = WebhookDelivery
     for message in messages:
         before = message.delivery
@@ -191,7 +167,6 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
 
 
 def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list[WebhookDelivery]:
-    """Return the deliveries to send now, and store when the endpoint is due next."""
     candidates = _load_candidates(uow, endpoint, limit)
     choice = candidates.choose_first()
     if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
@@ -209,7 +184,6 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
 
 
 def _load_candidates(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> _Candidates:
-    """Load enough pending deliveries to choose ``limit`` of them."""
     parameters = {"endpoint_id": endpoint.id, "limit": limit}
     results = uow.session.execute(
         _CANDIDATES, parameters, execution_options={"populate_existing": True}
@@ -222,10 +196,7 @@ def _load_candidates(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> 
 
 
 def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
-    """Decide which delivery to send next to an endpoint.
-
-    ``pending``: all pending deliveries of the endpoint, in the order of their events.
-    """
+    """Decide which of all pending deliveries in event order to send next."""
     if not pending:
         return Choice(takes_events=True)
     oldest = pending[0]
@@ -241,7 +212,7 @@ def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: i
 
 
 def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) -> list[int]:
-    """Return the ids of the next deliveries to send, on the assumption that each one succeeds."""
+    """Choose deliveries on the assumption that each one succeeds."""
     remaining = list(pending)
     ids: list[int] = []
     while len(ids) < limit:
@@ -254,10 +225,6 @@ def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) 
 
 
 def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
-    """Queue deliveries of the endpoint's next events in the feed.
-
-    Returns whether the feed contained new events.
-    """
     # Read the newest feed position first, because events written between the two reads would
     # otherwise be skipped. If the feed contains no new events for the endpoint, the endpoint's
     # position moves to the end of the feed.
@@ -295,7 +262,6 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
 
 
 def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
-    """Increment the number of attempts of each delivery, and schedule its next attempt."""
     ids_by_attempts = defaultdict[int, list[int]](list)
     for row in deliveries:
         ids_by_attempts[row.round_attempts].append(row.id)
@@ -307,6 +273,5 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
 
 
 def choose_pause(attempts: int) -> timedelta:
-    """Return how long to wait before the next attempt, given the number of previous attempts."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
     return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

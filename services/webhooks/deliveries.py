@@ -39,11 +39,7 @@ REQUEUED_VALUES = {
 
 @dataclass(frozen=True)
 class EventCount:
-    """The number of events that a replay would send.
-
-    Attributes:
-        is_exact: whether a replay would send exactly ``count`` events, rather than more.
-    """
+    """The number of events that a replay would send, or a lower bound."""
 
     count: int
     is_exact: bool
@@ -52,10 +48,6 @@ class EventCount:
 def list_deliveries(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, request: PageRequest
 ) -> PageOfRows[WebhookDelivery]:
-    """Return a page of the deliveries to an endpoint, newest first.
-
-    Raises the same errors as ``get_endpoint``.
-    """
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
     return paging.read_page(
@@ -64,11 +56,6 @@ def list_deliveries(
 
 
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
-    """Queue a test event for the endpoint.
-
-    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and the same
-    errors as ``get_endpoint``.
-    """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_room(uow, endpoint)
     _require_storage(uow, caller)
@@ -82,11 +69,6 @@ def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDeliv
 def resend_delivery(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int
 ) -> WebhookDelivery:
-    """Send the event of a pending, successful or failed delivery again.
-
-    Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
-    ``webhook.too_many_pending`` and the same errors as ``get_endpoint``.
-    """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     is_this = (WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id)
     delivery = uow.session.scalar(select(WebhookDelivery).where(*is_this).with_for_update())
@@ -105,7 +87,6 @@ def resend_delivery(
 
 
 def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
-    """Raise ``webhook.too_many_pending`` if the locked endpoint has too many pending deliveries."""
     table = WebhookDelivery
     pending = select(table.id).where(
         table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING
@@ -117,11 +98,7 @@ def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
 
 
 def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
-    """Resend all stored events that happened at or after ``since``, in the original order.
-
-    Returns 1 if the feed contains an event to send again, and 0 if not. Raises
-    ``webhook.not_active``, ``quota.exceeded`` and the same errors as ``get_endpoint``.
-    """
+    """Resend the events since ``since`` in the original order, or return 0 if there are none."""
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_storage(uow, caller)
     # Start the search only a little before ``since``, so that the queries read few older events.
@@ -146,11 +123,7 @@ def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
 def build_first_event_query(
     events: Collection[ColumnElement[bool]], place: int, since: datetime
 ) -> Select[FeedEvent]:
-    """Build the query for the first event in the feed at or after ``since``.
-
-    ``events``: the SQL conditions that select the events in question. ``place``: where the search
-    in the feed begins.
-    """
+    """Find the first event since ``since``, searching from ``place``."""
     query = select(FeedEvent).where(
         *events, FeedEvent.place >= place, FeedEvent.occurred_at >= since
     )
@@ -160,10 +133,6 @@ def build_first_event_query(
 def count_events_since(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime
 ) -> EventCount:
-    """Count the events that ``replay_events`` would send to an endpoint.
-
-    Raises the same errors as ``get_endpoint``.
-    """
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     count = 0
     for kind in endpoint.types:
@@ -178,6 +147,5 @@ def count_events_since(
 
 
 def _select_events(endpoint: WebhookEndpoint, kind: str) -> list[ColumnElement[bool]]:
-    """Return the SQL conditions for the events of one type that the endpoint receives."""
     of_list = [] if endpoint.list_id is None else [FeedEvent.list_id == endpoint.list_id]
     return [FeedEvent.user_id == endpoint.user_id, FeedEvent.type == kind, *of_list]

@@ -1,7 +1,6 @@
 """Disables the webhook endpoints of revoked API keys, and pauses the endpoints of expired keys.
 
-The senders that belong to an expired API key are paused too. A sender is a registered source of
-reports about mails.
+The senders of an expired key, which are registered sources of reports, are paused too.
 """
 
 from collections.abc import Sequence
@@ -47,10 +46,9 @@ LIMIT :limit
 def revoke_key(
     uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
 ) -> int:
-    """Revoke an API key and the keys that it created, and permanently disable their endpoints.
+    """Revoke an API key and the keys that it created.
 
-    ``keep_endpoints``: whether to transfer the keys' webhook endpoints to the account instead of
-    disabling the endpoints.
+    ``keep_endpoints`` transfers their endpoints to the account.
     """
     revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
@@ -64,23 +62,19 @@ def revoke_key(
 
 
 def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
-    """Return the endpoints of an API key and of the keys that it created, newest first.
-
-    The result contains no endpoints in the state ``ENDED``.
-    """
+    """Include the endpoints of the keys that this key created."""
     return webhook_endpoints.find_live_endpoints(
         uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
     )
 
 
 def process_expired_keys(resources: Resources) -> int:
-    """Pause endpoints and senders that belong to expired API keys, and notify the keys' owners.
+    """Return the number of mails to owners.
 
-    Returns the number of enqueued mails. An owner gets a mail two weeks before an API key with
-    active endpoints or senders expires. Each mail is enqueued only once: in the same
-    transaction, Pressroom pauses the endpoints and senders of the expired key, or records that the
-    owner has been notified of the coming expiry. The transaction also locks the recipient's row, so
-    that no mail is sent to an erased person.
+    An owner gets a mail two weeks before an API key with active endpoints or senders expires. The
+    same transaction pauses them, or records that the owner has been notified, so that each mail is
+    enqueued only once. It also locks the recipient's row, so that no mail is sent to an erased
+    person.
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0
@@ -91,11 +85,6 @@ def process_expired_keys(resources: Resources) -> int:
 
 
 def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
-    """Pause endpoints and senders that belong to an expired API key, and notify the key's owner.
-
-    If the API key hasn't expired yet, the function only notifies the owner that the key will expire
-    soon, unless the owner has already been notified. Returns whether a mail was enqueued.
-    """
     person_query = select(User).where(User.id == user_id, User.erased_at.is_(None))
     person = uow.session.scalar(person_query.with_for_update(key_share=True))
     key_query = select(ApiKey, ApiKey.expires_at <= func.now())

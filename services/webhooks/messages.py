@@ -1,7 +1,6 @@
 """Builds the content of webhook requests from the events in the feed.
 
-Pressroom doesn't store the webhook requests that it has sent. To show a sent request to the owner,
-``rebuild_request`` builds the request again from its event.
+Pressroom doesn't store requests, but builds them again for the owner.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,17 +26,7 @@ _LOAD_EVENTS = select(FeedEvent).where(FeedEvent.id.in_(bindparam("ids", expandi
 
 @dataclass(frozen=True)
 class RebuiltRequest:
-    """The latest request of a webhook delivery, built again from the event.
-
-    A webhook request can't be rebuilt if its event was deleted, or if the person in the event was
-    erased.
-
-    Attributes:
-        headers: the request's headers without the signature, or an empty mapping if the request
-            can't be rebuilt.
-        body: the request's body, or ``None`` if the request can't be rebuilt.
-        is_erased: whether the person in the event was erased.
-    """
+    """A request without its signature, empty if the event was deleted or the person erased."""
 
     delivery: WebhookDelivery
     headers: Mapping[str, str]
@@ -46,10 +35,7 @@ class RebuiltRequest:
 
 
 def load_events(uow: UnitOfWork, deliveries: Sequence[WebhookDelivery]) -> dict[int, Any]:
-    """Map the id of each delivery to its event, in the format of API responses.
-
-    A delivery is omitted if its event was deleted.
-    """
+    """Map ids of deliveries to rendered events, without deleted events."""
     event_ids = [row.event_id for row in deliveries if row.event_id is not None]
     events = uow.session.scalars(_LOAD_EVENTS, {"ids": event_ids}).all()
     event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
@@ -61,7 +47,6 @@ def load_events(uow: UnitOfWork, deliveries: Sequence[WebhookDelivery]) -> dict[
 
 
 def get_message_id(delivery: WebhookDelivery) -> str:
-    """Return the value of the header ``webhook-id`` for a delivery."""
     if delivery.event_id is None:
         return f"test_{delivery.id}"
     return signing.build_message_id(delivery.event_id)
@@ -70,10 +55,6 @@ def get_message_id(delivery: WebhookDelivery) -> str:
 def rebuild_request(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int
 ) -> RebuiltRequest:
-    """Build a delivery's latest request again, so that its owner can see the request.
-
-    Raises ``webhook.delivery_not_found`` and the same errors as ``get_endpoint``.
-    """
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     delivery = uow.session.get(WebhookDelivery, delivery_id)
     if delivery is None or delivery.endpoint_id != endpoint.id:

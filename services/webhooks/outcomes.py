@@ -2,8 +2,8 @@
 
 A call to an unresponsive receiver blocks a thread that other owners' endpoints need. After two
 consecutive unanswered calls, an endpoint rests: it receives no events for at least 30 seconds. Each
-additional unanswered call doubles the endpoint's pause, up to five minutes. Because unresponsive
-endpoints are paused, one process can handle more than a hundred of them.
+additional unanswered call doubles the pause, up to five minutes, so that one process can handle
+more than a hundred such endpoints.
 """
 
 from collections.abc import Mapping
@@ -61,12 +61,10 @@ _DELETE_RESPONSES_ABOUT_ERASED_PEOPLE = text("""
 def record_outcomes(
     uow: UnitOfWork, endpoint: WebhookEndpoint, url: str, outcomes: Mapping[int, Outcome]
 ) -> None:
-    """Record the outcomes of a batch of deliveries to a locked endpoint.
+    """Record the outcomes of deliveries to a locked endpoint, in the order of the attempts.
 
-    ``url``: the URL that the worker called. If the owner has changed the endpoint's URL in the
-    meantime, the endpoint's count of unanswered calls stays unchanged. ``outcomes``: maps the ids
-    of deliveries to their outcomes, in the order of the attempts. Only the last outcome may be a
-    failure, because a batch ends at the first failure.
+    If the owner has replaced ``url``, the count of unanswered calls stays unchanged. Only the last
+    outcome may be a failure, because a batch ends at the first failure.
     """
     if url == endpoint.url:
         _count_silences(uow, endpoint, outcomes)
@@ -91,7 +89,6 @@ def record_outcomes(
 def _count_silences(
     uow: UnitOfWork, endpoint: WebhookEndpoint, outcomes: Mapping[int, Outcome]
 ) -> None:
-    """Count consecutive unanswered calls, and pause the endpoint after two such calls."""
     for outcome in outcomes.values():
         duration = timedelta(milliseconds=outcome.milliseconds)
         is_silence = outcome.status is None and duration >= MIN_SILENT_DURATION
@@ -101,7 +98,6 @@ def _count_silences(
 
 
 def choose_rest(silences: int) -> timedelta | None:
-    """Return how long an endpoint gets no events after this many consecutive unanswered calls."""
     return Pauses(MIN_REST, MAX_REST).choose(silences - 1) if silences > 1 else None
 
 
@@ -143,10 +139,9 @@ def _record_failure(
 
 
 def _choose_retry_time(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:
-    """Return the time of a failed delivery's next attempt.
+    """Respect the header ``Retry-After``.
 
-    The receiver can postpone the next attempt with the header ``Retry-After``. The last attempt of
-    a delivery takes place three days after the delivery was queued.
+    The last attempt takes place three days after the delivery was queued.
     """
     seconds = parse_retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
     due_at = delivery.due_at
@@ -158,7 +153,6 @@ def _choose_retry_time(delivery: WebhookDelivery, outcome: Outcome, now: datetim
 
 
 def _has_other_pending(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
-    """Return whether the endpoint has other pending deliveries."""
     table = WebhookDelivery
     query = select(table.id).where(
         table.endpoint_id == delivery.endpoint_id,
@@ -171,7 +165,7 @@ def _has_other_pending(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
 def _stop_endpoint(
     uow: UnitOfWork, endpoint: WebhookEndpoint, state: EndpointState, reason: str
 ) -> None:
-    """Pause or end an active endpoint, and notify its owner by mail."""
+    """Notify the owner by mail."""
     if endpoint.state != EndpointState.ACTIVE:
         return
     endpoint.state = state

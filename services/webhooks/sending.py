@@ -1,15 +1,14 @@
 """Runs the job that sends the due deliveries to a webhook endpoint.
 
-The job of an endpoint alternates between database transactions and calls to the receiver. Each
-transaction records the outcomes of the calls since the previous transaction, and then claims the
-deliveries to send next. Each transaction checks the job's lease, so that a worker that has lost its
-lease writes nothing.
+The job alternates between database transactions and calls to the receiver. Each transaction records
+the outcomes of the previous calls, and then claims the deliveries to send next. It checks the job's
+lease, so that a worker that has lost its lease writes nothing.
 
-Deliveries are claimed in batches. A separate transaction for each delivery would take longer than
-the call to a fast receiver. The first batch of a job contains one delivery. After a successful
-batch, the next batch contains as many deliveries as the receiver can probably take in
-``MAX_CLAIM_SECONDS``. After a failed call, the next batch contains one delivery. If a worker is
-killed before it records the outcomes of a batch, the whole batch is sent again.
+Deliveries are claimed in batches, because a transaction for each delivery would take longer than
+the call to a fast receiver. After a successful batch, the next batch contains as many deliveries as
+the receiver can probably take in ``MAX_CLAIM_SECONDS``. The first batch, and the batch after a
+failed call, contain one delivery. If a worker is killed before it records the outcomes of a batch,
+the whole batch is sent again.
 """
 
 import time
@@ -106,10 +105,7 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
 
 
 def choose_batch_size(sent: int, seconds: float) -> int:
-    """Return how many deliveries the worker can send in ``MAX_CLAIM_SECONDS``.
-
-    ``sent``: the number of deliveries that the worker sent in the last ``seconds``.
-    """
+    """Return a size after ``sent`` deliveries in the last ``seconds``."""
     size = int(sent * MAX_CLAIM_SECONDS / max(seconds, 0.001))
     return max(1, min(size, MAX_BATCH_DELIVERIES))
 
@@ -117,10 +113,7 @@ def choose_batch_size(sent: int, seconds: float) -> int:
 def _claim_batch(
     uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint | None, batch_size: int
 ) -> list[Message]:
-    """Claim the next batch of the endpoint's deliveries.
-
-    Returns an empty list if nothing may be sent to the endpoint now.
-    """
+    """Claim nothing if nothing may be sent to the endpoint now."""
     if endpoint is None or endpoint.state != EndpointState.ACTIVE:
         return []
     rests_until = endpoint.rests_until
@@ -136,16 +129,13 @@ def _claim_batch(
 
 
 def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> int:
-    """Count the owner's running webhook jobs with a lower id than the leased job."""
+    """Count the owner's running webhook jobs with a lower id."""
     parameters = {"owner_id": endpoint.user_id, "job_id": lease.job_id}
     return uow.session.scalar(_COUNT_EARLIER_JOBS, parameters) or 0
 
 
 def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
-    """Yield signed webhook requests, and stop after ``MAX_CLAIM_SECONDS``.
-
-    Each request is signed immediately before it is sent, because the signature includes the time.
-    """
+    """Sign each request immediately before it is sent, because the signature includes the time."""
     ends_at = time.monotonic() + MAX_CLAIM_SECONDS
     for message in messages:
         headers = signing.sign_message(message.secrets, message.id, clock.now(), message.body)

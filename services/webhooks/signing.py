@@ -1,8 +1,7 @@
 """Signs webhook requests as defined by Standard Webhooks 1.0.
 
 Webhook secrets are encrypted in the database. After a rotation of the secret, requests are signed
-with the old and the new secret for a day. The header ``webhook-signature`` contains a signature for
-each unexpired secret. Receivers need to verify only one of the signatures in the header.
+with the old and the new secret for a day. Receivers need to verify only one of the signatures.
 """
 
 import base64
@@ -28,7 +27,7 @@ _SECRET_BYTES = 32
 
 
 def create_secret(uow: UnitOfWork, endpoint_id: int) -> str:
-    """Create a new secret for the endpoint, and let its existing secrets expire within a day."""
+    """Let the endpoint's existing secrets expire within a day."""
     ends_at = func.least(WebhookSecret.expires_at, func.now() + FORMER_SECRET_LIFETIME)
     former = update(WebhookSecret).where(WebhookSecret.endpoint_id == endpoint_id)
     uow.session.execute(former.values(expires_at=ends_at))
@@ -46,12 +45,10 @@ def create_secret(uow: UnitOfWork, endpoint_id: int) -> str:
 
 
 def count_live_secrets(uow: UnitOfWork, endpoint_id: int) -> int:
-    """Return the number of the endpoint's unexpired secrets."""
     return uow.session.scalar(select(func.count()).where(*_are_live(endpoint_id))) or 0
 
 
 def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
-    """Return the endpoint's unexpired secrets, newest first. Raises ``DecryptionFailed``."""
     query = select(WebhookSecret).where(*_are_live(endpoint_id))
     return [
         uow.key_wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)
@@ -60,33 +57,24 @@ def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
 
 
 def _are_live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the SQL conditions for the endpoint's unexpired secrets."""
     is_live = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
     return WebhookSecret.endpoint_id == endpoint_id, is_live
 
 
 def serialise_event(event: dict[str, Any]) -> bytes:
-    """Return the body of a webhook about an event.
-
-    ``event``: the event in the format of API responses.
-    """
+    """Serialise an event in the format of API responses."""
     content = {"type": event["type"], "timestamp": event["occurred_at"], "data": event}
     return orjson.dumps(content)
 
 
 def build_message_id(event_id: int) -> str:
-    """Return the ``webhook-id`` of an event.
-
-    The ``webhook-id`` is the same in all attempts and for all endpoints, so that receivers can
-    recognise duplicates.
-    """
+    """Return an id for all attempts and endpoints, so that receivers recognise duplicates."""
     return f"evt_{event_id}"
 
 
 def sign_message(
     keys: Sequence[bytes], message_id: str, sent_at: datetime, body: bytes
 ) -> dict[str, str]:
-    """Return the headers of a webhook request, with a signature for each of ``keys``."""
     timestamp = sent_at.astimezone(UTC).replace(microsecond=0)
     signatures = [Webhook(key).sign(message_id, timestamp, body.decode()) for key in keys]
     return {

@@ -1,9 +1,9 @@
 """Starts the jobs that send events to webhook endpoints with due deliveries or new events.
 
 Workers of the webhook queue look for due endpoints every second, and other workers less often. Each
-endpoint has a single job, which ends when no delivery is due and restarts when one becomes due.
-With one job per endpoint, a million events don't add a million rows to ``jobs``. Transactions that
-write events never wait for webhook endpoints.
+endpoint has a single job, so that a million events don't add a million rows to ``jobs``. The job
+ends when no delivery is due and restarts when one becomes due. Transactions that write events never
+wait for webhook endpoints.
 """
 
 import time
@@ -29,11 +29,7 @@ _RECENT_SECONDS = 60.0
 
 
 class EndpointWaker:
-    """Starts the jobs of endpoints with due deliveries or new events.
-
-    Each worker process has one ``EndpointWaker``. A quick scan checks only owners with recent
-    events, and a less frequent full scan checks all owners.
-    """
+    """A quick scan checks owners with recent events, and a less frequent one all owners."""
 
     def __init__(self) -> None:
         # The times of recent scans, each with the id of the newest event at that time.
@@ -41,10 +37,6 @@ class EndpointWaker:
         self._full_pace = ScanPace()
 
     def wake_due(self, resources: Resources) -> int:
-        """Start the jobs of endpoints with due deliveries or new events.
-
-        Returns the number of started jobs.
-        """
         [(newest,)] = resources.database.rows(_FIND_NEWEST_EVENT)
         now = time.monotonic()
         self._scans.append((now, newest))
@@ -95,10 +87,7 @@ FIND_DUE_ENDPOINTS = Statement("""
 
 
 def _start_job(resources: Resources, endpoint_id: int) -> bool:
-    """Start the endpoint's job.
-
-    Returns false if the endpoint's job is already queued or running.
-    """
+    """Return false if the job is already queued or running."""
     with resources.unit_of_work() as uow:
         is_active = WebhookEndpoint.state == EndpointState.ACTIVE
         query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)

@@ -1,9 +1,8 @@
 """Creates, updates and deletes the webhook endpoints of owners.
 
-An endpoint receives the events after its position in the feed. An event type that is added to an
-existing endpoint has its own start position in the feed. A paused or slow endpoint later receives
-the events that it has missed. After an owner adds an event type to an endpoint, the endpoint
-receives only later events of this type.
+An endpoint receives the events after its position in the feed. A paused or slow endpoint later
+receives the events that it has missed. An event type that is added to an existing endpoint has its
+own start position, so that the endpoint receives only later events of this type.
 """
 
 from collections.abc import Collection
@@ -30,7 +29,7 @@ ENDED_WITH_LOGIN = "The endpoint was disabled because the account's password was
 
 @dataclass(frozen=True)
 class EndpointChange:
-    """The requested changes of a webhook endpoint. A setting that is ``None`` doesn't change."""
+    """A setting that is ``None`` doesn't change."""
 
     url: str | None = None
     types: Collection[FeedEventType] | None = None
@@ -45,12 +44,9 @@ def create_endpoint(
     types: Collection[FeedEventType],
     list_id: int | None,
 ) -> tuple[WebhookEndpoint, str]:
-    """Create a webhook endpoint for future events, and notify the owner by mail.
+    """Notify the owner by mail, and return a secret that is shown only once.
 
-    Returns the endpoint and its secret, which is shown only once. The caller of ``create_endpoint``
-    must check whether the endpoint's URL is allowed. Raises ``auth.login_again``,
-    ``auth.insufficient_scope``, ``auth.restricted_credential``, ``list.not_found`` and
-    ``webhook.too_many_endpoints``.
+    The caller must check whether the URL is allowed.
     """
     _require_types(caller, types)
     sessions.lock_caller(uow, caller)
@@ -77,10 +73,7 @@ def create_endpoint(
 
 
 def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
-    """Return the caller's endpoints, newest first.
-
-    Endpoints with event types that the credential may not see are not included.
-    """
+    """Return the endpoints whose event types the credential may see, newest first."""
     visible = list_visible_types(caller.scopes, unrestricted=caller.unrestricted)
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.user_id == caller.user_id, _is_not_deleted()
@@ -92,11 +85,7 @@ def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
 def get_endpoint(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, *, lock: bool = False
 ) -> WebhookEndpoint:
-    """Return the caller's endpoint with this id.
-
-    Raises ``webhook.endpoint_not_found``. Raises ``auth.insufficient_scope`` or
-    ``auth.restricted_credential`` if the credential may not see the endpoint's event types.
-    """
+    """Return an endpoint if the credential may see its event types."""
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.id == endpoint_id,
         WebhookEndpoint.user_id == caller.user_id,
@@ -110,19 +99,13 @@ def get_endpoint(
 
 
 def list_known_types(endpoint: WebhookEndpoint) -> list[FeedEventType]:
-    """Return the endpoint's event types that the running release knows."""
     return [FeedEventType(name) for name in endpoint.types if name in [*FeedEventType]]
 
 
 def change_endpoint(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, to: EndpointChange
 ) -> WebhookEndpoint:
-    """Change the endpoint, and notify its owner by mail if the URL changes.
-
-    The caller of ``change_endpoint`` must check whether the new URL is allowed. The user must have
-    logged in recently to change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and the
-    same errors as ``get_endpoint``.
-    """
+    """Notify the owner by mail if the URL changes. The caller must check the new URL."""
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if to.url is not None and to.url != endpoint.url:
         endpoint.url = to.url
@@ -185,12 +168,6 @@ def _set_state(
 
 
 def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
-    """Create a new secret for the endpoint.
-
-    For a day after the rotation, events are signed with the old and the new secret. Raises
-    ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and the same errors as
-    ``get_endpoint``.
-    """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live_secrets(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
         raise errors.WEBHOOK_TOO_MANY_SECRETS(most=signing.MAX_LIVE_SECRETS)
@@ -198,7 +175,7 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
 
 
 def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
-    """Deactivate the endpoint permanently, and hide it from its owner. Return 1."""
+    """Deactivate the endpoint permanently, and hide it from its owner."""
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ENDED:
         record_event(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
@@ -209,10 +186,6 @@ def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
 
 
 def lock_active_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
-    """Lock and return the caller's endpoint, which must be active.
-
-    Raises ``webhook.not_active`` and the same errors as ``get_endpoint``.
-    """
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ACTIVE:
         raise errors.WEBHOOK_NOT_ACTIVE(state=endpoint.state)
@@ -226,28 +199,23 @@ def wake_endpoint(endpoint: WebhookEndpoint) -> None:
 
 
 def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
-    """Return a person's endpoints except ended ones, newest first."""
     return find_live_endpoints(uow, WebhookEndpoint.user_id == user_id)
 
 
 def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[WebhookEndpoint]:
-    """Return the endpoints that meet a condition and aren't in state ``ENDED``, newest first."""
     query = select(WebhookEndpoint).where(condition, WebhookEndpoint.state != EndpointState.ENDED)
     return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
 
 
 def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """End all endpoints of a person that an intruder may have created.
-
-    ``but`` contains the ids of the endpoints to keep.
-    """
+    """End all endpoints that an intruder may have created, except ``but``."""
     end_endpoints(uow, user_id, {row.id for row in list_live_endpoints(uow, user_id)} - set(but))
 
 
 def end_endpoints(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
-    """Permanently disable endpoints of a person, for example after an API key was revoked."""
+    """Disable endpoints permanently, for example after an API key was revoked."""
     table = WebhookEndpoint
     statement = update(table).where(
         table.user_id == user_id,
@@ -265,15 +233,12 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 
 
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
-    """Return the feed positions from which an endpoint receives newly added event types.
-
-    A start position has no effect once the endpoint has reached it in the feed.
-    """
+    """Return start positions, which matter until the endpoint reaches them."""
     return {kind: FeedPosition.of_cursor(cursor) for kind, cursor in endpoint.starts.items()}
 
 
 def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
-    """Move a locked endpoint back in the feed, so that events after ``to`` are sent again."""
+    """Send events after ``to`` to the locked endpoint again."""
     position = min(get_position(endpoint), to)
     endpoint.place = position.place
     endpoint.event_id = position.id
@@ -282,10 +247,7 @@ def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
 
 
 def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
-    """Notify a person by mail that a session or API key has changed an endpoint.
-
-    Each session or API key can trigger only a limited number of mails about webhook endpoints.
-    """
+    """Send only a limited number of mails per session or API key."""
     person = accounts.get_user(uow, caller.user_id)
     detail = "in a browser where you are logged in"
     if caller.key_id is not None:
@@ -297,7 +259,6 @@ def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def _is_not_deleted() -> ColumnElement[bool]:
-    """Return the SQL condition that the owner has not deleted the endpoint."""
     return WebhookEndpoint.deleted_at.is_(None)
 
 
