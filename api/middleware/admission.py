@@ -36,7 +36,6 @@ def is_never_refused(method: str, path: str) -> bool:
 
 
 def split_authorization(header: str) -> tuple[str, str]:
-    """Return the scheme in lower case, and the credential without the blanks and tabs around it."""
     scheme, _, credential = header.replace("\t", " ").partition(" ")
     return scheme.lower(), credential.strip()
 
@@ -95,7 +94,7 @@ class AdmissionMiddleware:
         )
 
     def _find_user(self, scope: Scope) -> str | None:
-        """Return the rate limit key of the user whose API key the request contains, if known."""
+        """Return the rate limit key of the API key's user, if known."""
         for name, value in scope["headers"]:
             secret = None
             if name == self._key_header:

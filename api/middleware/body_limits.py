@@ -56,9 +56,7 @@ class BodyLimit:
 
     Attributes:
         error: the error for a body that has more than ``max_bytes``.
-        max_seconds: the maximum time in which a body must arrive. The default of ``max_seconds`` is
-            ``MAX_BODY_SECONDS``.
-        json_limits: the maximum number of values in a JSON body.
+        max_seconds: the maximum time in which a body must arrive.
     """
 
     path: re.Pattern[str]
@@ -76,7 +74,6 @@ def _json_limit(
 
 
 def build_row_limits(rows: int) -> JsonLimits:
-    """Return the limits for a JSON body that may contain ``rows`` rows with members."""
     return JsonLimits(
         max(rows * MAX_VALUES_PER_ROW, DEFAULT_JSON_LIMITS.max_containers),
         max(rows * MAX_VALUES_PER_ROW, DEFAULT_JSON_LIMITS.max_commas),
@@ -119,17 +116,16 @@ def find_body_limit(path: str) -> BodyLimit:
 
 
 class BodyRefused(Exception):
-    """An exception that stops a request's handler because the request body was rejected."""
+    """An exception that stops a request's handler after its body was refused."""
 
 
 class BoundedBody:
     """The body of a request while it arrives.
 
     Attributes:
-        owner_id: the id of the user against whose memory budget the body counts. ``owner_id`` must
-            be set before the body is read.
-        json_limits: the maximum number of values in a JSON body. A route can change
-            ``json_limits`` before the body is parsed.
+        owner_id: the user against whose memory budget the body counts. It must be set before the
+            body is read.
+        json_limits: the limits of a JSON body. A route can change them before the body is parsed.
         error: the error with which the body was refused, or ``None``.
     """
 
@@ -160,7 +156,7 @@ class BoundedBody:
 
     @property
     def sender(self) -> str:
-        """Return a key for the body's sender, which is the user, or else the network."""
+        """Return a key for the user, or else for the network."""
         if self.owner_id is None:
             return name_address_holder(self._address)
         return f"owner {self.owner_id}"
@@ -168,8 +164,8 @@ class BoundedBody:
     async def is_within(self, max_bytes: int) -> bool:
         """Return whether the body has at most ``max_bytes`` bytes.
 
-        Reading stops as soon as the body exceeds the limit. The function keeps the ASGI messages
-        that it reads, and later calls of ``receive`` return these messages.
+        Reading stops as soon as the body exceeds the limit. Later calls of ``receive`` return the
+        messages that were read.
         """
         if self._declared_bytes > max_bytes:
             return False
@@ -211,11 +207,7 @@ class BoundedBody:
         return message
 
     def move_to_large_pool(self) -> None:
-        """Move the body to the memory pool for large bodies while the request waits for a worker.
-
-        Raises ``service.busy`` if the pool for large bodies is full. Raises
-        ``body.too_many_unfinished`` if the caller uses too much memory.
-        """
+        """Move the body to the pool for large bodies while the request waits for a worker."""
         if self._held is not None and (error := self._held.move_to_large_pool()):
             raise error()
 
@@ -226,13 +218,12 @@ class BoundedBody:
             self._held.release()
 
     def finish(self) -> None:
-        """Release all memory of the body after the request."""
         if self._held is not None:
             self._held.finish()
             self._held.release()
 
     async def _reserve_memory(self, held: HeldBody, chunk_bytes: int) -> None:
-        """Reserve memory for a chunk. Wait while the caller's other bodies use too much memory."""
+        """Wait while the caller's other bodies use too much memory."""
         deadline = asyncio.get_running_loop().time() + MAX_MEMORY_WAIT_SECONDS
         while error := held.take(chunk_bytes):
             if error is requests.SERVICE_BUSY or asyncio.get_running_loop().time() > deadline:
@@ -245,8 +236,6 @@ class BoundedBody:
 
 
 class BodyLimitMiddleware:
-    """Refuses request bodies that are too large, arrive too slowly or need too much memory."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._budget = BodyBudget()

@@ -38,13 +38,7 @@ class ApiCorsMiddleware:
     """Allows scripts from any origin to call the API without cookies.
 
     Scripts from foreign origins can't read HTML pages. Requests for HTML pages are marked, so that
-    their errors are shown as HTML pages.
-
-    Args:
-        pages: the routers of HTML pages.
-        reader_pages: the routers of HTML pages in the reader's language.
-        folders: maps the first segment of a path, such as ``/console``, to the function that
-            renders its error pages.
+    their errors become pages too.
     """
 
     def __init__(

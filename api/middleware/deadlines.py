@@ -13,10 +13,7 @@ DEADLINE_SECONDS = 170.0
 
 
 class DeadlineMiddleware:
-    """Aborts a request if its response doesn't start within ``DEADLINE_SECONDS``.
-
-    A response starts late if its handler is slow, or if the request body arrives slowly.
-    """
+    """A response starts late if its handler is slow, or if the request body arrives slowly."""
 
     def __init__(self, app: ASGIApp, seconds: float = DEADLINE_SECONDS) -> None:
         self._app = app
@@ -46,5 +43,5 @@ class DeadlineMiddleware:
 
 
 def extend_deadline(scope: Scope) -> None:
-    """Restart the deadline of a request while a large body is still arriving."""
+    """Restart the deadline while a large body is still arriving."""
     scope["pressroom.extend_deadline"]()

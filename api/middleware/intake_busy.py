@@ -1,8 +1,7 @@
 """Makes mail providers retry a request with reports if Pressroom is temporarily unavailable.
 
-Mail providers retry a request only after some HTTP statuses, such as 429. While Pressroom can't
-accept reports, the middleware changes the status of error responses to 429, or to 503 for Amazon
-SNS.
+Amazon SNS gets the status 503, because SNS retries a request only after a 5xx status. All other
+providers get the status 429, because some discard a report after a 5xx status.
 """
 
 import re
@@ -28,13 +27,6 @@ _BUSY_STATUSES = frozenset(
 
 
 class IntakeBusyMiddleware:
-    """Changes the status of temporary errors, so that mail providers retry requests with reports.
-
-    Amazon SNS gets the status 503, because SNS retries a request only after a 5xx status. All
-    providers except Amazon SNS get the status 429, because some providers discard a report after a
-    5xx status.
-    """
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 

@@ -54,10 +54,10 @@ class PathLengthMiddleware:
 
 
 class InternalErrorMiddleware:
-    """Returns an error response without details if a handler raises an unexpected exception.
+    """Returns an error response without details after an unexpected exception.
 
-    ``ApiCorsMiddleware`` must wrap ``InternalErrorMiddleware``, so that scripts of other sites can
-    read the error response.
+    ``ApiCorsMiddleware`` must wrap this middleware, so that scripts of other sites can read the
+    error.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -84,10 +84,7 @@ class InternalErrorMiddleware:
 
 
 class RequestLayers:
-    """Passes HTTP requests through a stack of middleware, from the outermost to the innermost.
-
-    ASGI events other than HTTP requests, such as the startup of the server, bypass the middleware.
-    """
+    """Passes HTTP requests, but no other ASGI events such as startup, through the middleware."""
 
     def __init__(self, app: ASGIApp, *, layers: Sequence[Middleware]) -> None:
         self._app = app
@@ -109,11 +106,11 @@ def build_request_layers(
     reader_pages: Sequence[APIRouter],
     folders: Mapping[str, ProblemRenderer],
 ) -> list[Middleware]:
-    """Return the ASGI middleware for all requests, from the outermost to the innermost.
+    """Return the middleware.
 
     Args:
-        reader_cookies: the names of the cookies that the separate host of readers' pages accepts,
-            or ``None`` if readers' pages have no separate host.
+        reader_cookies: the cookies that the separate host of readers' pages accepts, or ``None`` if
+            readers' pages have no separate host.
         pages: the routers of HTML pages.
         reader_pages: the routers of HTML pages in the reader's language.
         folders: maps the first segment of a path, such as ``/console``, to the function that

@@ -29,8 +29,7 @@ class PagesHostMiddleware:
     Readers' pages contain texts that list owners write. On the host of the login page, a malicious
     text could imitate the login and deceive people and password managers.
 
-    ``ApiCorsMiddleware`` marks requests for readers' pages, so it must run before
-    ``PagesHostMiddleware``.
+    ``ApiCorsMiddleware`` marks requests for readers' pages, so it must run first.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:
@@ -66,7 +65,7 @@ class PagesHostMiddleware:
             await self._app(scope, receive, send)
 
     def _without_credentials(self, scope: Scope) -> Scope:
-        """Remove credentials from the ASGI scope, and keep only the cookies for readers' pages."""
+        """Keep only the cookies for readers' pages."""
         cookies = cookie_parser(_header(scope, b"cookie").decode("latin-1"))
         dropped = {*self._credentials, b"cookie"}
         headers = [header for header in scope["headers"] if header[0] not in dropped]

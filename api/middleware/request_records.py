@@ -29,8 +29,6 @@ _UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class RequestMiddleware:
-    """Assigns an id to each request, and records a trace span, a log line and metrics."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -107,7 +105,6 @@ class RequestMiddleware:
 
 
 def _mask_addresses(scope: Scope) -> str:
-    """Return the path, in which ``{address}`` replaces each e-mail address."""
     path: str = scope["path"]
     if "@" not in path:
         return path[:MAX_LOGGED_PATH_CHARACTERS]

@@ -25,8 +25,8 @@ class ForwardingMiddleware:
     """Reads the caller's IP address and URL scheme from the headers of a trusted proxy.
 
     Behind an untrusted proxy, all callers seem to have the proxy's IP address, so a warning is
-    logged. The warning about an unknown proxy is logged only once, because any caller could fill
-    the log by sending a proxy's headers.
+    logged. It is logged only once, because any caller could fill the log by sending a proxy's
+    headers.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
@@ -50,11 +50,10 @@ class ForwardingMiddleware:
 
 
 class PlainCookiesMiddleware:
-    """Drops cookies that contain a quotation mark, because parsing them can be slow.
+    """Drops cookies with a quotation mark, which Pressroom's own cookies never contain.
 
     In some versions of Python, the time for parsing a quoted cookie grows quadratically with its
-    length. FastAPI parses the cookies of every request. Pressroom's own cookies contain no
-    quotation marks.
+    length. FastAPI parses the cookies of every request.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -96,7 +95,6 @@ class PathMiddleware:
 
 
 def _read_path(scope: Scope) -> str:
-    """Return the decoded path, in which ``ENCODED_SLASH`` replaces each encoded slash."""
     raw_path = scope.get("raw_path") or b""
     if b"%2" not in raw_path:
         return str(scope["path"])

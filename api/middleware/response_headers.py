@@ -37,9 +37,9 @@ _CLOSE_CONNECTION: _Header = (b"connection", b"close")
 class HeadersMiddleware:
     """Adds each default header for browsers and caches, unless a response has the header.
 
-    The middleware adds the headers in ``scope["pressroom.headers"]``, which handlers and inner
-    middleware set. During a shutdown, each response asks the client to close the connection.
-    ``HeadersMiddleware`` must wrap all middleware that can return a response.
+    The headers in ``scope["pressroom.headers"]``, which handlers and inner middleware set, are
+    added too. During a shutdown, each response asks the client to close the connection. This
+    middleware must wrap all middleware that can return a response.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, drain: Drain) -> None:
