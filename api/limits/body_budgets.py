@@ -1,7 +1,7 @@
 """Limits the memory for request bodies, in total, per IP address and per user.
 
-Each request body counts against the limits of two holders, the sender's IP address and the user.
-Small bodies have a separate memory pool, so that large uploads can't block charges or logins.
+Each body counts against two holders, the sender's IP address and the user. Small bodies have a
+separate memory pool, so that large uploads can't block charges or logins.
 """
 
 from collections import Counter
@@ -31,10 +31,7 @@ name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
 class BytePool:
-    """A memory pool of limited size for request bodies.
-
-    Each IP address or user may reserve only a part of the pool.
-    """
+    """A memory pool. Each IP address or user may reserve only a part of it."""
 
     def __init__(self, name: str, max_bytes: int) -> None:
         self._gauge = BODY_BYTES.labels(name)
@@ -43,7 +40,6 @@ class BytePool:
         self._bytes_by_holder: Counter[str] = Counter()
 
     def take(self, holders: Iterable[str], count: int) -> ErrorType | None:
-        """Reserve ``count`` bytes for the IP address and user of a request, or return an error."""
         if any(
             self._bytes_by_holder[holder] + count > self._max_bytes_per_holder for holder in holders
         ):
@@ -63,8 +59,6 @@ class BytePool:
 
 
 class BodyBudget:
-    """Limits the memory of request bodies, and counts incomplete ones per user or IP address."""
-
     def __init__(self) -> None:
         self.small = BytePool("small", MAX_HELD_SMALL_BODY_BYTES)
         self.large = BytePool("large", MAX_HELD_LARGE_BODY_BYTES)
@@ -74,8 +68,7 @@ class BodyBudget:
 class HeldBody:
     """The memory that is reserved for a request body.
 
-    A body first reserves memory from the pool for small bodies. When a body exceeds
-    ``MAX_SMALL_BODY_BYTES``, its memory reservation moves to the pool for large bodies.
+    The reservation moves to the pool for large bodies when a body exceeds ``MAX_SMALL_BODY_BYTES``.
     """
 
     def __init__(self, budget: BodyBudget, *holders: str) -> None:
@@ -86,10 +79,7 @@ class HeldBody:
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count a request body whose transfer has begun.
-
-        Return an error if the sender has too many incomplete bodies.
-        """
+        """Return an error if the sender has too many incomplete bodies."""
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
             return BODY_TOO_MANY_UNFINISHED
@@ -98,7 +88,6 @@ class HeldBody:
         return None
 
     def take(self, count: int) -> ErrorType | None:
-        """Reserve memory for the next chunk, or return an error if too little is free."""
         size = self._bytes + count
         if self._pool is self._budget.small and size > MAX_SMALL_BODY_BYTES:
             return self._move_to_large_pool(size)
@@ -108,10 +97,7 @@ class HeldBody:
         return error
 
     def move_to_large_pool(self) -> ErrorType | None:
-        """Move a body that stays in memory for a long time to the pool for large bodies.
-
-        Return an error if the pool for large bodies is full.
-        """
+        """Move a body that stays in memory for a long time, or return an error."""
         if self._pool is self._budget.small:
             return self._move_to_large_pool(self._bytes)
         return None
@@ -125,7 +111,6 @@ class HeldBody:
         return error
 
     def finish(self) -> None:
-        """Stop counting the body as incomplete, because no more data will be read."""
         if self._is_unfinished:
             _count_down(self._budget.unfinished, self._holders, 1)
             self._is_unfinished = False

@@ -2,8 +2,7 @@
 
 Each blocking route handler runs in a thread of one bulkhead. If all threads of a bulkhead are busy,
 a limited number of callers wait for a limited time. The accounts of the waiting callers take turns.
-A caller gets the status 503 if too many callers wait, or if no thread becomes free in time. A test
-checks that no route handler runs in FastAPI's default thread pool.
+A caller gets the status 503 if too many callers wait, or if no thread becomes free in time.
 """
 
 import asyncio
@@ -35,8 +34,6 @@ T = TypeVar("T")
 
 
 class _Call:
-    """Work that waits for a thread or runs in one, and the future of its result."""
-
     def __init__(self, work: Callable[[], Any], place: Place) -> None:
         self.place = place
         self.loop = asyncio.get_running_loop()
@@ -46,7 +43,6 @@ class _Call:
         self._work = work
 
     def run(self) -> None:
-        """Do the work, and pass its result or its exception to the event loop."""
         try:
             result = self._work()
         except BaseException as error:  # noqa: BLE001 - the future passes every exception on
@@ -72,8 +68,6 @@ class _Call:
 
 
 class _Turns:
-    """The waiting calls by account. The accounts take turns."""
-
     def __init__(self) -> None:
         self._calls: dict[str, deque[_Call]] = {}
 
@@ -84,7 +78,6 @@ class _Turns:
         self._calls.setdefault(call.place.account, deque()).append(call)
 
     def take_next(self) -> _Call:
-        """Remove the first call of the account whose turn it is, and return the call."""
         account = next(iter(self._calls))
         calls = self._calls.pop(account)
         call = calls.popleft()
@@ -95,8 +88,6 @@ class _Turns:
 
 
 class Bulkhead:
-    """A thread pool that limits the number of threads and the number of waiting callers."""
-
     def __init__(
         self,
         name: str,
@@ -107,7 +98,7 @@ class Bulkhead:
         error: ErrorType = requests.SERVICE_BUSY,
         does_work: bool = True,
     ) -> None:
-        """Create a bulkhead, whose threads start when they are first needed.
+        """The threads start when they are first needed.
 
         Args:
             does_work: whether the bulkhead runs the work of requests, rather than checks before it.
@@ -129,8 +120,7 @@ class Bulkhead:
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``work`` in one of the bulkhead's threads.
 
-        If no thread becomes free in time, the bulkhead's error is raised. If the caller is
-        cancelled, work that has begun continues in its thread.
+        If the caller is cancelled, work that has begun continues in its thread.
         """
         place = current_place()
         call = _Call(partial(copy_context().run, work, *args, **kwargs), place)
@@ -162,10 +152,7 @@ class Bulkhead:
         return in_thread
 
     async def iterate(self, items: Iterator[T]) -> AsyncIterator[T]:
-        """Yield the items of an iterator, each of which is computed in a thread of the bulkhead.
-
-        No thread is occupied while the consumer processes an item.
-        """
+        """Occupy a thread only while an item is computed, not while the consumer processes it."""
         while (item := await self.run(partial(next, items, _NO_MORE_ITEMS))) is not _NO_MORE_ITEMS:
             yield item
 
@@ -181,10 +168,7 @@ class Bulkhead:
             self._run_next()
 
     def _run_next(self) -> None:
-        """Run the waiting call whose turn it is, in a thread of the bulkhead.
-
-        A late call is refused if another call waits, because the other call may still be in time.
-        """
+        """A late call is refused if another call waits, because that one may still be in time."""
         with self._lock:
             call = self._turns.take_next()
             if call.is_cancelled:
@@ -205,7 +189,6 @@ class Bulkhead:
             call.settle(call.result.set_exception, self._count_refusal())
 
     def _cancel(self, call: _Call) -> bool:
-        """Cancel a call, unless its work has begun. Return whether the call is cancelled."""
         with self._lock:
             if call.has_begun or call.is_cancelled:
                 return call.is_cancelled
@@ -219,8 +202,6 @@ class Bulkhead:
 
 
 class KeyedBulkhead:
-    """A bulkhead that gives each key, such as a list id, at most ``threads`` threads."""
-
     def __init__(
         self, bulkhead: Bulkhead, threads: int, error: ErrorType, *, wait_seconds: float
     ) -> None:
@@ -234,7 +215,6 @@ class KeyedBulkhead:
     async def run(
         self, key: Hashable, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run the work, or raise an error if all threads reserved for ``key`` stay busy."""
         semaphore = self._semaphores.setdefault(key, asyncio.Semaphore(self._threads))
         try:
             async with asyncio.timeout(self._wait_seconds):
@@ -248,10 +228,7 @@ class KeyedBulkhead:
 
 
 def wrap_in_transaction(handler: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a route handler, so that the transaction is committed in the thread of the handler.
-
-    A handler has a transaction if one of its parameters has the type ``Transaction``.
-    """
+    """Commit a handler's parameter of type ``Transaction`` in the thread of the handler."""
 
     def work(*args: P.args, **kwargs: P.kwargs) -> T:
         units = (value for value in kwargs.values() if isinstance(value, UnitOfWork))

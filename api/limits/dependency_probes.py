@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DependencyProbe(Generic[T]):
-    """Reads a value from a dependency in a thread, but waits only a second for the value.
+    """Reads a value in a thread, but waits only a second for the value.
 
     Concurrent callers share one read, so that a hanging dependency blocks only one thread.
     """
@@ -31,7 +31,7 @@ class DependencyProbe(Generic[T]):
         self.failure = ""
 
     async def read(self) -> T | None:
-        """Return the probed value, or ``None`` if the dependency fails or hangs."""
+        """Return ``None`` if the dependency fails or hangs."""
         now = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._bulkhead.run(self._read))
@@ -50,6 +50,6 @@ class DependencyProbe(Generic[T]):
 
 
 def _retrieve_failure(task: asyncio.Task[Any]) -> None:
-    """Prevent asyncio from logging the failure of a read after its caller has stopped waiting."""
+    """Prevent asyncio from logging the failure after the caller has stopped waiting."""
     if not task.cancelled():
         task.exception()

@@ -36,8 +36,6 @@ PROOFS_BY_ADDRESS = KeyedBulkhead(REPORTS, 1, senders.SENDER_BUSY, wait_seconds=
 
 
 def threaded_by_list(handler: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """Decorate a route handler to run in one of a few threads per mailing list."""
-
     @wraps(handler)
     async def in_thread(*, list_id: int, **kwargs: Any) -> T:
         return await CHANGES_BY_LIST.run(

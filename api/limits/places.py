@@ -30,8 +30,6 @@ RECEIVED_AT_KEY = "pressroom.received_at"
 
 
 class Places:
-    """The number of taken places, in total, per account, and for all senders together."""
-
     def __init__(self) -> None:
         self.total = 0
         self.by_account: Counter[str] = Counter()
@@ -42,8 +40,6 @@ class Place:
     """A request in progress, and the account for which it runs.
 
     Attributes:
-        account: the name under which the request is counted. Waiting requests of different accounts
-            take turns.
         is_never_refused: whether the request is served however busy the process is. Such a request
             takes no place from other requests.
     """
@@ -61,11 +57,9 @@ class Place:
         """Create a place that isn't taken yet.
 
         Args:
-            scope: the ASGI scope of the request. Uvicorn's connection stores the time at which the
-                last byte arrived in it.
+            scope: the ASGI scope, in which Uvicorn's connection stores when the last byte arrived.
             max_wait_seconds: the maximum time from the last byte of the request to the start of its
                 work, while other requests wait too.
-            is_sender: whether the request posts a sender's reports.
         """
         self.account = account
         self.is_never_refused = is_never_refused
@@ -77,11 +71,6 @@ class Place:
         self._has_begun = False
 
     def take(self) -> None:
-        """Take the place.
-
-        Raises ``requests.too_many_of_yours`` if the account has taken its share. Raises
-        ``service.busy`` if too many places are taken.
-        """
         if not self.is_never_refused:
             places = self._places
             of_account = places.by_account[self.account]
@@ -95,13 +84,12 @@ class Place:
         self._count(1)
 
     def leave(self) -> None:
-        """Give the place back, unless it was given back before."""
         if self._is_taken:
             self._count(-1)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Give the place back until the ``with`` block ends, while the request only waits."""
+        """Give the place back until the ``with`` block ends."""
         was_taken = self._is_taken
         self.leave()
         try:
@@ -111,7 +99,6 @@ class Place:
                 self._count(1)
 
     def is_late(self) -> bool:
-        """Return whether the request has waited too long for its work to begin."""
         received_at = self._scope.get(RECEIVED_AT_KEY)
         return (
             not self._has_begun
@@ -121,7 +108,6 @@ class Place:
         )
 
     def begin_work(self) -> None:
-        """Note that the request's work has begun, so that the request is never late again."""
         self._has_begun = True
 
     def _count(self, number: int) -> None:
@@ -142,7 +128,6 @@ _current_place: ContextVar[Place] = ContextVar("place", default=_NO_PLACE)
 
 
 def set_current_place(place: Place) -> None:
-    """Set the place of the request that the current task handles."""
     _current_place.set(place)
 
 

@@ -3,7 +3,7 @@
 All credentials of a user share a rate limit, because users can create any number of API keys.
 
 While Redis is unavailable, only routes where callers could guess passwords or create orders without
-credentials are limited. While Redis is unavailable, each process allows half of the rate limit.
+credentials are limited. Each process then allows half of the rate limit.
 """
 
 from collections.abc import MutableMapping
@@ -29,8 +29,6 @@ class RateLimitName(StrEnum):
 
 
 class RateLimiter:
-    """Counts requests against the rate limits that are configured in the settings."""
-
     def __init__(self, settings: Settings) -> None:
         self._counters = RateCounters(settings)
         self._limits = {
@@ -43,19 +41,13 @@ class RateLimiter:
         return bool(self._limits[rate])
 
     def count(self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str) -> None:
-        """Count a request under ``key``, and raise ``rate.limited`` if the rate limit is exceeded.
-
-        Add the ``RateLimit`` headers to the response.
-        """
+        """Raise ``rate.limited`` if the rate limit is exceeded."""
         self.enforce(scope, rate, self.take(rate, key))
 
     def count_reserved(
         self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str
     ) -> bool:
-        """Count a request as ``count`` does, but never call Redis.
-
-        Return ``False`` without counting the request if a call to Redis is needed.
-        """
+        """Count as ``count`` does, or return ``False`` if that needs a call to Redis."""
         statuses = []
         for item in self._limits[rate]:
             status = self._counters.count_reserved(item, rate, key)
@@ -99,7 +91,6 @@ class RateLimiter:
         return statuses
 
     def give_back(self, statuses: list[RateLimitStatus]) -> None:
-        """Stop counting the request for which ``take`` returned ``statuses``."""
         for status in statuses:
             self._counters.give_back(status)
 
@@ -115,9 +106,8 @@ class RateLimiter:
 class RejectionCount:
     """Counts a request against a rate limit, unless the ``with`` block accepts the request.
 
-    The request is counted before the ``with`` block verifies it. The ``with`` block rejects a
-    request by an authentication error, which is replaced by ``rate.limited`` if the rate limit is
-    exceeded.
+    The request is counted before the ``with`` block verifies it. An authentication error in the
+    block is replaced by ``rate.limited`` if the rate limit is exceeded.
     """
 
     def __init__(
@@ -134,12 +124,11 @@ class RejectionCount:
         self._statuses: list[RateLimitStatus] = []
 
     def begin(self) -> bool:
-        """Count the request, and return whether the rate limit permits it."""
+        """Return whether the rate limit permits the request."""
         self._statuses = self._rates.take(self._rate, self._key)
         return all(status.remaining >= 0 for status in self._statuses)
 
     def accept(self) -> None:
-        """Stop counting the request, because it is verified."""
         self._rates.give_back(self._statuses)
         self._statuses = []
 
@@ -158,10 +147,6 @@ def build_caller_rate_key(caller: Caller) -> str:
 
 
 def build_address_rate_key(address: str | None) -> str:
-    """Return the key under which requests from an IP address are counted.
-
-    All addresses of an IPv6 network have the same key, because a customer usually has 2**64
-    addresses.
-    """
+    """Share a key among the addresses of an IPv6 network, because a customer usually has 2**64."""
     network = network_of(address)
     return "nowhere" if network is None else str(network.network_address)
