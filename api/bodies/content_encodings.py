@@ -9,10 +9,7 @@ _GZIP_NAMES = {"gzip", "x-gzip"}
 
 
 def is_gzip(headers: Headers) -> bool:
-    """Return whether a request's body is compressed with gzip.
-
-    Raises ``body.encoding_unsupported`` if the body is encoded in any other way.
-    """
+    """Raise ``body.encoding_unsupported`` for every other encoding."""
     names = ",".join(headers.getlist("content-encoding")).lower().split(",")
     encodings = [name for each in names if (name := each.strip()) not in {"", "identity"}]
     if len(encodings) > 1 or not _GZIP_NAMES.issuperset(encodings):

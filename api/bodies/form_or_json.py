@@ -25,8 +25,6 @@ BodyFields = list[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class FormOrJsonBody:
-    """A request body and the trace id from the query or the body."""
-
     fields: dict[str, Any]
     is_form: bool
     trace_id: str | None
@@ -36,11 +34,7 @@ class FormOrJsonBody:
         return self.is_form and _has_one_click(self.fields.items())
 
     def read_boolean(self, name: str) -> bool:
-        """Return the value of the required boolean field ``name``.
-
-        A form sends a boolean as a word such as ``true`` or ``1``. Raises ``body.invalid`` if the
-        field is missing or isn't a boolean.
-        """
+        """Raise ``body.invalid`` if the field is missing or isn't a boolean."""
         value = self.fields.get(name)
         if self.is_form and isinstance(value, str):
             value = parse_boolean(value)
@@ -59,10 +53,7 @@ async def read_form_or_json(
         ),
     ] = None,
 ) -> FormOrJsonBody:
-    """Read the request body, and the trace id from the query or the body.
-
-    Raises ``trace.ambiguous`` if the request contains two different trace ids.
-    """
+    """Raise ``trace.ambiguous`` if the request contains two different trace ids."""
     fields, is_form = await read_body_fields(request)
     body_trace_ids = [value for name, value in fields if name == "trace_id" and value is not None]
     if not all(isinstance(value, str) for value in body_trace_ids):
@@ -79,9 +70,8 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
     """Return the names and values of all fields, and whether the body is a form.
 
-    A field name may occur several times. Some mail systems post the field
-    ``List-Unsubscribe=One-Click`` as plain text. A body with the field
-    ``List-Unsubscribe=One-Click`` counts as a form, unless its media type is JSON.
+    Some mail systems post the field ``List-Unsubscribe=One-Click`` as plain text. A body with this
+    field counts as a form, unless its media type is JSON.
     """
     content_type = request.headers.get("content-type", "")
     kind = parse_media_type(content_type)
@@ -109,10 +99,7 @@ async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
 
 
 def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
-    """Return whether a form has the field ``List-Unsubscribe=One-Click``.
-
-    Whitespace around the field's name and value is ignored, because some mail systems add it.
-    """
+    """Ignore whitespace around the field's name and value, because some mail systems add it."""
     return any(
         (name.strip().lower(), value.strip().lower()) == _ONE_CLICK
         for name, value in pairs
@@ -121,11 +108,7 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
 
 
 def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
-    """Move inputs such as ``fields.city`` into a nested dictionary.
-
-    ``name``: the prefix of the form inputs to group, such as ``fields``. In the resulting
-    dictionary, the prefix is the key of the grouped inputs.
-    """
+    """Move inputs such as ``fields.city`` into a nested dictionary ``name``, such as ``fields``."""
     prefix = f"{name}."
     inner = {key.removeprefix(prefix): value for key, value in pairs if key.startswith(prefix)}
     outer = {key: value for key, value in pairs if not key.startswith(prefix)}

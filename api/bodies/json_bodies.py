@@ -40,7 +40,6 @@ T = TypeVar("T")
 
 
 def parse_media_type(content_type: str) -> str:
-    """Return the media type of a ``Content-Type`` header, without parameters and in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 
@@ -63,19 +62,11 @@ def remove_byte_order_mark(body: bytes) -> bytes:
 
 
 async def read_json(request: Request, body: bytes) -> Any:
-    """Return the parsed JSON body of a request.
-
-    Raises ``body.unsupported_type``, ``body.not_json`` or ``body.too_complex``.
-    """
     return await read_converted_json(request, body, lambda parsed: parsed)
 
 
 async def read_exact_json(request: Request, body: bytes, schema: type[M]) -> M:
-    """Parse and validate a JSON request body that contains amounts of money.
-
-    Numbers with decimal places become ``Decimal``, so that amounts of money aren't rounded. Raises
-    ``body.invalid`` if the body doesn't match ``schema``, and the errors of ``read_json``.
-    """
+    """Parse and validate a body that contains amounts of money."""
 
     def validate(parsed: Any) -> M:
         try:
@@ -93,12 +84,7 @@ async def read_converted_json(
     *,
     parse: Callable[[bytes], Any] = orjson.loads,
 ) -> T:
-    """Parse the JSON body of a request, and return the result of ``convert``.
-
-    A large body is parsed and converted in a thread, but only one body of the same caller at a
-    time. Raises ``body.too_many_unfinished`` if the caller's other bodies take too long, and the
-    errors of ``read_json``.
-    """
+    """Parse and convert a large body in a thread, but only one per caller at a time."""
     require_json_type(request)
 
     def read() -> T:
@@ -123,7 +109,6 @@ async def _run_in_turn(request: Request, body: bytes, read: Callable[[], T]) -> 
 
 
 def _parse_body(request: Request, body: bytes, parse: Callable[[bytes], Any]) -> Any:
-    """Return the parsed body. Raises ``body.too_complex`` and the errors of ``parse``."""
     limits = body_of(request.scope).json_limits
     try:
         return parse_json(remove_byte_order_mark(body), limits, parse=parse)
@@ -132,11 +117,10 @@ def _parse_body(request: Request, body: bytes, parse: Callable[[bytes], Any]) ->
 
 
 def _parse_exactly(body: bytes) -> Any:
-    """Parse JSON, and convert each number with decimal places to a ``Decimal``.
+    """Convert each number with decimal places to a ``Decimal``.
 
     A body may contain only ``MAX_EXACT_NUMBERS`` numbers, because a ``Decimal`` needs thirty times
-    the memory of its digits. Raises ``body.invalid`` if the body contains more than
-    ``MAX_EXACT_NUMBERS`` numbers. Raises ``ValueError`` or ``RecursionError`` for invalid JSON.
+    the memory of its digits.
     """
     counter = count(1)
 
@@ -169,13 +153,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 class JsonRequest(Request):
-    """A request that parses its JSON body strictly (RFC 8259)."""
-
     async def json(self) -> Any:
-        """Return the parsed JSON body.
-
-        Raises ``JSONDecodeError`` for invalid JSON, and ``body.too_complex``.
-        """
+        """Raise ``JSONDecodeError`` for invalid JSON."""
         if not hasattr(self, "_json"):
             body = await self.body()
 

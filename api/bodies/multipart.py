@@ -14,7 +14,7 @@ MULTIPART = "multipart/form-data"
 
 @dataclass(frozen=True)
 class PartEnd:
-    """The parser's event for the end of a part in a multipart body."""
+    pass
 
 
 # The multipart parser reports the headers of a part, pieces of its content, and its end.
@@ -22,7 +22,7 @@ PartEvent = PartHead | bytearray | PartEnd
 
 
 def read_boundary(request: Request) -> bytes | None:
-    """Return the boundary of a multipart body, or ``None`` for another media type."""
+    """Return ``None`` for another media type."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     return options.get(b"boundary", b"") if kind == MULTIPART.encode() else None
 
@@ -35,7 +35,7 @@ class MultipartReader:
     """
 
     def __init__(self, boundary: bytes) -> None:
-        """Create the parser, or raise ``FormParserError`` for an invalid boundary."""
+        """Raise ``FormParserError`` for an invalid boundary."""
         self.is_complete = False
         self._events: list[PartEvent] = []
         callbacks: dict[str, Callable[..., None]] = {
@@ -47,10 +47,7 @@ class MultipartReader:
         self._parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]
 
     async def read(self, body: AsyncIterator[bytes]) -> AsyncIterator[list[PartEvent]]:
-        """Yield a list of parser events for each chunk of the multipart body.
-
-        Raises ``FormParserError`` for a malformed multipart body.
-        """
+        """Yield the events of each chunk. Raises ``FormParserError`` for a malformed body."""
         async for chunk in body:
             self._parser.write(chunk)
             yield [*self._events]

@@ -1,4 +1,8 @@
-"""Reads multipart forms that are small enough to be kept in memory."""
+"""Reads multipart forms that are small enough to be kept in memory.
+
+``BodyLimitMiddleware`` limits the size of request bodies. Parts aren't written to temporary files,
+because an image must be encrypted before it is written to disk.
+"""
 
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -45,13 +49,6 @@ class MultipartForm:
 
 
 async def read_multipart_form(request: Request) -> MultipartForm:
-    """Read a multipart body into memory.
-
-    ``BodyLimitMiddleware`` limits the size of request bodies, so the whole body fits into memory.
-    Parts aren't written to temporary files, because an image must be encrypted before it is written
-    to disk. Raises ``body.not_multipart`` if the body isn't multipart. Raises ``body.malformed``
-    for a malformed multipart body.
-    """
     boundary = read_boundary(request)
     if not boundary:
         raise requests.BODY_NOT_MULTIPART()
@@ -69,11 +66,7 @@ async def read_multipart_form(request: Request) -> MultipartForm:
 
 
 def find_only_file(form: MultipartForm, name: str) -> FilePart:
-    """Return the file in the form field ``name``, which must contain exactly one file.
-
-    Raises ``attachment.file_missing`` if the form field contains no file. Raises
-    ``attachment.several_files`` if the form field contains several files.
-    """
+    """Raise an error unless the form field contains exactly one file."""
     # If the user chose no file, browsers send a part with an empty file name.
     files = [part for part in form.files if part.name == name and part.filename]
     if len(files) > 1:
@@ -84,8 +77,6 @@ def find_only_file(form: MultipartForm, name: str) -> FilePart:
 
 
 class _PartCollector:
-    """Collects the parts of a multipart body in a ``MultipartForm``."""
-
     def __init__(self, form: MultipartForm) -> None:
         self._form = form
         self._head = PartHead()
@@ -93,10 +84,6 @@ class _PartCollector:
         self._decoder: Base64Decoder | QuotedPrintableDecoder | None = None
 
     def add(self, event: PartEvent) -> None:
-        """Process an event of the multipart parser.
-
-        Raises ``FormParserError`` for a part without a name.
-        """
         if isinstance(event, PartHead):
             self._begin(event)
         elif isinstance(event, PartEnd):

@@ -12,11 +12,7 @@ from services.oauth.adapters import OAuthRequest, OAuthResponse
 
 
 async def _read_oauth_request(request: Request) -> OAuthRequest:
-    """Convert an HTTP request to an OAuth request.
-
-    The OAuth request contains all form fields, including repeated ones. A body that isn't a form is
-    ignored.
-    """
+    """Keep repeated form fields, and ignore a body that isn't a form."""
     form: list[tuple[str, str]] = []
     if parse_media_type(request.headers.get("content-type", "")) == FORM:
         with suppress(ValueError):

@@ -11,11 +11,7 @@ FormFields = dict[str, str]
 
 
 async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
-    """Return the fields of a form that was submitted from one of Pressroom's pages.
-
-    Raises ``body.unsupported_type`` if the request body isn't a form. Raises ``body.invalid`` if a
-    field contains a NUL character.
-    """
+    """Refuse a body that isn't a form, and a field with a NUL character."""
     if submission.fields and not submission.is_form:
         raise requests.BODY_NO_FORM_TYPE()
     fields = {name: str(value) for name, value in submission.fields.items()}

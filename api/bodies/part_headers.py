@@ -2,8 +2,7 @@
 
 RFC 7578 requires raw UTF-8 in a file name, but some HTTP libraries use other encodings. A file name
 may be sent as `filename*` (RFC 8187), in numbered sections of `filename*` (RFC 2231) or as encoded
-words (RFC 2047). A file name in the header of a part may contain backslash escapes or Latin-1
-bytes.
+words (RFC 2047). It may contain backslash escapes or Latin-1 bytes.
 """
 
 import re
@@ -27,11 +26,7 @@ _CHARSETS = frozenset({*aliases, *aliases.values()})
 
 @dataclass(frozen=True)
 class PartHead:
-    """The headers of one part of a multipart body.
-
-    ``name`` is ``None`` for a part without a field name. ``filename`` is ``None`` for a part that
-    isn't a file.
-    """
+    """``filename`` is ``None`` for a part that isn't a file."""
 
     name: str | None = None
     filename: str | None = None
@@ -40,10 +35,7 @@ class PartHead:
 
 @dataclass
 class PartHeaders:
-    """Collects the headers of each part of a multipart body.
-
-    ``on_head`` is called when all headers of a part have arrived.
-    """
+    """``on_head`` is called when all headers of a part have arrived."""
 
     on_head: Callable[[PartHead], None]
     _headers: dict[bytes, bytes] = field(default_factory=dict)
@@ -71,10 +63,7 @@ class PartHeaders:
 
 
 def read_disposition(header: bytes) -> tuple[str | None, str | None]:
-    """Return the field name and the file name in a ``Content-Disposition`` header.
-
-    The result contains ``None`` for each name that isn't in the header.
-    """
+    """Return the field name and the file name in a ``Content-Disposition`` header."""
     pairs = _PARAMETER.findall(header.decode("latin-1"))
     parameters = {name.lower(): _unquote(value) for name, value in pairs}
     name = parameters.get("name")
@@ -89,10 +78,7 @@ def _unquote(value: str) -> str:
 
 
 def _decode_filename(parameters: Mapping[str, str]) -> str | None:
-    """Return the decoded file name of a part.
-
-    ``filename*`` takes precedence over ``filename``, as RFC 6266 recommends.
-    """
+    """Prefer ``filename*`` to ``filename``, as RFC 6266 recommends."""
     plain = parameters.get("filename")
     extended = _join_extended_value(parameters)
     if extended is None:
@@ -105,7 +91,7 @@ def _decode_filename(parameters: Mapping[str, str]) -> str | None:
 
 
 def _join_extended_value(parameters: Mapping[str, str]) -> str | None:
-    """Return the value of ``filename*``, or join the values of ``filename*0``, ``filename*1``, …"""
+    """Return the value of ``filename*``, or join ``filename*0``, ``filename*1``, …"""
     extended = parameters.get("filename*")
     if extended is not None:
         return extended
@@ -118,7 +104,7 @@ def _join_extended_value(parameters: Mapping[str, str]) -> str | None:
 
 
 def _split_extended(value: str) -> tuple[str, bytes]:
-    """Split a value ``charset'language'percent-encoded`` into the charset and the decoded bytes."""
+    """Split ``charset'language'percent-encoded``."""
     charset, _, rest = value.partition("'")
     _, mark, encoded = rest.partition("'")
     if not mark:
@@ -135,7 +121,7 @@ def _decode_plain(value: str) -> str:
 
 
 def _decode_words(words: str) -> str:
-    """Decode adjacent encoded words (RFC 2047), but return malformed encoded words unchanged."""
+    """Return malformed encoded words unchanged."""
     try:
         chunks = decode_header(words)
     except (HeaderParseError, ValueError):
@@ -151,12 +137,11 @@ def _decode_raw(value: str) -> str:
 
 
 def _decode_bytes(data: bytes) -> str:
-    """Decode bytes as UTF-8, or as Windows-1252 if the bytes aren't valid UTF-8."""
     return _decode(data, "utf-8") or data.decode("cp1252", "replace")
 
 
 def _decode(data: bytes, charset: str) -> str | None:
-    """Decode bytes with ``charset``, or return ``None`` for an unknown charset or invalid bytes."""
+    """Return ``None`` for an unknown charset or invalid bytes."""
     codec = normalize_encoding(charset).lower()
     if codec not in _CHARSETS:
         return None

@@ -30,8 +30,6 @@ Check = Callable[[Mapping[str, str]], Awaitable[None]]
 
 @dataclass
 class ReceivedFile:
-    """The name and the size of an uploaded file."""
-
     filename: str | None
     size: int = 0
 
@@ -47,10 +45,6 @@ async def store_upload(
     check_part: Callable[[str], None] | None = None,
 ) -> ReceivedFile:
     """Store an uploaded file, which is the form field `file` or the whole request body.
-
-    Raises ``body.malformed`` for a malformed form. Raises an error such as ``import.file_missing``
-    or ``import.too_large`` for a missing or invalid file. Raises the same errors as ``check`` and
-    ``check_part``.
 
     Args:
         delete_parts: a function that deletes the stored parts of the file if the upload fails.
@@ -104,7 +98,7 @@ async def _read_file_part(
     check: Check | None,
     check_part: Callable[[str], None] | None,
 ) -> AsyncIterator[bytes]:
-    """Yield the content of the uploaded file, and set ``file.filename``."""
+    """Yield the uploaded file, and set ``file.filename``."""
     form = _UploadForm(check_part)
     is_checked = False
     try:
@@ -141,7 +135,7 @@ class _UploadForm:
         self._field: str | None = None
 
     def read_content(self, event: PartEvent) -> bytes | bytearray:
-        """Process an event of the multipart parser, and return the event's file bytes."""
+        """Return the event's file bytes."""
         if isinstance(event, PartHead):
             self._begin_part(event)
         elif isinstance(event, PartEnd):

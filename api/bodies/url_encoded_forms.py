@@ -15,29 +15,18 @@ BOOLEAN_WORDS = {"1": True, "true": True, "0": False, "false": False}
 
 
 async def read_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return the names and values of all fields of a URL-encoded form.
-
-    Raises ``ValueError`` for a malformed form. A large form is decoded in a thread, so that the
-    event loop isn't blocked.
-    """
+    """Decode a large form in a thread, so that the event loop isn't blocked."""
     if len(body) <= MAX_FORM_BYTES_ON_LOOP:
         return parse_pairs(body)
     return await STORAGE.run(parse_pairs, body)
 
 
 def parse_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return the names and values of all fields of a URL-encoded form, including repeated fields.
-
-    Raises ``ValueError`` for a malformed form. Whitespace before and after the form's text is
-    removed. Whitespace in values is percent-encoded and therefore kept.
-    """
+    """Raise ``ValueError`` for a malformed form. Remove whitespace around the whole form."""
     text = body.decode().strip()
     return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
 
 
 def parse_boolean(value: object) -> bool | None:
-    """Convert a word such as ``true`` to a boolean, or return ``None`` for an unknown word.
-
-    ``parse_boolean`` is case-insensitive.
-    """
+    """Return ``None`` for an unknown word."""
     return BOOLEAN_WORDS.get(str(value).lower())
