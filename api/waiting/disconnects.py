@@ -10,15 +10,11 @@ T = TypeVar("T")
 
 
 class CallerDisconnected(Exception):
-    """An exception for a caller that disconnects before the response."""
+    pass
 
 
 async def run_while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work, or cancel the work if the caller disconnects.
-
-    Raises ``CallerDisconnected`` if the caller disconnects. Call the function only after reading
-    the request body, so that the next ASGI message can only report a disconnect.
-    """
+    """Call the function only after reading the body, so that only a disconnect can arrive."""
     work_task = asyncio.ensure_future(work)
 
     async def wait_for_disconnect() -> None:

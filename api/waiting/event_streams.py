@@ -16,8 +16,6 @@ MAX_STREAMS = 500
 
 
 class StreamCounter:
-    """Counts how many event streams each user has open on this process."""
-
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
         # At shutdown, ``closing`` ends all event streams, so that clients reconnect to another
@@ -26,12 +24,7 @@ class StreamCounter:
 
     @contextmanager
     def count_stream(self, user_id: int) -> Iterator[None]:
-        """Count an event stream as open until the ``with`` block ends.
-
-        Raises ``jobs.too_many_streams`` if the user already has ``MAX_STREAMS_PER_USER`` open event
-        streams. Raises ``service.busy`` if the process already has ``MAX_STREAMS`` open event
-        streams.
-        """
+        """Count an event stream, or raise an error if the user or the process has too many."""
         if self._open.total() >= MAX_STREAMS:
             raise requests.SERVICE_BUSY()
         if self._open[user_id] >= MAX_STREAMS_PER_USER:

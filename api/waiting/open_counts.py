@@ -10,7 +10,6 @@ K = TypeVar("K")
 
 @contextmanager
 def count_while_open(counter: Counter[K], key: K) -> Iterator[None]:
-    """Add 1 to the count for ``key``, and subtract 1 when the ``with`` block ends."""
     counter[key] += 1
     try:
         yield

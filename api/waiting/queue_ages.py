@@ -22,21 +22,14 @@ _MAX_RETRY_AFTER_SECONDS = 60
 
 
 class QueueAges:
-    """Measures how long work waits in each queue before a worker starts it.
-
-    The waiting times are read from Redis once per second.
-    """
+    """The waiting times are read from Redis once per second."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._canaries = Canaries(client)
         self._seconds: dict[str, float] = {}
 
     def check(self, queue: Queue, *, waits: bool) -> None:
-        """Raise ``queue.overloaded`` if work would wait too long in the queue.
-
-        Args:
-            waits: whether a caller waits for the result.
-        """
+        """Raise ``queue.overloaded`` if work would wait too long in the queue."""
         age = self._seconds.get(queue, 0.0)
         if age > (MAX_QUEUE_SECONDS_WHILE_WAITING if waits else MAX_QUEUE_SECONDS):
             raise QUEUE_OVERLOADED(retry_after=min(math.ceil(age), _MAX_RETRY_AFTER_SECONDS))

@@ -22,8 +22,6 @@ MAX_SLOW_DOWNLOADS_PER_CALLER = 32
 
 
 class SlowDownloads:
-    """Counts how many slow downloads each caller has open on this process."""
-
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
 

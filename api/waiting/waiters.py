@@ -4,8 +4,8 @@ Each waiting request has an asyncio future, which is registered under a topic. A
 under which a worker publishes a result. A single query looks up all results, however many requests
 wait.
 
-A notification from a worker makes the background loop look up the finished work's result
-immediately. Notifications can get lost, so all results are also looked up every 300 ms.
+A notification from a worker makes the background loop look up its result immediately. Notifications
+can get lost, so all results are also looked up every 300 ms.
 """
 
 import asyncio
@@ -39,10 +39,7 @@ Lookup = Callable[[list[str]], Awaitable[Mapping[str, V]]]
 
 
 class Waiters(Generic[V]):
-    """The futures of waiting requests by topic, and the loop that looks up their results.
-
-    ``look_up``: a function that returns the known results by topic.
-    """
+    """``look_up`` returns the known results by topic."""
 
     def __init__(self, look_up: Lookup[V]) -> None:
         self._look_up = look_up
@@ -53,7 +50,7 @@ class Waiters(Generic[V]):
         self.closed = False
 
     def close(self) -> None:
-        """Wake all requests that wait for a result, as if their timeouts had expired."""
+        """Wake all requests, as if their timeouts had expired."""
         self.closed = True
         for futures in self._futures.values():
             for future in futures:
@@ -61,10 +58,9 @@ class Waiters(Generic[V]):
                     future.set_result(None)
 
     async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
-        """Wait for the result of the topic, and return ``None`` after a timeout.
+        """Return ``None`` after a timeout.
 
-        Raises ``queue.too_many_waiters`` if ``MAX_WAITING_REQUESTS`` is reached. ``check_room``
-        enforces the limit on waiting requests per owner.
+        ``check_room`` enforces the limit on waiting requests per owner.
         """
         with self.register(topic) as future, count_while_open(self._owners, owner_id):
             self.nudge(topic)
@@ -73,18 +69,13 @@ class Waiters(Generic[V]):
             return None
 
     def check_room(self, owner_id: int) -> None:
-        """Refuse a request if too many requests already wait for results.
-
-        Raises ``queue.too_many_of_yours`` if the owner has too many waiting requests. Raises
-        ``queue.too_many_waiters`` if the process has too many waiting requests.
-        """
+        """Raise an error if the owner or the process has too many waiting requests."""
         if len(self._futures) >= MAX_WAITING_REQUESTS:
             raise QUEUE_TOO_MANY_WAITERS()
         if self._owners[owner_id] >= MAX_WAITING_REQUESTS_PER_OWNER:
             raise QUEUE_TOO_MANY_OF_YOURS()
 
     def nudge(self, topic: str) -> None:
-        """Make the background loop immediately look up the result with this topic."""
         if topic in self._futures:
             self._nudged.add(topic)
             self._wake.set()
@@ -135,12 +126,7 @@ class Waiters(Generic[V]):
 
 
 def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
-    """Look up a job in the database when a notification reports the job's end.
-
-    The status in the notification isn't trusted, because it may come from another deployment. Redis
-    sends a notification to all deployments on the same server, even if their database numbers
-    differ.
-    """
+    """The status may come from another deployment, because channels span Redis's databases."""
     if status in FINISHED:
         waiters.nudge(topic)
 

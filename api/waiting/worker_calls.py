@@ -28,8 +28,6 @@ RESEND_AFTER_SECONDS = 2.0
 
 
 class WorkerCalls:
-    """Sends work to workers, and waits for the results of the work."""
-
     def __init__(self, calls: RequestCalls) -> None:
         self._calls = calls
         self.results: Waiters[str | bytes] = Waiters(calls.fetch_results)
@@ -43,17 +41,13 @@ class WorkerCalls:
         owner_id: int | None = None,
         shared_key: str | None = None,
     ) -> dict[str, Any]:
-        """Send work to the workers, wait for the result, and return it.
+        """Return the result of the work, or raise the error that made the work fail.
 
-        Raises the error that made the work fail. Raises ``request.too_slow`` if no result arrives
-        within ``seconds``. Raises ``queue.unavailable`` if the message to the workers can't be
-        sent. Raises ``queue.overloaded`` or ``queue.too_many_of_yours`` if the work would wait too
-        long in its queue.
+        Raises ``request.too_slow`` if no result arrives within ``seconds``.
 
         Args:
             shared_key: a key that identifies all inputs of the work, or ``None`` if calls don't
-                share a run. Concurrent calls with the same ``shared_key`` share one run of the
-                work.
+                share a run.
         """
         caller = self._calls.create_caller_id()
         request_id = request_scripts.build_request_id(kind.queue, shared_key or caller)
@@ -85,10 +79,7 @@ class WorkerCalls:
         return outcome["result"]
 
     def deliver(self, topic: str, value: str) -> None:
-        """Pass the result in a notification to the waiting callers.
-
-        If a notification contains no result, the background loop reads the result from Redis.
-        """
+        """The loop reads the result from Redis if the notification contains no result."""
         if value:
             self.results.fulfil(topic, value)
         else:
@@ -98,10 +89,9 @@ class WorkerCalls:
 async def _wait_and_resend(
     future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
 ) -> str | bytes | None:
-    """Wait for the result.
+    """Repeat the message to the workers at intervals, because it may have been lost.
 
-    The function repeats the message to the workers at intervals, because the message may have been
-    lost. Return ``None`` if no result arrives in time.
+    Return ``None`` if no result arrives in time.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
