@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 
 def build_policy(sources: Mapping[str, str], more_sources: Mapping[str, str]) -> str:
-    """Return a Content-Security-Policy that combines ``sources`` and ``more_sources``."""
     allowed = {
         directive: f"{sources.get(directive, '')} {more_sources.get(directive, '')}".strip()
         for directive in dict.fromkeys((*sources, *more_sources))
@@ -15,6 +14,6 @@ def build_policy(sources: Mapping[str, str], more_sources: Mapping[str, str]) ->
 
 
 def hash_source(text: str) -> str:
-    """Return the hash with which a Content-Security-Policy allows an inline style or script."""
+    """Return the hash with which a policy allows an inline style or script."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

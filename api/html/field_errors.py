@@ -15,10 +15,6 @@ _FIELD_OF_CODE = {
 
 
 def place_message(error: DomainError) -> tuple[str | None, dict[str, str]]:
-    """Return the error message for the whole form, or ``None``, and the messages of the fields.
-
-    The page shows an error about a single field next to this field, so that the user finds the
-    field to correct.
-    """
+    """The first message is about the whole form."""
     field = _FIELD_OF_CODE.get(error.code)
     return (error.message, {}) if field is None else (None, {field: error.message})

@@ -1,8 +1,7 @@
 """Renders HTML pages with a common style sheet and strict security headers.
 
-A link in a mail acts for the mail's recipient without a login. The URL of the page behind the link
-must stay secret, because anyone with the URL can act for the recipient. The security headers keep
-the URL of a page out of caches, search engines and ``Referer`` headers.
+Anyone with the URL of a page behind a link in a mail can act for the mail's recipient. The security
+headers keep this URL out of caches, search engines and ``Referer`` headers.
 """
 
 import re
@@ -61,12 +60,10 @@ def render_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page. Template values are escaped for HTML.
+    """Template values are escaped for HTML.
 
     Args:
-        language: the language of the page. Pages for owners and operators are always in English.
         form_targets: the origins of other sites to which a form may redirect.
-        has_passkey_script: whether the page contains the script for passkeys.
         other_sources: maps Content-Security-Policy directives to additional origins.
     """
     more_sources = {**other_sources, "form-action": form_targets}
@@ -91,10 +88,7 @@ def render_list_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page for readers in the colours and with the logo of a list.
-
-    ``values`` may contain keyword arguments of ``render_page``, such as ``status``.
-    """
+    """``values`` may contain keyword arguments of ``render_page``, such as ``status``."""
     style = _build_list_style(look)
     more_sources = dict(other_sources)
     if style:
@@ -119,7 +113,6 @@ def get_list_style_hashes(look: Look) -> str:
 
 
 def _build_list_style(look: Look) -> str:
-    """Return CSS that replaces the default colours with a list's colours."""
     if look.colour is None:
         return ""
     dark_accent = colours.lighten_for_dark_mode(look.colour)
@@ -133,7 +126,6 @@ def _format_rule(accent: str, deep: str, on_accent: str) -> str:
 
 
 def render_fragment(template: str, *, language: str = ENGLISH, **values: object) -> str:
-    """Render a template for a part of a page. Template values are escaped for HTML."""
     return _load_templates(language).get_template(template).render(values)
 
 
@@ -151,7 +143,7 @@ def _load_templates(language: str) -> Environment:
 
 
 def _keep_on_one_line(text: str) -> str:
-    """Make the hyphen in the word "e-mail" non-breaking, so that the word stays on one line."""
+    """Make the hyphen in the word "e-mail" non-breaking."""
     return _HYPHEN_OF_EMAIL.sub("\N{NON-BREAKING HYPHEN}", text)
 
 
@@ -161,10 +153,7 @@ def render_line(text: str) -> Response:
 
 
 def redirect_to_query(query: str) -> Response:
-    """Redirect the browser to the current path with a different query string.
-
-    The browser follows the redirect with GET, so that reloading the page doesn't repeat a POST.
-    """
+    """Redirect the browser with GET, so that reloading the page doesn't repeat a POST."""
     # A relative URL works even if a proxy serves the page under a different path.
     return redirect_to(f"?{query}")
 

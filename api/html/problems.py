@@ -188,11 +188,6 @@ _SERVER_ERROR_TEXTS = (
 
 @dataclass(frozen=True)
 class ErrorDetails:
-    """The details of an error for an HTML page.
-
-    ``path``: the path of the requested page.
-    """
-
     status: int
     code: str
     message: str
@@ -224,10 +219,7 @@ def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Respons
 
 
 def find_next_page(problem: ErrorDetails) -> tuple[str, str] | None:
-    """Return the label and the URL of a link that helps after an error, or ``None``.
-
-    The URL is relative, because a proxy may serve all pages below a prefix.
-    """
+    """The URL is relative, because a proxy may serve all pages below a prefix."""
     next_page = _NEXT_PAGES.get(problem.code)
     if problem.code == people.ACCOUNT_LINK_INVALID.code and problem.path in _REQUEST_PATHS:
         next_page = ("Request a new link", _REQUEST_PATHS[problem.path])
@@ -239,24 +231,16 @@ def find_next_page(problem: ErrorDetails) -> tuple[str, str] | None:
 
 
 def describe_error(code: str) -> tuple[str, str] | None:
-    """Return the English heading and text for an error, or ``None`` if there are no texts."""
     heading, *sentences = _TEXTS_BY_CODE.get(code, ("",))
     return (heading, " ".join(sentences)) if heading else None
 
 
 def mark_page_request(scope: Scope, renderer: ProblemRenderer = render_problem) -> None:
-    """Mark a request as expecting HTML, even for errors.
-
-    ``renderer``: the function that renders an error as an HTML page.
-    """
     scope[_RENDERER_KEY] = renderer
 
 
 def find_problem_renderer(scope: Scope) -> ProblemRenderer | None:
-    """Return the function that renders an error as an HTML page.
-
-    Return ``None`` for the request of a program, which gets errors as JSON.
-    """
+    """Return ``None`` for the request of a program, which gets errors as JSON."""
     renderer: ProblemRenderer | None = scope.get(_RENDERER_KEY)
     return renderer
 
@@ -278,9 +262,6 @@ def is_reader_page(scope: Scope) -> bool:
 
 
 def get_reader_language(request: Request) -> str:
-    """Return the language of the requested page.
-
-    Pages for owners and operators are always in English.
-    """
+    """Pages for owners and operators are always in English."""
     language: str = request.scope.get(_LANGUAGE_KEY, ENGLISH)
     return language
