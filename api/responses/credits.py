@@ -17,7 +17,6 @@ from services.credits.prices import CreditRate
 
 
 def describe_prices(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of a ``CreditPrices`` record as a dictionary with exact decimals."""
     currencies = []
     for currency in settings.currencies:
         rate = CreditRate(currency, settings.credits_per_usd)
@@ -39,7 +38,6 @@ def describe_prices(settings: Settings, channels: Iterable[str]) -> dict[str, An
 
 
 def describe_order(order: PaymentOrder) -> dict[str, Any]:
-    """Return the fields of an ``OrderRecord`` as a dictionary with exact decimals."""
     special_values = {
         "order_id": order.id,
         "rate_usd_to_credit": order.credits_per_usd,
@@ -58,7 +56,6 @@ def describe_order(order: PaymentOrder) -> dict[str, Any]:
 
 
 def count_json_bytes(data: dict[str, Any]) -> int:
-    """Return the number of bytes that a record takes up in a response."""
     return len(_dump_exact_json(data))
 
 
@@ -74,10 +71,7 @@ def _dump_exact_json(data: dict[str, Any]) -> bytes:
 def build_decimal_response(
     data: dict[str, Any] | str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return a response with an envelope around a record.
-
-    ``data``: the fields of the record, or the record as JSON text.
-    """
+    """Return a response with the fields of a record, or with its JSON text."""
     text = data if isinstance(data, str) else _dump_exact_json(data).decode()
     body = f'{{"data":{text},"ts":{int(time.time())}}}'
     return Response(body, headers=headers, media_type="application/json")

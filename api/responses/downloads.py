@@ -23,11 +23,7 @@ def stream_file(
     *,
     status: int = HTTPStatus.OK,
 ) -> StreamingResponse:
-    """Return a response that streams a file.
-
-    The threads of ``bulkhead`` read the file, so that slow reads don't delay other requests. For a
-    HEAD request, the response has no body.
-    """
+    """Read the file in threads of ``bulkhead``, so that slow reads don't delay other requests."""
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)
     return StreamingResponse(limited_pieces, status, headers, media_type)

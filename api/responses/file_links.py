@@ -9,10 +9,9 @@ from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 
 
 def build_import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
-    """Return the signed URL of the file with the rows that an import didn't add.
+    """Omit the signature without a recent login, so that the URL can't be opened.
 
-    Without a recent login, the returned URL has no signature, so it can't be opened. Existing API
-    clients always expect a URL, so the result is never ``None``.
+    Existing API clients always expect a URL, so the result is never ``None``.
     """
     path = f"/imports/{import_id}/errors.csv"
     if not has_recent_login:
@@ -21,15 +20,11 @@ def build_import_errors_url(state: State, import_id: int, *, has_recent_login: b
 
 
 def sign_export_url(state: State, export_id: int, form: str) -> str:
-    """Return the signed URL of an exported file.
-
-    Call this function only for a caller who has logged in recently.
-    """
+    """Call this function only for a caller who has logged in recently."""
     return _signed_url(state, f"/exports/{export_id}/file.{form}.gz")
 
 
 def require_signed_url(request: Request) -> None:
-    """Raise ``link.invalid`` unless the requested URL has a valid signature."""
     if not is_signed(request, FILE_URLS, request.scope["path"]):
         raise media.SIGNED_LINK_INVALID()
 

@@ -1,4 +1,7 @@
-"""Waits for jobs, and builds responses with their results."""
+"""Waits for jobs, and builds responses with their results.
+
+Call the functions that aren't asynchronous in a thread, because they may query the database.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,10 +38,7 @@ _EXPORTS = frozenset(kind.name for kind in exports.EXPORT_JOBS.values())
 async def wait_for_job(
     request: Request, state: State, job_id: int, seconds: float, *, owner_id: int = 0
 ) -> Job:
-    """Wait until the job ends or ``seconds`` have passed, and return the job.
-
-    Raises the job's error if the job failed or was cancelled.
-    """
+    """Raise the job's error if the job failed or was cancelled."""
     job_end = state.jobs.wait(build_job_topic(job_id), seconds, owner_id=owner_id)
     await run_while_connected(request.receive, job_end)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
@@ -48,10 +48,6 @@ async def wait_for_job(
 
 
 def build_job_response(state: State, job: Job) -> JSONResponse:
-    """Return the job, with status 200 if it has succeeded and 202 otherwise.
-
-    Call ``build_job_response`` in a thread, because it may query the database.
-    """
     record = JobRecord.of(job, add_file_samples(state, job, add_links(state, job)))
     content = build_envelope(record).model_dump(mode="json")
     if job.status == JobStatus.SUCCEEDED:
@@ -60,11 +56,7 @@ def build_job_response(state: State, job: Job) -> JSONResponse:
 
 
 def build_count_response(job: Job, name: str, *, replayed: bool = False) -> JSONResponse:
-    """Return a response that contains a number from the job's result.
-
-    For an unfinished job, the response has the status 202 and contains the job id. ``name``: the
-    key of the number in the job's result.
-    """
+    """Return a number from the job's result, or the job id if the job is unfinished."""
     headers = {"Idempotent-Replayed": "true"} if replayed else {}
     if job.status == JobStatus.SUCCEEDED:
         assert job.result is not None
@@ -79,11 +71,7 @@ async def respond_to_undo(
     preference: Preference,
     begin: Callable[..., int | None],
 ) -> JSONResponse:
-    """Undo an import or a bulk action, and return the number of restored members.
-
-    ``begin``: a function that starts the undo and returns the job id, or ``None`` if nothing can be
-    undone.
-    """
+    """``begin`` starts the undo and returns the job id, or ``None`` if nothing can be undone."""
     job_id = await state.in_unit_of_work(begin)
     if job_id is None:
         return JSONResponse(build_envelope(0).model_dump())
@@ -92,10 +80,9 @@ async def respond_to_undo(
 
 
 def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[str, Any] | None:
-    """Return the job's result with new signed URLs for the files that the job has written.
+    """Add new signed URLs for the files that the job has written.
 
-    Without a recent login, the result contains no working URLs, because the files contain e-mail
-    addresses.
+    Without a recent login, no URL works, because the files contain e-mail addresses.
     """
     result = job.result
     if result is None:
@@ -113,10 +100,6 @@ def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[
 def add_file_samples(
     state: State, job: Job, result: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Add sample rows of the imported file to the result of an import.
-
-    Call ``add_file_samples`` in a thread, because it queries the database.
-    """
     if result is None or job.kind not in _FILE_IMPORTS:
         return result
     return add_samples(state.resources, result)
@@ -125,9 +108,8 @@ def add_file_samples(
 def list_readings(state: State, job: Job) -> list[dict[str, str]]:
     """Return sample rows of an imported file in each possible encoding.
 
-    Each item of the result has the format of a validation error for the query parameter
-    ``encoding``. The result is empty unless the import failed because of an uncertain encoding.
-    Call ``list_readings`` in a thread, because it queries the database.
+    Each item has the format of a validation error for the query parameter ``encoding``. The result
+    is empty unless the import failed because of an uncertain encoding.
     """
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:
@@ -144,10 +126,6 @@ def list_readings(state: State, job: Job) -> list[dict[str, str]]:
 
 
 def _read_error(state: State, job: Job) -> DomainError:
-    """Return the error of a failed job.
-
-    If the encoding of an imported file is uncertain, the error contains sample rows.
-    """
     error = restore_error(job)
     problems = [FieldProblem(**reading) for reading in list_readings(state, job)]
     return replace(error, problems=tuple(problems)) if problems else error
