@@ -92,10 +92,7 @@ def array_page_responses(*errors: ErrorType) -> Responses:
 
 
 def accepted_response(model: Any, *errors: ErrorType, description: str = JOB_ACCEPTED) -> Responses:
-    """Return the ``responses`` of a route that may respond before its work is finished.
-
-    ``model``: the response body for status 202, while the work is in progress.
-    """
+    """Add the body ``model`` for status 202, while the work is in progress."""
     return {202: {"model": model, "description": description}, **error_responses(*errors)}
 
 

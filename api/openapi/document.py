@@ -91,7 +91,6 @@ _VALUE_KEYS = frozenset({"example", "examples", "default", "enum", "const", "val
 
 
 def describe_api(settings: Settings) -> dict[str, Any]:
-    """Return the general parts of the OpenAPI document, such as the title."""
     base = _public_base(settings)
     return {
         "info": {
@@ -127,10 +126,7 @@ def describe_security_schemes(settings: Settings) -> dict[str, Any]:
 
 
 def _public_base(settings: Settings) -> str:
-    """Return the deployment's public URL, or an empty string if no public URL is configured.
-
-    Without a public URL, the URLs in the OpenAPI document are relative.
-    """
+    """Return an empty string for relative URLs if no public URL is configured."""
     return settings.public_base if "public_url" in settings.model_fields_set else ""
 
 
@@ -162,10 +158,7 @@ def clean_schemas(document: dict[str, Any]) -> None:
 
 
 def _schema_nodes(value: Any) -> list[dict[str, Any]]:
-    """Return all JSON objects in the OpenAPI document that may be schemas.
-
-    Skip examples and default values, because these contain no schemas.
-    """
+    """Skip examples and default values, because these contain no schemas."""
     nodes: list[dict[str, Any]] = []
     remaining = [value]
     while remaining:

@@ -150,7 +150,6 @@ def _has_sample(content: dict[str, Any]) -> bool:
 
 
 def resolve_schema(schema: JsonSchema, schemas: dict[str, JsonSchema]) -> JsonSchema:
-    """Return the schema to which the ``$ref`` in ``schema`` refers, or ``schema`` itself."""
     return schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
@@ -212,15 +211,11 @@ def build_invalid_parameter_error(
 
 
 def _first_alternative(schema: JsonSchema) -> JsonSchema:
-    """Return the first alternative in ``anyOf``, or the schema itself if it has no ``anyOf``."""
     return dict(schema.get("anyOf", [schema])[0])
 
 
 def _broken_rule(schema: JsonSchema, *, is_path: bool) -> str | None:
-    """Return Pydantic's error message for a text that violates the schema.
-
-    Returns ``None`` if no text violates the schema.
-    """
+    """Return Pydantic's error message for a text that violates the schema."""
     if "enum" in schema:
         *first_values, last_value = (f"'{value}'" for value in schema["enum"])
         return f"Input should be {' or '.join(filter(None, (', '.join(first_values), last_value)))}"
@@ -236,10 +231,7 @@ def _broken_rule(schema: JsonSchema, *, is_path: bool) -> str | None:
 def describe_event_calls(
     types: Mapping[FeedEventType, TypeEntry], schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the OpenAPI descriptions of webhook requests, one per event type.
-
-    Add the JSON Schemas of event data to ``schemas``.
-    """
+    """Add the JSON Schemas of event data to ``schemas``."""
     for entry in types.values():
         schemas[entry.data.__name__] = entry.data.model_json_schema()
     return {
@@ -277,10 +269,7 @@ def _describe_event_call(
 def _describe_body(
     kind: FeedEventType, entry: TypeEntry, schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the JSON Schema for the body of a webhook request.
-
-    ``data`` in the body is an event in the format of ``GET /events``.
-    """
+    """The ``data`` in the body is an event in the format of ``GET /events``."""
     event = schemas[_EVENT_SCHEMA]
     type_schema = {"type": "string", "const": kind.value}
     data = {"$ref": f"{_SCHEMA_PREFIX}{entry.data.__name__}"}
