@@ -112,10 +112,10 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 async def _respond_to_error(request: Request, error: DomainError) -> Response:
-    """Return the HTTP response for an error.
+    """Record an event if the error says that the user has reached a limit of the plan.
 
-    If the error says that the user has reached a limit of the plan, record an event. The event is
-    recorded in a separate transaction, because an error rolls back the transaction of its request.
+    The event is recorded in a separate transaction, because an error rolls back the transaction of
+    its request.
     """
     credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
@@ -178,7 +178,6 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
 
 @asynccontextmanager
 async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
-    """Run endless loops as background tasks until the ``async with`` block ends."""
     tasks = [asyncio.ensure_future(loop) for loop in loops]
     try:
         yield
@@ -193,11 +192,7 @@ async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
 
 
 def _end_all_waits(state: State) -> None:
-    """Make all waiting requests respond now, because the server is shutting down.
-
-    The waits must end early, because a request may wait for a minute and a shutdown allows only
-    twenty seconds.
-    """
+    """End waits, because a shutdown allows only twenty seconds but a request may wait a minute."""
     state.jobs.close()
     state.worker_calls.results.close()
     state.streams.closing.set()
@@ -250,11 +245,9 @@ def _build_sender(resources: Resources) -> Send:
 async def _write_key_records(state: State) -> None:
     """Write records about API keys and senders to the database every two seconds.
 
-    Each record is the last use of an API key, an entry of an API key's request log, or the number
-    of a sender's rejected calls. The function writes one kind of record after another, so that a
-    hanging database blocks only one thread of ``BACKGROUND``. If the database can't store the
-    records, the entries of request logs stay in memory until the next attempt, but all other
-    records are lost.
+    The function writes one kind of record after another, so that a hanging database blocks only one
+    thread of ``BACKGROUND``. If the database can't store the records, the entries of request logs
+    stay in memory until the next attempt, but all other records are lost.
     """
     resources = state.resources
     writers: dict[str, Callable[[], None]] = {
@@ -272,7 +265,6 @@ async def _write_key_records(state: State) -> None:
 
 
 async def _write_sign_up_views(state: State) -> None:
-    """Write the numbers of views of sign-up pages to the database once a minute."""
     while True:
         await asyncio.sleep(_WRITE_SIGN_UP_VIEWS_EVERY_SECONDS)
         try:
@@ -283,10 +275,7 @@ async def _write_sign_up_views(state: State) -> None:
 
 # Optimization: memory that the API returns to the system (decision 17).
 async def _release_memory() -> None:
-    """Return freed memory to the operating system at regular intervals.
-
-    Python itself doesn't give the memory of large responses back to the operating system.
-    """
+    """Return freed memory to the operating system, which Python itself doesn't do."""
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)
         await BACKGROUND.run(trim_memory)

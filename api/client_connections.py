@@ -30,15 +30,12 @@ MAX_FILE_DESCRIPTORS = 65_536
 
 
 def max_connections_per_address() -> int:
-    """Return the maximum number of connections per IP address.
-
-    An IP address may use at most half of the file descriptors, so that others can still connect.
-    """
+    """Return half of the file descriptors, so that other IP addresses can still connect."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
 
 def raise_file_descriptor_limit() -> None:
-    """Raise the soft limit on file descriptors, because each connection uses one."""
+    """Raise the soft limit, because each connection uses a file descriptor."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft_limit = MAX_FILE_DESCRIPTORS
     if hard_limit != resource.RLIM_INFINITY:

@@ -45,8 +45,7 @@ class ComposerCaller:
     ) -> MetadataResult:
         """Return generated metadata for a post, such as a summary.
 
-        Each call to the language model costs credits. Raises an error such as
-        ``credits.insufficient`` if the user can't pay.
+        Each call to the language model costs credits.
 
         Args:
             build_key: a function that returns the idempotency key of the charge. ``build_key`` runs
@@ -105,7 +104,7 @@ class ComposerCaller:
         return str(result["url"])
 
     async def copy_photo(self, copy: PhotoCopy) -> AcceptedJob:
-        """Copy a photo into the user's images, and return the job that converts the image."""
+        """Return the job that converts the image."""
         await self._count_call()
         return AcceptedJob(**await self._call_worker(copy))
 

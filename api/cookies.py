@@ -14,10 +14,7 @@ from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 
 @dataclass(frozen=True)
 class Cookie:
-    """The name and the lifetime of a cookie.
-
-    If ``seconds`` is ``None``, the cookie expires when the browser closes.
-    """
+    """If ``seconds`` is ``None``, the cookie expires when the browser closes."""
 
     name: str
     seconds: float | None
@@ -46,11 +43,7 @@ READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE, SIGN_UP_COOKIE)
 
 @dataclass(frozen=True)
 class Cookies:
-    """Sets, reads and deletes Pressroom's cookies.
-
-    The prefix ``__Host-`` prevents other hosts in Pressroom's domain from setting Pressroom's
-    cookies.
-    """
+    """The prefix ``__Host-`` prevents other hosts in Pressroom's domain from setting cookies."""
 
     prefix: str
     secure: bool

@@ -59,10 +59,7 @@ class DeploymentMetrics:
         self._expires_at = 0.0
 
     async def refresh(self) -> None:
-        """Update all metrics of the deployment.
-
-        The metrics from Redis or the database are removed while their source is unavailable.
-        """
+        """Remove the metrics from Redis or the database while their source is unavailable."""
         dependencies, redis_values, _ = await asyncio.gather(
             self._readiness.check_dependencies(), self._redis.read(), self._refresh_rows()
         )

@@ -18,14 +18,11 @@ MAX_CLOSE_SECONDS = 5.0
 
 
 class Drain:
-    """The period after SIGTERM in which the API process still serves requests.
+    """The period of ``seconds`` after SIGTERM in which the API process still serves requests.
 
     A proxy sends requests to an API process until ``/readyz`` returns 503. If the process exited
-    immediately on SIGTERM, requests that the proxy still sends to the process would fail. During
-    the drain period, ``/readyz`` returns 503, and each response closes its connection.
-
-    Args:
-        seconds: the length of the drain period.
+    immediately, these requests would fail. During the drain period, ``/readyz`` returns 503, and
+    each response closes its connection.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -68,8 +65,8 @@ class Drain:
     def force_exit_after_timeout(self) -> None:
         """Exit the process after ``MAX_CLOSE_SECONDS``, even if a request hangs.
 
-        Call the function only after the last response was sent, because the function would lose
-        unsent responses.
+        Call the function only after the last response was sent, because unsent responses would be
+        lost.
         """
 
         def exit_process() -> None:

@@ -107,8 +107,6 @@ def internal_error() -> Response:
 
 
 class _Problem(Response):
-    """An error response, as an HTML page for browsers or as problem+json for programs."""
-
     media_type = "application/problem+json"
 
     def __init__(
@@ -185,8 +183,6 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
     path or an invalid query gets the status 400.
 
     Args:
-        errors: the validation errors from Pydantic. If there are very many errors, the list
-            contains only the first ones.
         count: the number of all validation errors, if ``errors`` contains only the first ones.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))

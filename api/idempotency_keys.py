@@ -17,11 +17,7 @@ _KEY_FORM = re.compile(r"[\x20-\x7e]{16,255}\Z")
 def read_idempotency_key(
     request: Request, caller: Caller, body: list[bytes]
 ) -> IdempotencyKey | None:
-    """Return the idempotency key and the fingerprint of the request.
-
-    Returns ``None`` if the request has no ``Idempotency-Key`` header. Raises
-    ``idempotency.key_invalid``.
-    """
+    """Return ``None`` if the request has no ``Idempotency-Key`` header."""
     name = request.headers.get("idempotency-key")
     if name is None:
         return None

@@ -17,10 +17,9 @@ class Preference:
     """The preferences in the ``Prefer`` header of a request.
 
     Attributes:
-        wait: the number of seconds to wait for slow work, or ``None`` if the header doesn't contain
-            ``wait=N``.
-        respond_async: whether the ``Prefer`` header contains ``respond-async``. With
-            ``respond-async`` but without ``wait=N``, a request doesn't wait for its job.
+        wait: the number of seconds to wait for slow work, or ``None`` without ``wait=N``.
+        respond_async: whether the header contains ``respond-async``. With it but without
+            ``wait=N``, a request doesn't wait for its job.
         is_strict: whether to refuse unknown query parameters and body fields (``handling=strict``).
     """
 
@@ -34,10 +33,7 @@ class Preference:
         return self.wait
 
     def seconds_at_most(self, limit: float) -> float:
-        """Return how many seconds a request waits for its work, which can't outlive the request.
-
-        ``limit``: the maximum wait in seconds.
-        """
+        """Return how many seconds a request waits for its work, which can't outlive the request."""
         return limit if self.wait is None else min(self.wait, limit)
 
 
@@ -49,11 +45,7 @@ PreferenceOf = Annotated[Preference, Depends(read_preference)]
 
 
 def preference_of(request: Request) -> Preference:
-    """Return the preferences in the ``Prefer`` header of a request.
-
-    Unknown preferences in the header are ignored. If the header contains a preference several
-    times, its first value applies.
-    """
+    """Ignore unknown preferences. The first value of a repeated preference applies."""
     wait: int | None = None
     respond_async = False
     handling: str | None = None

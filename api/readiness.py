@@ -1,9 +1,9 @@
 """Decides whether this API process is ready to serve requests (``/readyz``).
 
 A load balancer sends no requests to a process that isn't ready. An API process is ready if the
-database is available and has the tables of the running release. An API process is ready even
-without Redis, the broker and the object storage, because most routes work without them. If
-readiness depended on Redis, an outage of Redis would take all API processes out of service.
+database is available and has the tables of the running release. Redis, the broker and the object
+storage aren't needed, because most routes work without them. If readiness depended on Redis, an
+outage of Redis would take all API processes out of service.
 
 Each change is logged, even if nobody calls ``/readyz``.
 """
@@ -54,7 +54,7 @@ READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 
 class Readiness:
-    """Checks the dependencies of the API process, at most once per second for all requests."""
+    """Checks the dependencies at most once per second for all requests."""
 
     def __init__(self, resources: Resources) -> None:
         newest_revision = revisions.get_newest_revision()
@@ -95,7 +95,6 @@ class Readiness:
         self._conditions: Mapping[str, Condition] = {}
 
     async def run(self) -> None:
-        """Check all dependencies regularly, and check that the stores have space."""
         while True:
             conditions = await self.check_dependencies()
             if conditions["database"] is Condition.OK:
@@ -139,7 +138,6 @@ class Readiness:
 
 
 def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
-    """Derive the health of the API process from the health of its dependencies."""
     if is_ending:
         return Condition.ENDING
     if dependencies["database"] is not Condition.OK:

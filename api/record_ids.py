@@ -20,7 +20,7 @@ _MEMBER_NAME_RULE = "must be an unsigned 64-bit integer or an e-mail address"
 
 
 def parse_id(text: str) -> int | None:
-    """Parse an id, or return ``None`` if the text isn't an unsigned 64-bit integer.
+    """Return ``None`` if the text isn't an unsigned 64-bit integer.
 
     A number above the largest id becomes 0, which identifies no record. Use ``parse_id`` for form
     fields, because ``int`` raises an error for thousands of digits.
@@ -31,19 +31,13 @@ def parse_id(text: str) -> int | None:
 
 
 def parse_id_or_text(text: str | None) -> int | str | None:
-    """Return the id in a form field, or the text if it isn't an id.
-
-    The validation of the form rejects text that isn't an id.
-    """
+    """Return a text that isn't an id unchanged, because the form's validation rejects it."""
     number = parse_id(text) if text else None
     return (text or None) if number is None else number
 
 
 def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the mailing list whose id or slug is ``name``.
-
-    Raises ``list.not_found`` for an invalid or unknown name.
-    """
+    """Raise ``list.not_found`` for an invalid or unknown name."""
     try:
         return lists.get_named(uow, name, archived=archived)
     except DomainError as error:
@@ -63,10 +57,7 @@ PathId = Annotated[int, BeforeValidator(_validate_path_id)]
 
 
 def _validate_list_name(value: object) -> int | str:
-    """Return the id or the slug of a mailing list in a path.
-
-    An id above the largest id becomes 0, which identifies no record.
-    """
+    """An id above the largest id becomes 0, which identifies no record."""
     try:
         number = lists.parse_list_id(str(value))
     except DomainError:
@@ -80,10 +71,6 @@ ListName = Annotated[
 
 
 async def _find_list_id(state: StateOf, list_id: ListName) -> int:
-    """Return the id of the mailing list that a path names by id or slug.
-
-    Raises ``list.not_found`` for an unknown slug.
-    """
     if isinstance(list_id, int):
         return list_id
     # Accept archived mailing lists, because each route decides whether to refuse them.

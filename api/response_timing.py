@@ -12,10 +12,7 @@ STEP_SECONDS = 0.2
 
 @asynccontextmanager
 async def pad_duration() -> AsyncIterator[None]:
-    """Extend the duration of the ``async with`` block to a multiple of ``STEP_SECONDS``.
-
-    An exception that the ``async with`` block raises is delayed too.
-    """
+    """Extend the block to a multiple of ``STEP_SECONDS``, even if it raises an exception."""
     start = asyncio.get_running_loop().time()
     try:
         yield
@@ -25,10 +22,7 @@ async def pad_duration() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def pad_failure() -> AsyncIterator[None]:
-    """Delay an exception until the ``async with`` block has taken a multiple of ``STEP_SECONDS``.
-
-    An ``async with`` block that raises no exception isn't delayed.
-    """
+    """Extend the block like ``pad_duration``, but only if it raises an exception."""
     start = asyncio.get_running_loop().time()
     try:
         yield

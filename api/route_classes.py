@@ -29,7 +29,6 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def find_accesses(dependant: Dependant) -> list[Access]:
-    """Return all access rules of a route. A valid route has exactly one access rule."""
     calls: list[object] = [dependency.call for dependency in dependant.dependencies]
     return [call for call in calls if isinstance(call, Access)]
 
@@ -44,10 +43,7 @@ class ThreadedRoute(APIRoute):
 
     @cached_property
     def access(self) -> Access:
-        """Return the access rule of the route.
-
-        Raises ``ValueError`` unless there is exactly one access rule.
-        """
+        """Raise ``ValueError`` unless there is exactly one access rule."""
         [access] = find_accesses(self.dependant)
         return access
 
@@ -95,10 +91,7 @@ class JsonRoute(ThreadedRoute):
         return handle_json
 
     async def _check_query_names(self, request: Request) -> None:
-        """Reject unknown query parameters in strict handling, or report them.
-
-        Unknown names in the body are handled when it is parsed.
-        """
+        """Reject unknown query parameters in strict handling, or report them."""
         names = self.known_names
         unknown_names = find_unknown_query_names(request, names)
         if "prefer" not in request.headers or not preference_of(request).is_strict:

@@ -44,8 +44,6 @@ MAX_HOST_LOOKUP_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class State:
-    """The objects that all route handlers of an API process share."""
-
     resources: Resources
     used_keys: UsedKeys
     request_log: RequestLog
@@ -74,15 +72,14 @@ class State:
         return await RECORDS.run(self.transact, lambda uow: work(uow, *args, **kwargs))
 
     def transact(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Run the work in a transaction, which is committed unless the work raises an error."""
+        """Commit the transaction unless the work raises an error."""
         with self.resources.unit_of_work() as uow:
             return work(uow)
 
     async def check_receiver(self, user_id: int, url: str) -> None:
         """Check that webhooks may be sent to the URL, after looking up its host in DNS.
 
-        Raises ``webhook.url_not_allowed`` if webhooks must not be sent to the URL. Raises
-        ``service.busy`` while another DNS lookup for the same user hangs.
+        Raises ``service.busy`` while another DNS lookup for the same user hangs.
         """
         lookup = HOST_LOOKUPS_BY_CALLER.run(user_id, self.receivers.check, url)
         try:
@@ -101,9 +98,7 @@ class State:
     def admit(self, queue: Queue, owner_id: int, seconds: float) -> None:
         """Refuse work before its data is stored if the work would wait too long in its queue.
 
-        ``seconds``: how long the caller waits for the result. Raises ``queue.overloaded`` if the
-        job would wait too long for a worker. Raises ``queue.too_many_waiters`` or
-        ``queue.too_many_of_yours`` if too many requests wait.
+        ``seconds``: how long the caller waits for the result.
         """
         self.queue_ages.check(queue, waits=seconds > 0)
         if seconds > 0:
