@@ -1,7 +1,6 @@
 """A cache in Redis for results that are expensive to compute.
 
-While Redis is unreachable, full or slow, the cache stores and returns nothing. Callers never see a
-Redis failure.
+While Redis is unreachable, full or slow, the cache stores and returns nothing.
 """
 
 import zlib

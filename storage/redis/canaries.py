@@ -1,9 +1,8 @@
 """Measures how long each queue takes to deliver a message to a worker.
 
-Workers regularly send a *canary* through each queue. A canary is a message that only records its
-own arrival. At most one canary per queue is in transit at a time. A canary that does not arrive in
-time counts as lost. All times are read from the clock of Redis, because the workers' clocks may
-differ.
+Workers regularly send a *canary* through each queue, a message that only records its own arrival.
+At most one canary per queue is in transit at a time. All times are read from the clock of Redis,
+because the workers' clocks may differ.
 """
 
 from collections import defaultdict
@@ -68,13 +67,12 @@ redis.call('EXPIRE', hash, ARGV[3])
 
 @dataclass
 class QueueAge:
-    """The delay of a queue, as measured with canaries.
+    """The delay of a queue.
 
     Attributes:
         delay_seconds: how long the last canary was in transit, or how long the current canary has
             been in transit, if that is longer.
         silent_seconds: how long ago the last canary was sent.
-        version: the release of the worker that received the last canary, or an empty string.
     """
 
     delay_seconds: float = 0.0
@@ -83,7 +81,6 @@ class QueueAge:
 
     @property
     def is_silent(self) -> bool:
-        """Return whether workers have stopped sending canaries to the queue."""
         return self.silent_seconds > _SILENT_AFTER_SECONDS
 
 
@@ -92,7 +89,7 @@ class Canaries:
         self._client = client
 
     def start_if_due(self, queue: str) -> str | None:
-        """Record a new canary and return its send time, or return ``None`` if no canary is due."""
+        """Return the send time of a new canary, or ``None`` if no canary is due."""
         limits = (_INTERVAL_SECONDS, _LOST_AFTER_SECONDS, _RETENTION_SECONDS)
         moment: Any = self._client.eval(_START_SCRIPT, 1, _CANARIES_KEY, queue, *limits)
         return None if moment is None else moment.decode()
@@ -103,15 +100,10 @@ class Canaries:
         )
 
     def answer(self, queue: str, version: str) -> None:
-        """Record that a worker is about to take the next job without a message.
-
-        The worker's process runs a long job in turns. A canary in transit would wait for the end of
-        the long job, but other jobs wait only for its turn.
-        """
+        """Answer a canary, because it would wait for the end of a long job, unlike other jobs."""
         self.record_arrival(queue, "", version)
 
     def read_ages(self) -> dict[str, QueueAge]:
-        """Return the ``QueueAge`` of each queue to which workers have recently sent canaries."""
         fields: Any = self._client.hgetall(_CANARIES_KEY)
         clock: Any = self._client.time()
         now = clock[0] + clock[1] / 1_000_000
@@ -129,15 +121,10 @@ class Canaries:
         return dict(ages)
 
     def read_delays(self) -> dict[str, float]:
-        """Return how many seconds each queue takes to deliver a message to a worker."""
         return {queue: age.delay_seconds for queue, age in self.read_ages().items()}
 
     def read_delays_or_silence(self) -> dict[str, float]:
-        """Return how many seconds each queue takes to deliver a message to a worker.
-
-        For a queue without workers, return the queue's delay or the time since its last canary,
-        whichever is longer.
-        """
+        """Return at least the time since the last canary for a queue without workers."""
         return {
             queue: max(age.delay_seconds, age.silent_seconds)
             if age.is_silent and age.silent_seconds < _UNUSED_AFTER_SECONDS

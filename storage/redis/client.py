@@ -43,7 +43,7 @@ class _ObservedRedis(redis.Redis):
 
 
 def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:
-    """Return a Redis client for the cache. ``options`` override the default connection options."""
+    """The ``options`` override the default connection options."""
     retry = Retry(NoBackoff(), *_SINGLE_RETRY)
     connection_options = {"retry": retry, **_CONNECTION_OPTIONS, **options}
     sentinels = parse_sentinels(settings.cache)
@@ -87,12 +87,11 @@ def open_async_redis(settings: CacheSettings) -> redis.asyncio.Redis:
 
 
 def parse_sentinels(url: str) -> Sentinels | None:
-    """Parse a URL of Sentinels, or return ``None`` for the URL of a Redis server."""
+    """Return ``None`` for the URL of a Redis server."""
     return Sentinels.parse(url) if url.partition("://")[0] in SENTINEL_SCHEMES else None
 
 
 def build_sentinel_options(sentinels: Sentinels) -> dict[str, Any]:
-    """Return the Redis library's options for a connection to a Sentinel."""
     return {
         "username": sentinels.sentinel_user,
         "password": sentinels.sentinel_password,
@@ -123,9 +122,7 @@ def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
 class _ClosedByTimeout:
     """A mixin that closes a connection after a timeout.
 
-    Without the mixin, the Redis library would keep the connection open after a timeout. On a
-    connection that stays open after a timeout, the next command would read the late response to the
-    earlier command.
+    Without the mixin, the next command would read the late response to the earlier command.
     """
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
@@ -145,8 +142,7 @@ class _SharedSentinel(redis.sentinel.Sentinel):
     """A Sentinel client that several threads can use at the same time.
 
     The Redis library reorders its list of Sentinels when the first Sentinel doesn't respond. If two
-    threads reordered the list at the same time, the list could lose a Sentinel. Each search for the
-    master works on a copy of the list of Sentinels.
+    threads reordered the list at the same time, the list could lose a Sentinel.
     """
 
     def discover_master(self, service_name: str) -> Any:
@@ -171,7 +167,4 @@ class _SharedAsyncSentinel(redis.asyncio.sentinel.Sentinel):
 class _BlockingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """A pool of connections to a Sentinel master.
-
-    If all connections in the pool are in use, callers wait for one.
-    """
+    """A pool in which callers wait if all connections are in use."""

@@ -4,8 +4,8 @@ Notifications may be lost, so waiting requests also poll the database or Redis
 (``api.waiting.waiters``).
 
 Each API process that waits for results has a name (its *waiter*) and a Redis channel. A result is
-announced only to the processes in which a caller waits for the result. If it is unknown which
-process waits for a result, the result is announced on a channel that every API process reads.
+announced only to the processes in which a caller waits for it. If these are unknown, it is
+announced on a channel that every API process reads.
 
 This module doesn't import the Redis library, so that commands that don't use Redis start faster.
 """
@@ -34,5 +34,4 @@ def parse_result_topic(topic: str) -> str:
 
 
 def build_notification(topic: str, value: str) -> str:
-    """Return the text of a notification, which consists of a topic and a value."""
     return f"{topic} {value}"

@@ -43,12 +43,9 @@ class RateLimitStatus:
     """How much of a rate limit a caller has used.
 
     Attributes:
-        limit: the number of calls that are allowed per time window.
         window: the length of the time window in seconds.
-        remaining: the number of calls left in the time window, which is negative if the limit is
-            exceeded.
-        reset: the number of seconds until the time window ends.
-        window_key: a name of the rate limit, the caller and the time window.
+        remaining: the number of calls left, which is negative if the limit is exceeded.
+        reset: the seconds until the time window ends.
     """
 
     limit: int
@@ -62,14 +59,14 @@ class RateCounters:
     """Rate limit counters in Redis that all processes share, with a local fallback.
 
     Time windows start at multiples of their length by Redis's clock, so that all processes count in
-    the same window. Each response from Redis contains the time of the Redis server. Between two
-    responses, a process derives the Redis server's time from its own monotonic clock.
+    the same window. Between two responses, a process derives the Redis server's time from its own
+    monotonic clock.
 
-    The API calls in a time window are numbered, and calls with a number above the rate limit are
-    refused. If the rate limit is high, a process reserves 1/300 of the call numbers at once. The
-    process assigns the reserved numbers to calls without asking Redis. No call number is assigned
-    twice, so the number of accepted calls never exceeds the rate limit. A call can be refused
-    before the limit is reached if other processes have reserved numbers that they haven't used.
+    The calls in a time window are numbered, and calls with a number above the rate limit are
+    refused. If the rate limit is high, a process reserves 1/300 of the call numbers at once, and
+    assigns them without asking Redis. No call number is assigned twice, so the number of accepted
+    calls never exceeds the rate limit. A call can be refused before the limit is reached if other
+    processes have reserved numbers that they haven't used.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -82,7 +79,7 @@ class RateCounters:
         self._reserved_numbers = _ReservedNumbers()
 
     def count(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus | None:
-        """Count one API call in Redis, or return ``None`` while Redis is unreachable."""
+        """Return ``None`` while Redis is unreachable."""
         # Optimization: rate limits that ask Redis once per block of calls (decision 17).
         status = self.count_reserved(item, limit, caller)
         if status is not None:
@@ -107,26 +104,19 @@ class RateCounters:
     def count_reserved(
         self, item: RateLimitItem, limit: str, caller: str
     ) -> RateLimitStatus | None:
-        """Count one API call without Redis, or return ``None`` if no call number is reserved."""
+        """Return ``None`` if no call number is reserved."""
         now = self._now()
         window_key = _build_window_key(now, item.get_expiry(), limit, caller)
         number = self._reserved_numbers.take(window_key)
         return None if number is None else _build_status(item, number, now, window_key)
 
     def give_back(self, status: RateLimitStatus) -> None:
-        """Stop counting an API call, so that this process can assign the call number again.
-
-        ``status`` is the result of ``count`` for the API call.
-        """
+        """Let this process assign the call number again."""
         number = status.limit - status.remaining
         self._reserved_numbers.put(status.window_key, range(number, number + 1))
 
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
-        """Count one API call only in this process, because Redis is unreachable.
-
-        While Redis is unreachable, each process counts only its own calls. Each process applies
-        half the limit, because other processes may receive calls from the same caller.
-        """
+        """Apply half the limit, because other processes may receive calls from the same caller."""
         window = item.get_expiry()
         now = self._now()
         count = self._local_counts.incr(_build_window_key(now, window, limit, caller), window)
@@ -137,17 +127,11 @@ class RateCounters:
         self._client.close()
 
     def _now(self) -> float:
-        """Return Redis's time in seconds, or this process's time if Redis has never answered.
-
-        This process's monotonic time is sufficient without Redis, because the process counts only
-        its own calls.
-        """
+        """Return Redis's time in seconds, or this process's time if Redis has never answered."""
         return time.monotonic() + (self._clock_offset or 0)
 
 
 class _ReservedNumbers:
-    """The call numbers that this process has reserved but not assigned yet."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._blocks: dict[str, deque[Iterator[int]]] = {}
@@ -186,7 +170,6 @@ def _build_window_key(now: float, window: int, limit: str, caller: str) -> str:
 
 
 def _build_status(item: RateLimitItem, number: int, now: float, window_key: str) -> RateLimitStatus:
-    """Return the status of a rate limit after the call with this number in the time window."""
     window = item.get_expiry()
     seconds_left = _compute_seconds_left(now, window)
     return RateLimitStatus(item.amount, window, item.amount - number, seconds_left, window_key)
