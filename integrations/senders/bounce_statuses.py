@@ -1,7 +1,6 @@
 """Finds the enhanced status code (RFC 3463) of a bounce, and chooses the class of the bounce.
 
-The same table decides about the bounces that senders report and about the bounces in imported
-files.
+The same table decides about bounces in imported files.
 """
 
 import re
@@ -56,7 +55,7 @@ def find_status(*texts: object) -> str | None:
 
 
 def choose_bounce_class(named_class: BounceClass, status: str | None) -> BounceClass:
-    """Return the class of a bounce, given the class according to the provider.
+    """Correct the class that the provider reports.
 
     A hard bounce turns off the list's mail to a member, so a bounce isn't hard if the code blames
     the sender, the mail or a full mailbox. Soft bounces are counted against the member, so a bounce

@@ -1,7 +1,7 @@
 """Verifies and reads reports from the mail provider Brevo.
 
-Brevo doesn't sign requests. Each request contains HTTP Basic credentials or a Bearer token, which
-the owner enters in Brevo's settings for the webhook. Brevo documents its events at
+Brevo doesn't sign requests, but sends HTTP Basic credentials or a Bearer token from the owner's
+settings of the webhook. Brevo documents its events at
 developers.brevo.com/docs/transactional-webhooks.
 """
 

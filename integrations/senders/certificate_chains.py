@@ -77,7 +77,6 @@ def is_valid_at(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def find_issuer_url(certificate: x509.Certificate) -> str | None:
-    """Return the URL in *Authority Information Access*, unless the URL is missing or forbidden."""
     return next(_iterate_issuer_urls(certificate), None)
 
 

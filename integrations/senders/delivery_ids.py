@@ -1,7 +1,7 @@
 """Finds the delivery id in a provider's event.
 
-A delivery id identifies a mail to one member of a list. The owner's program attaches the delivery
-id to the mail, and the provider returns the delivery id in each event.
+The owner's program attaches the id to a mail to one member, and the provider returns it in each
+event.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Converts the events in a provider's request body to reports.
-
-The provider's adapter reads the fields that all its events have in common into a `ProviderEvent`.
-"""
+"""Converts the events in a provider's request body to reports."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -31,7 +28,7 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class ProviderEvent:
-    """``event_type`` is ``None`` if the provider's name for the type is missing or invalid."""
+    """The fields that all events of a provider have in common."""
 
     event_type: str | None
     delivery_id: str | None
@@ -40,9 +37,7 @@ class ProviderEvent:
     message_id: str | None
 
     def report(self, kind: ReportKind, *, is_machine: bool = False) -> ParsedEvent:
-        """Reject an event that has neither a delivery id nor an address. Ignore ``is_machine``
-        except for opens and clicks, because complaints and unsubscriptions must always take effect.
-        """
+        """Ignore ``is_machine`` for complaints and unsubscriptions, which must take effect."""
         is_action = kind in (ReportKind.OPENED, ReportKind.CLICKED)
         return self._build(Report(kind, is_machine=is_machine and is_action))
 
@@ -72,9 +67,7 @@ class ProviderEvent:
 
 
 def parse_events(body: bytes, parse_event: Callable[[Fields], ParsedEvent]) -> ParsedBody:
-    """Parse a body with an event or a list of events. ``parse_event`` must never raise an
-    exception.
-    """
+    """Parse an event or a list of events. ``parse_event`` must never raise an exception."""
     content = parse_json(body)
     items = content if isinstance(content, list) else [content]
     events: list[ParsedEvent] = [
@@ -87,7 +80,7 @@ def parse_events(body: bytes, parse_event: Callable[[Fields], ParsedEvent]) -> P
 
 
 def parse_address(value: object) -> str | None:
-    """Return the address in a text such as ``Name <address>``, or ``None`` if there is none."""
+    """Return the address in a text such as ``Name <address>``."""
     if not isinstance(value, str) or not value.isprintable():
         return None
     if len(value) > _MAX_ADDRESS_CHARACTERS:
@@ -106,7 +99,6 @@ def has_several_people(values: Iterable[object]) -> bool:
 
 
 def parse_event_type(value: object) -> str | None:
-    """Return the first 100 characters of an event type, or ``None`` if the type is invalid."""
     if not isinstance(value, str) or not value.isprintable():
         return None
     return value[:_MAX_TYPE_CHARACTERS] or None

@@ -1,8 +1,8 @@
 """Reads reports in Pressroom's own report format, which any program can post.
 
-Each request is signed according to Standard Webhooks 1.0, or contains an API key. The request body
-contains up to a thousand reports in the envelope that Standard Webhooks recommends:
-``{"type", "timestamp", "data"}``.
+Each request is signed according to Standard Webhooks 1.0, or contains an API key. It contains up to
+a thousand reports in the envelope that Standard Webhooks recommends: ``{"type", "timestamp",
+"data"}``.
 """
 
 import re
@@ -45,7 +45,6 @@ class GenericAdapter:
         standard_webhooks.verify_message(request, proof.secrets)
 
     def parse(self, body: bytes) -> ParsedBody:
-        """Raise an error that lists at most ``MAX_PROBLEMS`` invalid fields."""
         written_reports = _read_envelope(body)
         reports: list[Report] = []
         problems: list[FieldProblem] = []
@@ -176,10 +175,7 @@ def _trace_problem(place: str) -> FieldProblem:
 
 
 def _build_error(problems: list[FieldProblem]) -> Exception:
-    """Return ``report.trace_id_refused`` if a report contains a trace id.
-
-    The program that posts the reports must stop sending trace ids, because trace ids are secret.
-    """
+    """Return ``report.trace_id_refused`` if a report contains a trace id, which is secret."""
     first = problems[0]
     for problem in problems:
         if problem.code == REPORT_TRACE_ID_REFUSED.code:

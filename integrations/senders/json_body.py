@@ -1,7 +1,7 @@
 """Reads JSON of unknown structure from mail providers.
 
-The functions return an empty value for a missing or invalid field, and never raise an exception, so
-that Pressroom can still read an event after a provider changes one of the event's fields.
+The functions never raise an exception, so that Pressroom can still read an event after a provider
+changes one of its fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,7 @@ _SIGNED_BODY_LIMITS = JsonLimits(5_000, 20_000)
 
 
 def parse_json(content: bytes, limits: JsonLimits = DEFAULT_JSON_LIMITS) -> object:
-    """Return ``None`` for a document that is invalid, too large or nested too deeply. If a key
-    occurs twice in a JSON object, the parser uses the last value.
-    """
+    """Return ``None`` for a document that is invalid, too large or nested too deeply."""
     try:
         return json_parsing.parse_json(content, limits)
     except ValueError:
@@ -43,9 +41,7 @@ def get_list(value: object, key: str) -> Sequence[object]:
 
 
 def get_text(value: object, *path: str, max_characters: int = _MAX_TEXT_CHARACTERS) -> str | None:
-    """Return ``None`` if the text is missing, empty or too long, or contains unprintable
-    characters.
-    """
+    """Return ``None`` if the text is missing, empty, too long or unprintable."""
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     if not isinstance(value, str) or not 0 < len(value) <= max_characters:

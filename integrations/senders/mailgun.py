@@ -111,7 +111,6 @@ def _parse_event(fields: Fields) -> ParsedEvent:
 
 
 def _is_shared(data: Fields) -> bool:
-    """Return whether the mail has more than one recipient."""
     message = get_object(data, "message")
     headers = get_object(message, "headers")
     header_texts = (get_named_value(headers, name) for name in _RECIPIENT_HEADERS)

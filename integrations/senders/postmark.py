@@ -1,8 +1,7 @@
 """Verifies and reads reports from the mail provider Postmark.
 
-Postmark doesn't sign requests. Each request contains the HTTP Basic credentials or the header
-``Authorization`` that the owner has entered in Postmark's webhook settings. Postmark documents its
-events at postmarkapp.com/developer/webhooks.
+Postmark doesn't sign requests, but sends credentials or the header ``Authorization`` from the
+owner's settings. Postmark documents its events at postmarkapp.com/developer/webhooks.
 """
 
 from core.machine_agents import is_machine_agent

@@ -29,7 +29,6 @@ def create_adapters(sns_base_url: str | None) -> Mapping[SenderProvider, SenderA
 
 
 def find_key_problem(provider: SenderProvider, key: str) -> str | None:
-    """Return why a provider's key is invalid, or ``None`` if the key is valid."""
     if provider is SenderProvider.RESEND:
         is_valid = standard_webhooks.is_signing_secret(key)
         return None if is_valid else "must begin with whsec_, and continue with base64"

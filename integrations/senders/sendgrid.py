@@ -1,7 +1,6 @@
 """Verifies and reads reports from the mail provider Twilio SendGrid.
 
-SendGrid posts lists of events. An ECDSA signature covers a timestamp header and the request body.
-SendGrid documents its events at
+An ECDSA signature covers a timestamp header and the request body. SendGrid documents its events at
 twilio.com/docs/sendgrid/for-developers/tracking-events/event, and the signature at
 /tracking-events/getting-started-event-webhook-security-features.
 """
@@ -69,7 +68,7 @@ _DROP_CLASSES = {
 
 
 def is_public_key(text: str) -> bool:
-    """Return whether a text is a P-256 public key in PEM, or in DER with base64 encoding."""
+    """Accept a P-256 public key in PEM, or in DER with base64 encoding."""
     return _load_public_key(text) is not None
 
 

@@ -1,7 +1,7 @@
 """Verifies and reads reports from Amazon SES, which posts its events through Amazon SNS.
 
-SES has two event formats. The type of an event is in the field ``eventType`` of one format, and in
-the field ``notificationType`` of the other format. Amazon documents the events at
+The type of an event is in the field ``eventType`` of one format, and in ``notificationType`` of the
+other. Amazon documents the events at
 docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html and
 /notification-contents.html.
 """
@@ -221,8 +221,7 @@ def _find_named_tag(tags: Fields) -> object:
 def _is_unsubscription(details: Fields) -> bool:
     """Return whether a person unsubscribed from the whole list or from one of its topics.
 
-    SES sends a ``Subscription`` event for each change of a person's preferences, even if the person
-    subscribes again.
+    SES sends a ``Subscription`` event even if the person subscribes again.
     """
     preferences = get_object(details, "newTopicPreferences")
     if not preferences or preferences.get("unsubscribeAll") is True:

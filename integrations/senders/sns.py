@@ -48,8 +48,6 @@ _UNSIGNED_FIELDS = ("Signature", "SignatureVersion", "SigningCertURL")
 
 @dataclass(frozen=True)
 class SnsMessage:
-    """Contains all fields in ``fields``, except that ``Subject`` is optional."""
-
     type: SnsMessageType
     fields: Mapping[str, str]
 

@@ -77,7 +77,7 @@ class CertificateRefused(Exception):
 
 
 class CertificateUnavailable(Exception):
-    """Raised if a certificate can't be fetched now. The exception's message is logged."""
+    """Raised with a message for the log."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class SnsCertificates:
 
     Anybody who knows a sender's URL can post fake messages with URLs of certificates that don't
     exist. Three rules limit the downloads that fake messages can cause. Only one certificate per
-    region is fetched at a time. While messages of a topic wait for a certificate, messages of the
-    same topic are rejected if they need a different certificate. If a certificate is untrusted or
-    missing, all messages with the certificate's URL are rejected for a minute.
+    region is fetched at a time. While messages of a topic wait for a certificate, its messages that
+    need a different one are rejected. All messages with the URL of an untrusted or missing
+    certificate are rejected for a minute.
 
     Args:
         base_url: the URL of a sandbox that replaces Amazon's servers, or ``None``. The sandbox must
@@ -111,7 +111,7 @@ class SnsCertificates:
         self._waiting_urls: dict[str, list[str]] = {}
 
     def find_cached_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey | None:
-        """Return the key like ``find_key``, or ``None`` if the certificate must be fetched."""
+        """Return ``None`` if the certificate must be fetched."""
         if not topic.is_certificate_url(url):
             raise SENDER_SIGNATURE_INVALID()
         try:
@@ -121,11 +121,7 @@ class SnsCertificates:
         return None if certificate is None else _get_key(certificate, now)
 
     async def find_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey:
-        """Raise ``sender.signature_invalid`` if the certificate can't be trusted.
-
-        The URL must belong to SNS in the topic's region. Raises ``sender.busy`` if a server is
-        unreachable, or if the message can't wait for a certificate.
-        """
+        """Raise ``sender.busy`` if a server is unreachable, or if the message can't wait."""
         if not topic.is_certificate_url(url):
             raise SENDER_SIGNATURE_INVALID()
         try:
@@ -137,9 +133,7 @@ class SnsCertificates:
         return _get_key(certificate, now)
 
     def _find_fresh(self, url: str, now: datetime) -> x509.Certificate | None:
-        """Return ``None`` for an old certificate, and raise ``CertificateRefused`` after a recent
-        refusal.
-        """
+        """Return ``None`` for an old certificate."""
         refused_at = self._refused_urls.get(url)
         if refused_at is not None and abs(now - refused_at) < _REFUSAL_LIFETIME:
             raise CertificateRefused
@@ -148,10 +142,7 @@ class SnsCertificates:
         return entry.certificate if entry and is_fresh else None
 
     async def _refresh(self, topic: SnsTopic, url: str, now: datetime) -> x509.Certificate:
-        """Fetch a certificate, or return an older copy if SNS is unreachable or the region is busy.
-
-        The cached copy of an expired certificate is never returned.
-        """
+        """Return an older copy that is still valid if SNS is unreachable or the region is busy."""
         lock = self._region_locks.setdefault(topic.region, asyncio.Lock())
         entry = self._cache.get(url)
         old_certificate = (
@@ -172,11 +163,6 @@ class SnsCertificates:
 
     @contextmanager
     def _join_queue(self, topic: SnsTopic, url: str) -> Iterator[None]:
-        """Count a message as waiting for a certificate during the ``with`` block.
-
-        Raises ``CertificateUnavailable`` if too many messages of the topic wait, or if one waits
-        for a different certificate.
-        """
         urls = self._waiting_urls.setdefault(topic.arn, [])
         if len(urls) >= _MAX_WAITING_PER_TOPIC or any(other != url for other in urls):
             raise CertificateUnavailable("other messages of the topic wait")
@@ -232,11 +218,9 @@ class SnsCertificates:
     async def _fetch_issuer(
         self, client: AsyncHttpClient, url: str, certificate: x509.Certificate
     ) -> x509.Certificate:
-        """Raise ``CertificateUnavailable`` even for a wrong certificate, so that SNS sends the
-        message again.
+        """Raise ``CertificateUnavailable`` even for a wrong certificate, so that SNS sends again.
 
-        A genuine message must not be lost if an attacker on the network replaces the issuer's
-        certificate.
+        A genuine message must not be lost if an attacker on the network replaces the certificate.
         """
         try:
             reply = await self._send_to_issuer(client, url)

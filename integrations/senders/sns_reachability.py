@@ -11,11 +11,9 @@ _BOUNDS = HttpBounds(
 
 
 def find_certificate_problem(topic: SnsTopic, base_url: str | None) -> str | None:
-    """Return why a topic's SNS server can't be reached, or ``None`` if the server can be reached.
+    """Request a certificate that doesn't exist, because only messages contain a real name.
 
-    Pressroom learns the name of a signing certificate only from a message of SNS, so the function
-    requests a certificate that doesn't exist. Any response except a server error proves that SNS is
-    reachable.
+    Any response except a server error proves that SNS is reachable.
     """
     client = HttpClient(_BOUNDS)
     try:

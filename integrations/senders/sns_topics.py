@@ -17,8 +17,6 @@ _CERTIFICATE_PATH = re.compile(r"/SimpleNotificationService-[0-9a-fA-F]{1,64}\.p
 
 @dataclass(frozen=True)
 class SnsTopic:
-    """``host`` is the host name of the SNS server in the topic's region."""
-
     arn: str
     region: str
     host: str
@@ -30,11 +28,9 @@ class SnsTopic:
         )
 
     def build_certificate_url(self, name: str) -> str:
-        """Return the URL for a hexadecimal number ``name``."""
         return f"https://{self.host}/SimpleNotificationService-{name}.pem"
 
     def build_confirming_url(self, token: str, *, authenticates_unsubscribe: bool) -> str:
-        """Let only AWS accounts end the subscription if ``authenticates_unsubscribe`` is true."""
         query = {"Action": "ConfirmSubscription", "TopicArn": self.arn, "Token": token}
         if authenticates_unsubscribe:
             query["AuthenticateOnUnsubscribe"] = "true"
@@ -42,7 +38,7 @@ class SnsTopic:
 
 
 def parse_topic(arn: str) -> SnsTopic | None:
-    """Parse the ARN of a standard SNS topic. Return ``None`` if the ARN is invalid."""
+    """Return ``None`` unless the ARN belongs to a standard SNS topic."""
     match = _TOPIC_ARN.fullmatch(arn)
     if match is None:
         return None

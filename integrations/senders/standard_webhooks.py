@@ -1,7 +1,7 @@
 """Verifies requests that are signed according to Standard Webhooks 1.0.
 
-The webhook service Svix uses the signatures of Standard Webhooks, but different header names. The
-specification is at https://github.com/standard-webhooks/standard-webhooks.
+The webhook service Svix uses other header names. The specification is at
+https://github.com/standard-webhooks/standard-webhooks.
 """
 
 import base64
@@ -25,8 +25,6 @@ TOLERANCE = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class SignatureHeaders:
-    """The lower-case names of the headers for the message id, time of sending and signatures."""
-
     message_id: str
     timestamp: str
     signatures: str
@@ -37,17 +35,14 @@ SVIX_HEADERS = SignatureHeaders("svix-id", "svix-timestamp", "svix-signature")
 
 
 def is_signing_secret(secret: str) -> bool:
-    """Return whether a text consists of ``whsec_`` and at least 24 bytes in base64."""
+    """Accept ``whsec_`` and at least 24 bytes in base64."""
     return _load_secret(secret) is not None
 
 
 def verify_message(
     request: SenderRequest, secrets: Sequence[str], headers: SignatureHeaders = STANDARD_HEADERS
 ) -> None:
-    """Verify that one of the secrets signed the request, and that the request is recent.
-
-    Invalid secrets are ignored.
-    """
+    """Verify that a secret signed the request, and that it is recent. Ignore invalid secrets."""
     message_id = request.headers.get(headers.message_id, "")
     sent_at = parse_unix_text(request.headers.get(headers.timestamp, ""))
     if not message_id or sent_at is None or abs(request.received_at - sent_at) > TOLERANCE:
