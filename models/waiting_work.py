@@ -7,7 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 
 class WaitingWork:
-    """``services.jobs.tries`` changes these columns."""
+    """``services.jobs.waiting_work`` changes these columns."""
 
     # The number of tries that ended with an error.
     failures: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")

@@ -26,10 +26,10 @@ from core.settings import Settings
 from integrations.senders.port import ReportKind, SenderProvider
 from models import ReportOutcome, Sender
 from services.paging import PageRequest
-from services.senders import intake, reports, sender_secrets, senders, trials
+from services.senders import intake, report_history, sender_secrets, senders, trials
 from services.senders.posted_bodies import PostedBody
 from services.senders.provider_keys import CREATED_SECRETS
-from services.senders.received_reports import ReceivedReport
+from services.senders.report import ReceivedReport
 from services.senders.senders import NewSender, SenderChange
 from storage.unit_of_work import UnitOfWork
 
@@ -220,7 +220,7 @@ def list_sender_reports(
     A page that you filter by `outcome` or `kind` may contain fewer reports than `limit`, even if
     more pages follow.
     """
-    page = reports.list_reports(
+    page = report_history.list_reports(
         uow,
         caller,
         sender_id,

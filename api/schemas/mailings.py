@@ -6,7 +6,7 @@ from pydantic import Field
 
 from api.schemas.envelope import Schema, Timestamp
 from models import Mailing
-from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE
+from services.subscriptions.members.bounce_recording import MAX_MAILING_AGE
 
 _ENGAGEMENT_TEXT = "{} Always null, because Pressroom doesn't record opens and clicks."
 

@@ -10,7 +10,7 @@ from core.settings import Settings
 from integrations.senders.port import SenderProvider
 from models import ReportOutcome, Sender, SenderState
 from services.senders.provider_keys import KEY_NAMES, MAX_KEY_CHARACTERS, MAX_TOPIC_CHARACTERS
-from services.senders.received_reports import ReceivedReport, describe_report
+from services.senders.report import ReceivedReport, describe_report
 from services.senders.senders import (
     MAX_LISTS_PER_SENDER,
     MAX_NAME_CHARACTERS,

@@ -30,7 +30,7 @@ from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job, record_progress
 from services.privacy import stages
-from services.senders import reports
+from services.senders import report_history
 from services.subscriptions import deny_lists, lists
 from services.subscriptions.members import opt_outs
 from storage.expected_errors import raise_instead
@@ -176,7 +176,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
     former_addresses = select(models.FormerAddress.email).where(
         models.FormerAddress.user_id == person.id
     )
-    reports.forget_recipients(uow, {address, *uow.session.scalars(former_addresses)})
+    report_history.forget_recipients(uow, {address, *uow.session.scalars(former_addresses)})
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     counts = {"opt_outs_kept": opt_out_count}
     return _blank_person(uow, person, {"address_hmac": digest, "counts": counts})

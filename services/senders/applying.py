@@ -36,13 +36,13 @@ from services.jobs.maintenance import register_maintenance
 from services.senders import effects, states
 from services.senders.adapters import get_sns_base_url
 from services.senders.notices import FailureReason
-from services.senders.received_reports import ReceivedReport, describe_report
-from services.senders.report_members import (
+from services.senders.recipients import (
     count_lists,
     estimate_costs,
     find_members,
     read_recipients,
 )
+from services.senders.report import ReceivedReport, describe_report
 from services.senders.stored_bodies import (
     ReadBody,
     claim_bodies,

@@ -21,15 +21,15 @@ from sqlalchemy import text
 from integrations.senders.port import BounceClass, ReportKind
 from models import ReportOutcome, Sender
 from services.senders.mailing_figures import count_reports, predict_duplicates
-from services.senders.received_reports import (
+from services.senders.report import (
     ENGAGEMENT_KINDS,
     ReceivedReport,
     get_opt_out_source,
     iterate_outcomes,
 )
 from services.senders.strangers import opt_out_strangers, predict_opt_outs
-from services.subscriptions.members import bounce_reports, unsubscribe
-from services.subscriptions.members.bounce_reports import BounceOutcome, ReportedBounce
+from services.subscriptions.members import bounce_recording, unsubscribe
+from services.subscriptions.members.bounce_recording import BounceOutcome, ReportedBounce
 from services.subscriptions.members.stale_events import MemberMailing
 from storage.unit_of_work import UnitOfWork
 
@@ -97,7 +97,7 @@ def apply_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRep
     """
     bounces, reached_mails = _collect_mails(reports)
     if bounces.reported:
-        results = bounce_reports.record_bounces(
+        results = bounce_recording.record_bounces(
             uow,
             bounces.reported,
             covered_list_ids=_get_covered_ids(sender),
@@ -105,7 +105,7 @@ def apply_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRep
         )
         bounces.set_outcomes(results)
     else:
-        bounce_reports.end_soft_bounces(uow, reached_mails)
+        bounce_recording.end_soft_bounces(uow, reached_mails)
     opt_out_strangers(uow, sender, reports)
     count_reports(uow, sender, reports)
     _choose_shown_outcomes(reports)
@@ -115,7 +115,7 @@ def predict_outcomes(uow: UnitOfWork, sender: Sender, reports: Sequence[Received
     """Set the ``outcome`` that ``apply_reports`` would set, without changing any data."""
     bounces, _ = _collect_mails(reports)
     bounces.set_outcomes(
-        bounce_reports.predict_bounces(
+        bounce_recording.predict_bounces(
             uow, bounces.reported, covered_list_ids=_get_covered_ids(sender)
         )
     )

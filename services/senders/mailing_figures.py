@@ -17,9 +17,9 @@ from core import clock
 from integrations.senders.port import BounceClass, Report
 from models import ReportOutcome, Sender
 from services.senders import notices
-from services.senders.received_reports import ReceivedReport, iterate_outcomes
+from services.senders.report import ReceivedReport, iterate_outcomes
 from services.subscriptions.mailings import has_many_bounces, has_many_complaints
-from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE
+from services.subscriptions.members.bounce_recording import MAX_MAILING_AGE
 from storage.array_texts import format_numbers, format_texts, format_times
 from storage.unit_of_work import UnitOfWork
 

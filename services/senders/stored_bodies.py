@@ -12,10 +12,10 @@ from core.errors import DomainError
 from core.logging import get_logger
 from integrations.senders.port import ParsedBody, SenderProvider, UnusedEvent, UnusedReason
 from models import Sender, SenderBody
-from services.jobs import tries
+from services.jobs import waiting_work
 from services.jobs.pauses import Pauses
 from services.senders.adapters import get_adapter
-from services.senders.received_reports import ReceivedReport
+from services.senders.report import ReceivedReport
 from storage.database import Statement
 from storage.encryption import DecryptionFailed, WrappedKey, decrypt
 from storage.resources import Resources
@@ -81,14 +81,14 @@ def claim_bodies(uow: UnitOfWork, sender_id: int, *, for_opt_outs: bool) -> list
     ids: list[int] = []
     free_bytes = MAX_BATCH_BYTES
     for row in uow.session.execute(query.with_for_update(skip_locked=True)):
-        is_alone = tries.must_be_tried_alone(row.failures, row.unfinished_tries)
+        is_alone = waiting_work.must_be_tried_alone(row.failures, row.unfinished_tries)
         if ids and (is_alone or row.size > free_bytes):
             break
         ids.append(row.id)
         free_bytes -= row.size
         if is_alone:
             break
-    tries.begin_tries(uow, SenderBody, SenderBody.id.in_(ids), PAUSES)
+    waiting_work.begin_tries(uow, SenderBody, SenderBody.id.in_(ids), PAUSES)
     return ids
 
 
@@ -131,7 +131,7 @@ def read_body(resources: Resources, sender: Sender, row: SenderBody) -> ReadBody
 def _is_given_up(row: SenderBody) -> bool:
     """Return whether a body will not be retried. The try in progress counts as unfinished."""
     is_old = clock.now() - row.received_at > _GIVE_UP_AGE
-    return row.unfinished_tries > tries.MAX_UNFINISHED_TRIES or (is_old and row.failures > 0)
+    return row.unfinished_tries > waiting_work.MAX_UNFINISHED_TRIES or (is_old and row.failures > 0)
 
 
 def release_bodies(
@@ -145,7 +145,7 @@ def release_bodies(
 
     ``has_opt_outs_applied``: whether the opt-outs in the bodies were stored.
     """
-    tries.take_back_tries(uow, SenderBody, SenderBody.id.in_(ids), pause)
+    waiting_work.take_back_tries(uow, SenderBody, SenderBody.id.in_(ids), pause)
     if has_opt_outs_applied:
         statement = update(SenderBody).where(SenderBody.id.in_(ids))
         statement = statement.values(has_opt_outs_applied=True)
@@ -159,4 +159,4 @@ def record_failures(uow: UnitOfWork, ids: Collection[int], *, is_batch: bool) ->
     a time.
     """
     pauses = None if is_batch else PAUSES
-    tries.record_failures(uow, SenderBody, SenderBody.id.in_(ids), pauses)
+    waiting_work.record_failures(uow, SenderBody, SenderBody.id.in_(ids), pauses)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import select, text
 
 from models import MailingList, ReportOutcome, Sender
-from services.senders.received_reports import ReceivedReport, get_opt_out_source
+from services.senders.report import ReceivedReport, get_opt_out_source
 from services.subscriptions.members import address_opt_outs, opt_out_checks, unsubscribe
 from services.subscriptions.members.address_opt_outs import ReportedAddress
 from storage.array_texts import format_numbers, format_texts

@@ -16,8 +16,8 @@ from integrations.senders.port import SenderProvider
 from models import Sender
 from services.senders import effects
 from services.senders.adapters import get_adapter
-from services.senders.received_reports import ReceivedReport
-from services.senders.report_members import find_members
+from services.senders.recipients import find_members
+from services.senders.report import ReceivedReport
 from storage.expected_errors import raise_instead
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork

@@ -11,7 +11,7 @@ import sqlalchemy
 from core import clock
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.members import locks
-from services.subscriptions.members.bounce_reports import BounceOutcome, ReportedBounce
+from services.subscriptions.members.bounce_recording import BounceOutcome, ReportedBounce
 from tests.support.feed.causes import events
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 
 from devstack.harness.stack import Stack
-from services.jobs.tries import MAX_UNFINISHED_TRIES
+from services.jobs.waiting_work import MAX_UNFINISHED_TRIES
 from services.senders import applying
 from tests.support.http.replies import data
 from tests.support.lists.subscribers import insert_members, new_address, new_list

@@ -27,10 +27,10 @@ from integrations.senders.ses import SIGNATURE_V1_WARNING
 from models import ReportOutcome, Sender, SenderReport
 from services.accounts import page_paths
 from services.paging import PageRequest
-from services.senders import reports, sender_secrets, senders, trials
+from services.senders import report_history, sender_secrets, senders, trials
 from services.senders.notices import FAILURE_SENTENCES
 from services.senders.provider_keys import CREATED_SECRETS, KEY_NAMES
-from services.senders.received_reports import ReportFacts, describe_report
+from services.senders.report import ReportFacts, describe_report
 from services.senders.senders import NewSender, SenderFigures
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
@@ -231,7 +231,7 @@ def show_sender(
     [view] = _build_views(uow, console, [senders.get_sender(uow, console.caller, sender_id)])
     selected_kind = console.request.query_params.get(_KIND_FIELD, "")
     kind = next((each for each in ReportKind if each == selected_kind), None)
-    page = reports.list_reports(
+    page = report_history.list_reports(
         uow,
         console.caller,
         sender_id,
@@ -348,7 +348,7 @@ def _build_report_views(
 ) -> list[ReportView]:
     facts = list(rows)
     members = {(row.list_id, row.user_id) for row in facts if row.list_id and row.user_id}
-    emails = reports.read_addresses(uow, console.caller, members)
+    emails = report_history.read_addresses(uow, console.caller, members)
     console.count_members_page()
     return [ReportView(row, emails.get((row.list_id, row.user_id))) for row in facts]
 

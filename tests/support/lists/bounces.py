@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from core import clock
 from devstack.harness.stack import Stack
-from services.subscriptions.members import bounce_reports
-from services.subscriptions.members.bounce_reports import (
+from services.subscriptions.members import bounce_recording
+from services.subscriptions.members.bounce_recording import (
     BounceOutcome,
     ReportedBounce,
 )
@@ -86,7 +86,7 @@ def record(
     reached_mails: list[MemberMailing] | None = None,
 ) -> list[BounceOutcome]:
     with stack.resources.unit_of_work() as uow:
-        return bounce_reports.record_bounces(
+        return bounce_recording.record_bounces(
             uow, reported, covered_list_ids=covered_list_ids, reached_mails=reached_mails or ()
         )
 
@@ -94,4 +94,4 @@ def record(
 def reach(stack: Stack, *mailings: MemberMailing) -> None:
     """Record that the members received the mails of the mailings."""
     with stack.resources.unit_of_work() as uow:
-        bounce_reports.end_soft_bounces(uow, mailings)
+        bounce_recording.end_soft_bounces(uow, mailings)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from integrations.senders.port import Report, ReportKind, UnusedEvent, UnusedReason
 from models import ReportOutcome
-from services.senders.reports import mask_recipient
+from services.senders.report_history import mask_recipient
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.delivery_ids import DeliveryId
 from services.subscriptions.members.stale_events import MemberMailing

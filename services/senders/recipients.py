@@ -18,14 +18,14 @@ from core.keyring import Keyring
 from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEvent
 from models import MailingList, ReportOutcome, Sender
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
-from services.senders.received_reports import (
+from services.senders.report import (
     ENGAGEMENT_KINDS,
     OPT_OUT_SOURCES,
     ReceivedReport,
     get_opt_out_source,
 )
 from services.subscriptions.members import changes, delivery_ids
-from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE
+from services.subscriptions.members.bounce_recording import MAX_MAILING_AGE
 from services.subscriptions.members.stale_events import MemberMailing, find_stale_mailings
 from storage.array_texts import format_numbers
 from storage.unit_of_work import UnitOfWork
