@@ -8,18 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TypeVar
 
 from core.counters.work_metrics import circuit_gauge
 from core.errors import ServerFailed
 from core.logging import get_logger
+from core.pauses import Pauses
 
 log = get_logger(__name__)
 
 # Each failed probe of a server doubles the pause before the next probe, up to ``MAX_REST_SECONDS``.
 MIN_REST_SECONDS = 1.0
 MAX_REST_SECONDS = 5.0
-_MAX_DOUBLINGS = 10
 
 T = TypeVar("T")
 
@@ -46,8 +47,9 @@ class Breaker:
         self._server = server
         self._errors_answer = errors_answer
         self._tolerated = tolerated
-        self._min_rest_seconds = min_rest_seconds
-        self._max_rest_seconds = max_rest_seconds
+        self._rests = Pauses.double(
+            timedelta(seconds=min_rest_seconds), timedelta(seconds=max_rest_seconds)
+        )
         self._failures = failures or (ServerFailed,)
         self._lock = threading.Lock()
         self._consecutive_failures = 0
@@ -125,8 +127,8 @@ class Breaker:
             # next probe.
             elif works is False and (is_probe or self._consecutive_failures <= self._tolerated):
                 self._consecutive_failures += 1
-                rests = min(self._consecutive_failures - self._tolerated, _MAX_DOUBLINGS)
+                rests = self._consecutive_failures - self._tolerated
                 if rests > 0:
-                    rest = min(self._min_rest_seconds * 2 ** (rests - 1), self._max_rest_seconds)
+                    rest = self._rests.choose(rests).total_seconds()
                     self._resting_until = time.monotonic() + rest
                     circuit_gauge(self._server).set(1)

@@ -33,12 +33,13 @@ from core.errors.people import PASSWORD_WRONG
 from core.keyring import Keyring
 from core.logging import get_logger
 from core.networks import network_of
+from core.pauses import Pauses
 from models import LoginAttempts, User
 from services.access import sessions
 from services.accounts import account_mails, email_addresses
 from services.accounts.account_mails import MailKind
 from services.accounts.passwords import PasswordCheck
-from services.jobs.pauses import Pauses
+from services.jobs.pauses import build_pause
 from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork
 
@@ -263,8 +264,8 @@ def _count_attempt(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> 
     now = clock.now()
     table = LoginAttempts
     attempts = case((table.tried_at < now - ATTEMPT_RETENTION, 1), else_=table.attempts + 1)
-    pauses = Pauses(_FIRST_PAUSE, throttle.max_pause)
-    pause_end = literal(now) + pauses.build_expression(attempts - throttle.free + 1)
+    pauses = Pauses.double(_FIRST_PAUSE, throttle.max_pause)
+    pause_end = literal(now) + build_pause(pauses, attempts - throttle.free + 1)
     paused_until = case((attempts < throttle.free, table.paused_until), else_=pause_end)
     first_attempt = {"attempts": 1, "paused_until": _NO_PAUSE, "tried_at": now}
     statement = insert(table).values(subject=subject, **first_attempt)

@@ -1,33 +1,15 @@
-"""Computes the pauses between tries, which double with each further failure."""
+"""Computes the pauses between attempts in SQL."""
 
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, func
+from sqlalchemy.dialects.postgresql import array
 
-# After this many doublings, a pause exceeds each maximum. The exponent must be bounded, because
-# numbers of failures aren't.
-_MAX_DOUBLINGS = 30
+from core.pauses import Pauses
 
 
-@dataclass(frozen=True)
-class Pauses:
-    """Pauses that double with each further failure.
-
-    Attributes:
-        first: the pause after the first failure.
-        longest: the longest pause.
-    """
-
-    first: timedelta
-    longest: timedelta
-
-    def choose(self, failures: int) -> timedelta:
-        """Return the pause after ``failures`` failures. ``failures`` must be at least 1."""
-        return min(self.first * (1 << min(failures - 1, _MAX_DOUBLINGS)), self.longest)
-
-    def build_expression(self, failures: ColumnElement[int]) -> ColumnElement[Any]:
-        """Build the SQL expression for the pause after ``failures`` failures."""
-        doublings = func.least(failures - 1, _MAX_DOUBLINGS)
-        return func.least(func.power(2, doublings) * self.first, self.longest)
+def build_pause(pauses: Pauses, failures: ColumnElement[int]) -> ColumnElement[Any]:
+    """Build the SQL expression for the pause after ``failures`` failures, which is at least 1."""
+    steps = array(pauses.steps)
+    pause = steps[func.least(failures, len(pauses.steps))]
+    return (1 + func.random() * pauses.jitter) * pause if pauses.jitter else pause

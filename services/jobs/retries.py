@@ -4,22 +4,21 @@ If a dependency such as the database fails, a job is retried for the time in ``p
 regardless of the number of attempts. The retry schedule uses the database's clock.
 """
 
-import random
 from datetime import timedelta
 
 from sqlalchemy import func, select
 
 from core.counters import work_metrics
 from core.errors.jobs import JOB_GIVEN_UP
+from core.pauses import Pauses
 from models import Job, JobStatus
 from services.jobs.kinds import get_kind
 from services.jobs.lease import Lease, LeaseLost, is_held_by
-from services.jobs.pauses import Pauses
 from services.jobs.transitions import change_held_job, fail_job
 from storage.unit_of_work import UnitOfWork
 
 MAX_CRASHES = 3
-_PAUSES = Pauses(timedelta(seconds=1), timedelta(minutes=5))
+_PAUSES = Pauses.double(timedelta(seconds=1), timedelta(minutes=5), jitter=-0.5)
 # The longest pause between two attempts in the first ten minutes after a job's first failure. If
 # the first failure was over ten minutes ago, the longest pause is a twentieth of the time since
 # that failure.
@@ -52,7 +51,8 @@ def retry_or_fail_job(
         error = kind.given_up() if kind.given_up else JOB_GIVEN_UP(reason=reason, hours=hours)
         fail_job(uow, lease, error)
         return
-    pause = _choose_pause(lease.retries, failing_seconds)
+    longest = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_SECONDS_PER_PAUSE_SECOND)
+    pause = _PAUSES.choose(lease.retries + 1, timedelta(seconds=longest))
     retry_job_after(uow, lease, pause, reason, was_slow=was_slow)
 
 
@@ -74,10 +74,3 @@ def retry_job_after(
     lease.is_retried = True
     queue = get_kind(lease.kind).queue
     uow.after_commit(work_metrics.RETRIES.labels(queue, lease.kind).inc)
-
-
-def _choose_pause(retries: int, failing_seconds: float) -> timedelta:
-    bound = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_SECONDS_PER_PAUSE_SECOND)
-    longest = min(_PAUSES.choose(retries + 1).total_seconds(), bound)
-    # Randomise the pause, so that jobs that failed at the same time are retried at different times.
-    return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret

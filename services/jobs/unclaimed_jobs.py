@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import TextClause, func, text, update
 
+from core.pauses import Pauses
 from core.queues import Queue
 from models import Job
 from services.jobs.outbox import (
@@ -14,14 +15,14 @@ from services.jobs.outbox import (
     RECENT_WINDOW,
     send_job,
 )
-from services.jobs.pauses import Pauses
+from services.jobs.pauses import build_pause
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 # If a queue contains at least this many messages, its workers are busy, and jobs aren't sent again.
 RESEND_BELOW_MESSAGES = 100
 # The delays before sending a job again.
-_RESEND_DELAYS = Pauses(FIRST_RESEND_DELAY, timedelta(seconds=16))
+_RESEND_DELAYS = Pauses.double(FIRST_RESEND_DELAY, timedelta(seconds=16))
 
 # Only one process at a time searches a queue for unclaimed jobs, because several processes would
 # find the same jobs.
@@ -145,7 +146,7 @@ def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) ->
         return []
     # The delay before a job's message is sent again doubles each time, because more messages don't
     # help while all workers are busy.
-    delay = _RESEND_DELAYS.build_expression(Job.sends + 1)
+    delay = build_pause(_RESEND_DELAYS, Job.sends + 1)
     statement = (
         update(Job)
         .where(Job.id.in_(job_ids))

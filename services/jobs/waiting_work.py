@@ -16,8 +16,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, update
 
+from core.pauses import Pauses
 from models.waiting_work import WaitingWork
-from services.jobs.pauses import Pauses
+from services.jobs.pauses import build_pause
 from storage.unit_of_work import UnitOfWork
 
 MAX_UNFINISHED_TRIES = 10
@@ -39,7 +40,7 @@ def begin_tries(
         model,
         rows,
         unfinished_tries=func.least(model.unfinished_tries + 1, _MAX_NUMBER),
-        due_at=func.now() + pauses.build_expression(number),
+        due_at=func.now() + build_pause(pauses, number),
     )
 
 
@@ -61,7 +62,7 @@ def record_failures(
     ``pauses``: the pauses before the next try, or ``None`` if the rows were tried together and the
     next try of each row begins at once.
     """
-    pause = pauses.build_expression(model.failures + 1) if pauses else timedelta()
+    pause = build_pause(pauses, model.failures + 1) if pauses else timedelta()
     _update(
         uow,
         model,

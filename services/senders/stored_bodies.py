@@ -10,10 +10,10 @@ from sqlalchemy import ColumnElement, func, select, update
 from core import clock
 from core.errors import DomainError
 from core.logging import get_logger
+from core.pauses import Pauses
 from integrations.senders.port import ParsedBody, SenderProvider, UnusedEvent, UnusedReason
 from models import Sender, SenderBody
 from services.jobs import waiting_work
-from services.jobs.pauses import Pauses
 from services.senders.adapters import get_adapter
 from services.senders.report import ReceivedReport
 from storage.database import Statement
@@ -25,7 +25,7 @@ log = get_logger(__name__)
 
 MAX_BATCH_BODIES = 500
 MAX_BATCH_BYTES = 1024 * 1024
-PAUSES = Pauses(timedelta(seconds=10), timedelta(minutes=45))
+PAUSES = Pauses.double(timedelta(seconds=10), timedelta(minutes=45))
 INVALID = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
 # Maintenance deletes bodies after a day. A body that has failed until then is given up before.
 _GIVE_UP_AGE = timedelta(hours=23)

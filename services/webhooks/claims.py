@@ -8,30 +8,29 @@ The pause between two attempts grows from five seconds to three hours. An endpoi
 in order, unless its oldest pending delivery is more than a minute old.
 """
 
-import random
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, bindparam, func, literal, or_, select, text, update
+from sqlalchemy import ARRAY, BigInteger, any_, bindparam, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
+from core.pauses import Pauses
 from models import DeliveryStatus, WebhookDelivery, WebhookEndpoint
 from services.feed import reading
 from services.feed.reading import FeedPosition, newest_position
+from services.jobs.pauses import build_pause
 from services.webhooks import messages, signing, webhook_endpoints
 from services.webhooks.deliveries import MAX_PENDING, REQUEUED_VALUES
 from storage.unit_of_work import UnitOfWork
 
-# The pauses after the first six delivery attempts.
-FIRST_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1800, 3600))
-LATER_PAUSE = timedelta(hours=3)
+# The pauses after the delivery attempts.
+PAUSES = Pauses(
+    tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1800, 3600, 10_800)),
+    jitter=0.1,
+)
 ORDER_PERIOD = timedelta(minutes=1)
-# The pause before a retry is extended at random by up to 10%, so that deliveries that failed
-# together are retried at different times.
-_MAX_JITTER = 0.1
 _MAX_EVENTS_PER_BATCH = 100
 
 
@@ -69,12 +68,17 @@ _CANDIDATES = (
 
 # If the same transaction queues and claims a delivery, ``last_attempt_at`` equals ``queued_at``,
 # because in Postgres ``now()`` returns the start time of the transaction.
-_COUNT_ATTEMPTS = text("""
-    UPDATE webhook_deliveries
-    SET attempts = attempts + 1, round_attempts = :round_attempts, last_attempt_at = now(),
-        due_at = now() + CAST(:pause AS interval)
-    WHERE id = ANY (CAST(:ids AS bigint[]))
-""")
+_COUNT_ATTEMPTS = (
+    update(WebhookDelivery)
+    .where(WebhookDelivery.id == any_(bindparam("ids", type_=ARRAY(BigInteger))))
+    .values(
+        attempts=WebhookDelivery.attempts + 1,
+        round_attempts=WebhookDelivery.round_attempts + 1,
+        last_attempt_at=func.now(),
+        due_at=func.now() + build_pause(PAUSES, WebhookDelivery.round_attempts + 1),
+    )
+    .execution_options(synchronize_session=False)
+)
 
 
 class Pending(NamedTuple):
@@ -143,7 +147,7 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
         if not sendable:
             continue
         secrets = signing.load_live_secrets(uow, endpoint.id)
-        _count_attempts(uow, sendable)
+        uow.session.execute(_COUNT_ATTEMPTS, {"ids": [row.id for row in sendable]})
         return [
             Message(row, endpoint.url, signing.serialise_event(event_by_delivery[row.id]), secrets)
             for row in sendable
@@ -259,19 +263,3 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     endpoint.place = last.place
     endpoint.event_id = last.id
     return bool(rows)
-
-
-def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
-    ids_by_attempts = defaultdict[int, list[int]](list)
-    for row in deliveries:
-        ids_by_attempts[row.round_attempts].append(row.id)
-    # Run one UPDATE per number of attempts, because the pause before the next attempt depends on
-    # this number.
-    for attempts, ids in ids_by_attempts.items():
-        values = {"ids": ids, "round_attempts": attempts + 1, "pause": choose_pause(attempts + 1)}
-        uow.session.execute(_COUNT_ATTEMPTS, values)
-
-
-def choose_pause(attempts: int) -> timedelta:
-    pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
-    return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

@@ -13,13 +13,13 @@ from http import HTTPStatus
 from sqlalchemy import func, select, text
 
 from core.logging import get_logger
+from core.pauses import Pauses
 from integrations.http_client import parse_retry_after
 from integrations.receivers.client import Outcome
 from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
-from services.jobs.pauses import Pauses
-from services.webhooks.claims import FIRST_PAUSES
+from services.webhooks.claims import PAUSES
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -32,8 +32,8 @@ RETRY_PERIOD = timedelta(days=3)
 MAX_RETRY_AFTER = timedelta(hours=12)
 # A failed call counts as unanswered if it took at least this long.
 MIN_SILENT_DURATION = timedelta(seconds=5)
-MIN_REST = timedelta(seconds=30)
 MAX_REST = timedelta(minutes=5)
+RESTS = Pauses.double(timedelta(seconds=30), MAX_REST)
 FAILED_FOR_DAYS = "Deliveries failed for three days."
 ANSWERED_GONE = "The server responded with 410 Gone."
 
@@ -98,7 +98,7 @@ def _count_silences(
 
 
 def choose_rest(silences: int) -> timedelta | None:
-    return Pauses(MIN_REST, MAX_REST).choose(silences - 1) if silences > 1 else None
+    return RESTS.choose(silences - 1) if silences > 1 else None
 
 
 def _record_failure(
@@ -148,7 +148,7 @@ def _choose_retry_time(delivery: WebhookDelivery, outcome: Outcome, now: datetim
     if seconds is not None:
         # A receiver can't request a shorter pause than the first pause of the normal retry
         # schedule.
-        due_at = now + max(timedelta(seconds=seconds), FIRST_PAUSES[0])
+        due_at = now + max(timedelta(seconds=seconds), PAUSES.steps[0])
     return min(due_at, delivery.queued_at + RETRY_PERIOD)
 
 

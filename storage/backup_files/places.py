@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from core.errors import DomainError, TransientError
 from core.errors.jobs import BACKUP_FOLDER_UNUSABLE
 from core.keyring import Keyring
+from core.pauses import Pauses
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import ObjectStorageSettings
@@ -30,7 +31,7 @@ from storage.objects import ObjectMissing, ObjectStore, StoredObject
 # How long a failed call is retried. Retries let a long backup survive a short outage of the backup
 # storage.
 MAX_WAIT_SECONDS = 300.0
-_MAX_PAUSE_SECONDS = 15.0
+_PAUSES = Pauses.double(timedelta(seconds=0.5), timedelta(seconds=15))
 _CONTENT_TYPE = "application/octet-stream"
 _MAX_CONNECTIONS = 4
 # The error numbers for a folder that stays unusable, so that retries are useless.
@@ -290,15 +291,16 @@ class SealedPlace:
 def retry_transient_errors(call: Callable[[], T], max_wait_seconds: float = MAX_WAIT_SECONDS) -> T:
     """Retry for ``max_wait_seconds``, and then raise the last ``TransientError``."""
     deadline = time.monotonic() + max_wait_seconds
-    pause = 0.5
+    failures = 0
     while True:
         try:
             return call()
         except TransientError:
+            failures += 1
+            pause = _PAUSES.choose(failures).total_seconds()
             if time.monotonic() + pause > deadline:
                 raise
         time.sleep(pause)
-        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
 
 def open_sealed_place(

@@ -4,11 +4,11 @@ import pytest
 
 from services.webhooks.claims import (
     ORDER_PERIOD,
+    PAUSES,
     Choice,
     Pending,
     choose_deliveries,
     choose_delivery,
-    choose_pause,
 )
 from services.webhooks.outcomes import MAX_REST, choose_rest
 from services.webhooks.sending import MAX_BATCH_DELIVERIES, choose_batch_size
@@ -25,7 +25,7 @@ def make_pending(number: int, *, age: float, due_in: float = 0) -> Pending:
 def test_webhook_retry_pauses_grow_for_an_hour_and_then_last_three_hours() -> None:
     expected = [5, 30, 120, 600, 1800, 3600, 10_800, 10_800, 10_800]
     for attempts, seconds in enumerate(expected, start=1):
-        assert seconds <= choose_pause(attempts).total_seconds() <= seconds * 1.1
+        assert seconds <= PAUSES.choose(attempts).total_seconds() <= seconds * 1.1
 
 
 def test_webhook_events_are_sent_in_order_until_the_oldest_has_waited_a_minute() -> None:

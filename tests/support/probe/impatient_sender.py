@@ -6,6 +6,7 @@ with a shorter timeout.
 
 from datetime import timedelta
 
+from core.pauses import Pauses
 from integrations.receivers import client
 from services.webhooks import outcomes
 from tests.support.probe import worker
@@ -13,7 +14,7 @@ from tests.support.probe import worker
 client.MAX_CALL_SECONDS = 1.2
 outcomes.MIN_SILENT_DURATION = timedelta(seconds=0.6)
 # The pause is so long that it never ends during a test, even on a slow machine.
-outcomes.MIN_REST = outcomes.MAX_REST
+outcomes.RESTS = Pauses((outcomes.MAX_REST,))
 
 if __name__ == "__main__":
     worker.main()
