@@ -1,13 +1,15 @@
 """Images that owners upload as attachments, and the queue of stored objects to remove."""
 
+from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, String, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, String, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
+from models.waiting_work import WaitingWork
 
 
 class AttachmentStatus(IntEnum):
@@ -66,7 +68,7 @@ class Attachment(Model):
     updated_at: Mapped[UpdatedAt]
 
 
-class ObjectRemoval(Model):
+class ObjectRemoval(WaitingWork, Model):
     """A transaction that no longer needs a stored object adds a row. A worker removes the object
     from the storage, and then deletes the row.
     """
@@ -74,14 +76,13 @@ class ObjectRemoval(Model):
     __tablename__ = "object_removals"
     __table_args__ = (Index(None, "try_at"),)
 
-    id: Mapped[SerialId]
     # The key of the object to remove. A key that ends in a slash stands for all objects whose keys
     # begin with it.
     key: Mapped[str]
-    # When a worker next tries to remove the object. The first attempt to remove an object is
-    # delayed if readers may still need it.
-    try_at: Mapped[CreatedAt]
-    tries: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The first attempt to remove an object is delayed if readers may still need it.
+    due_at: Mapped[datetime] = mapped_column("try_at", server_default=func.now())
+    # A failed try counts as unfinished, because a part of the objects may be gone.
+    unfinished_tries: Mapped[int] = mapped_column("tries", default=0, server_default="0")
     last_reason: Mapped[str | None]
     created_at: Mapped[CreatedAt]
 

@@ -7,7 +7,16 @@ and its reports can change only the members of these lists.
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, Identity, Index, Integer, func, text
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    SmallInteger,
+    func,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.ids import random_id
@@ -118,7 +127,6 @@ class SenderBody(WaitingWork, Model):
         Index(None, "received_at"),
     )
 
-    id: Mapped[SerialId]
     sender_id: Mapped[int] = mapped_column(ForeignKey("senders.id", ondelete="CASCADE"))
     received_at: Mapped[datetime] = mapped_column(server_default=func.now())
     # The number of bytes of the encrypted body.
@@ -128,6 +136,8 @@ class SenderBody(WaitingWork, Model):
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     body: Mapped[bytes]
+    # The number of tries that ended with an error.
+    failures: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
     # True if a worker has stored the members' opt-outs in the body. Workers store the opt-outs in
     # all senders' bodies before they process any other reports.
     has_opt_outs_applied: Mapped[bool] = mapped_column(server_default=text("false"))

@@ -5,12 +5,13 @@ from datetime import datetime
 from sqlalchemy import SmallInteger, func
 from sqlalchemy.orm import Mapped, mapped_column
 
+from models.declarative import SerialId
+
 
 class WaitingWork:
     """``services.jobs.waiting_work`` changes these columns."""
 
-    # The number of tries that ended with an error.
-    failures: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
+    id: Mapped[SerialId]
     # The number of tries that began, but whose end isn't recorded. The last try may be in progress.
     # The other tries ended with their process or with their connection to the database.
     unfinished_tries: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")

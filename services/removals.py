@@ -12,9 +12,11 @@ from sqlalchemy import delete, func, select, update
 
 from core.errors import TransientError
 from core.logging import get_logger
+from core.pauses import Pauses
 from models import ObjectRemoval
 from services.jobs import maintenance
 from services.jobs.maintenance import register_maintenance
+from services.jobs.waiting_work import WorkQueue
 from storage.objects import DeletionRefused
 from storage.parts import remove_prefix
 from storage.resources import Resources
@@ -30,9 +32,9 @@ REMOVE_OBJECTS = register_maintenance(
 # The name of the maintenance task that creates backups. No object is removed during a backup. A
 # backup dumps the database first, and then copies the objects to which the dump refers.
 BLOCKING_TASK = "backup.create"
-# How long a batch of removals is reserved for a worker. A failed removal is retried after
-# ``_TAKEN_FOR``.
-_TAKEN_FOR = timedelta(seconds=30)
+# A worker that fails leaves the removals to the next one after half a minute. No removal is given
+# up, because the object may contain personal data.
+_REMOVALS = WorkQueue(ObjectRemoval, Pauses((timedelta(seconds=30),)))
 _MAX_BATCH_ROWS = 100
 # Each run processes at most this many batches, so that it doesn't delay other maintenance.
 _MAX_BATCHES = 20
@@ -40,35 +42,31 @@ _MAX_BATCHES = 20
 
 def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
     """Schedule the removal of objects ``after`` the commit. A folder's key ends with a slash."""
-    uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
+    uow.session.add_all(ObjectRemoval(key=key, due_at=func.now() + after) for key in keys)
 
 
 def keep_object(uow: UnitOfWork, key: str) -> bool:
     """Cancel an object's scheduled removals, unless a worker has already tried one."""
     has_key = ObjectRemoval.key == key
-    untried = delete(ObjectRemoval).where(has_key, ObjectRemoval.tries == 0)
+    untried = delete(ObjectRemoval).where(has_key, ObjectRemoval.unfinished_tries == 0)
     cancelled_ids = uow.session.scalars(untried.returning(ObjectRemoval.id)).all()
     tried_id = uow.session.scalar(select(ObjectRemoval.id).where(has_key).limit(1))
     return bool(cancelled_ids) and tried_id is None
 
 
 def can_keep_object(uow: UnitOfWork, key: str) -> bool:
-    query = select(func.max(ObjectRemoval.tries)).where(ObjectRemoval.key == key)
+    query = select(func.max(ObjectRemoval.unfinished_tries)).where(ObjectRemoval.key == key)
     return uow.session.scalar(query) == 0
 
 
 def process_due_removals(resources: Resources) -> int:
     """Carry out all due removals. Several workers can do this at the same time."""
     removed_rows = 0
+    due = _REMOVALS.select_due(ObjectRemoval.id).where(~maintenance.is_running(BLOCKING_TASK))
+    due = due.order_by(ObjectRemoval.due_at).limit(_MAX_BATCH_ROWS)
     for _ in range(_MAX_BATCHES):
-        table = ObjectRemoval
-        is_due = (table.try_at <= func.now(), ~maintenance.is_running(BLOCKING_TASK))
-        due = select(table.id).where(*is_due).order_by(table.try_at).limit(_MAX_BATCH_ROWS)
-        due = due.with_for_update(skip_locked=True)
-        statement = update(table).where(table.id.in_(due.scalar_subquery()))
-        statement = statement.values(try_at=func.now() + _TAKEN_FOR, tries=table.tries + 1)
         with resources.unit_of_work() as uow:
-            batch = uow.session.scalars(statement.returning(table)).all()
+            batch = _REMOVALS.begin_tries(uow, uow.session.scalars(due).all())
         if not batch:
             break
         try:
@@ -81,7 +79,7 @@ def process_due_removals(resources: Resources) -> int:
             _postpone(resources, refused, reason)
         ids = [removal.id for removal in batch if removal.key not in reasons]
         with resources.unit_of_work() as uow:
-            uow.session.execute(delete(ObjectRemoval).where(ObjectRemoval.id.in_(ids)))
+            _REMOVALS.delete_rows(uow, ids)
         removed_rows += len(ids)
     return removed_rows
 

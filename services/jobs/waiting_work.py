@@ -1,33 +1,100 @@
-"""Counts the tries to process a row that waits for work, such as the body of a sender's request.
+"""Queues of work that is too small for jobs, such as the bodies of senders' requests.
 
-A worker calls ``begin_tries`` in a transaction of its own before it processes rows, because the
-processing may kill the worker or break the connection to the database. A worker that processes a
-row deletes the row in the same transaction, and with it the numbers of tries. All other outcomes of
-a try are recorded by ``take_back_tries`` or ``record_failures``.
+Each queue is a table. A worker locks due rows and begins a try of each row. The worker commits
+before it processes the rows, because the processing may kill the worker or break the connection to
+the database. If a try doesn't end, the row becomes due again after a pause.
 
-Only rows that were never tried may be processed together. Rows whose try failed or didn't end are
-processed one by one, so that the next try shows which row is at fault. A row is given up after
-``MAX_UNFINISHED_TRIES`` tries that didn't end. An outage can't use up these tries, because no try
-begins while the database is unavailable.
+A worker that has processed a row deletes it. ``end_tries`` records all other ends of tries, unless
+the next worker must know that the row may be processed partly. An outage of the database can't use
+up the tries of a row, because no try begins during the outage.
 """
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, func, update
+from sqlalchemy import ColumnElement, Select, delete, func, select, update
 
 from core.pauses import Pauses
+from models import SenderBody
 from models.waiting_work import WaitingWork
 from services.jobs.pauses import build_pause
 from storage.unit_of_work import UnitOfWork
 
+# A queue that gives rows up does so after this many tries that didn't end.
 MAX_UNFINISHED_TRIES = 10
-# The largest number in the columns ``failures`` and ``unfinished_tries``.
+# The largest number in the column ``unfinished_tries``.
 _MAX_NUMBER = 1_000
+
+Row = TypeVar("Row", bound=WaitingWork)
+
+
+@dataclass(frozen=True)
+class WorkQueue(Generic[Row]):
+    """A table with waiting work.
+
+    Attributes:
+        pauses: the pauses after the beginnings of tries that don't end. A pause must be longer than
+            a try.
+    """
+
+    model: type[Row]
+    pauses: Pauses
+
+    def select_due(self, *columns: Any) -> Select[*tuple[Any, ...]]:
+        """Select and lock due rows, except for rows that another worker has locked."""
+        query = select(*columns).where(self.model.due_at <= func.now())
+        return query.with_for_update(skip_locked=True)
+
+    def begin_tries(self, uow: UnitOfWork, ids: Collection[int]) -> list[Row]:
+        """Begin a try of each locked row, and return the rows in the order of ``ids``.
+
+        The caller must commit before it processes the rows.
+        """
+        if not ids:
+            return []
+        tries = self.model.unfinished_tries + 1
+        statement = (
+            update(self.model)
+            .where(self.model.id.in_(ids))
+            .values(
+                unfinished_tries=func.least(tries, _MAX_NUMBER),
+                due_at=func.now() + build_pause(self.pauses, tries),
+            )
+            .returning(self.model)
+            .execution_options(synchronize_session=False)
+        )
+        rows = {row.id: row for row in uow.session.scalars(statement)}
+        return [rows[each] for each in ids]
+
+    def end_tries(
+        self,
+        uow: UnitOfWork,
+        ids: Collection[int],
+        pause: timedelta | ColumnElement[timedelta] = timedelta(),
+        **changes: Any,
+    ) -> None:
+        """Record that the tries ended, and make the rows due after the pause."""
+        statement = (
+            update(self.model)
+            .where(self.model.id.in_(ids))
+            .values(
+                unfinished_tries=func.greatest(self.model.unfinished_tries - 1, 0),
+                due_at=func.now() + pause,
+                **changes,
+            )
+            .execution_options(synchronize_session=False)
+        )
+        uow.session.execute(statement)
+
+    def delete_rows(self, uow: UnitOfWork, ids: Collection[int]) -> None:
+        statement = delete(self.model).where(self.model.id.in_(ids))
+        uow.session.execute(statement.execution_options(synchronize_session=False))
 
 
 def begin_tries(
-    uow: UnitOfWork, model: type[WaitingWork], rows: ColumnElement[bool], pauses: Pauses
+    uow: UnitOfWork, model: type[SenderBody], rows: ColumnElement[bool], pauses: Pauses
 ) -> None:
     """Record that a try of each row begins.
 
@@ -46,7 +113,7 @@ def begin_tries(
 
 def take_back_tries(
     uow: UnitOfWork,
-    model: type[WaitingWork],
+    model: type[SenderBody],
     rows: ColumnElement[bool],
     pause: timedelta = timedelta(),
 ) -> None:
@@ -55,7 +122,7 @@ def take_back_tries(
 
 
 def record_failures(
-    uow: UnitOfWork, model: type[WaitingWork], rows: ColumnElement[bool], pauses: Pauses | None
+    uow: UnitOfWork, model: type[SenderBody], rows: ColumnElement[bool], pauses: Pauses | None
 ) -> None:
     """Record that the tries of the rows ended with an error.
 
@@ -78,12 +145,12 @@ def must_be_tried_alone(failures: int, unfinished_tries: int) -> bool:
     return failures > 0 or unfinished_tries > 0
 
 
-def _count_down(model: type[WaitingWork]) -> ColumnElement[int]:
+def _count_down(model: type[SenderBody]) -> ColumnElement[int]:
     return func.greatest(model.unfinished_tries - 1, 0)
 
 
 def _update(
-    uow: UnitOfWork, model: type[WaitingWork], rows: ColumnElement[bool], **changes: Any
+    uow: UnitOfWork, model: type[SenderBody], rows: ColumnElement[bool], **changes: Any
 ) -> None:
     statement = update(model).where(rows).values(**changes)
     uow.session.execute(statement.execution_options(synchronize_session=False))
