@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import ColumnElement, Select, delete, func, select, update
 
 from core.pauses import Pauses
-from models import SenderBody
 from models.waiting_work import WaitingWork
 from services.jobs.pauses import build_pause
 from storage.unit_of_work import UnitOfWork
@@ -91,66 +90,3 @@ class WorkQueue(Generic[Row]):
     def delete_rows(self, uow: UnitOfWork, ids: Collection[int]) -> None:
         statement = delete(self.model).where(self.model.id.in_(ids))
         uow.session.execute(statement.execution_options(synchronize_session=False))
-
-
-def begin_tries(
-    uow: UnitOfWork, model: type[SenderBody], rows: ColumnElement[bool], pauses: Pauses
-) -> None:
-    """Record that a try of each row begins.
-
-    If the try doesn't end, the next try is due after the pause. The pause must be longer than a
-    try.
-    """
-    number = model.failures + model.unfinished_tries + 1
-    _update(
-        uow,
-        model,
-        rows,
-        unfinished_tries=func.least(model.unfinished_tries + 1, _MAX_NUMBER),
-        due_at=func.now() + build_pause(pauses, number),
-    )
-
-
-def take_back_tries(
-    uow: UnitOfWork,
-    model: type[SenderBody],
-    rows: ColumnElement[bool],
-    pause: timedelta = timedelta(),
-) -> None:
-    """Record that the rows weren't processed for a reason that lies outside of the rows."""
-    _update(uow, model, rows, unfinished_tries=_count_down(model), due_at=func.now() + pause)
-
-
-def record_failures(
-    uow: UnitOfWork, model: type[SenderBody], rows: ColumnElement[bool], pauses: Pauses | None
-) -> None:
-    """Record that the tries of the rows ended with an error.
-
-    ``pauses``: the pauses before the next try, or ``None`` if the rows were tried together and the
-    next try of each row begins at once.
-    """
-    pause = build_pause(pauses, model.failures + 1) if pauses else timedelta()
-    _update(
-        uow,
-        model,
-        rows,
-        failures=func.least(model.failures + 1, _MAX_NUMBER),
-        unfinished_tries=_count_down(model),
-        due_at=func.now() + pause,
-    )
-
-
-def must_be_tried_alone(failures: int, unfinished_tries: int) -> bool:
-    """Return whether a row may not be processed together with other rows."""
-    return failures > 0 or unfinished_tries > 0
-
-
-def _count_down(model: type[SenderBody]) -> ColumnElement[int]:
-    return func.greatest(model.unfinished_tries - 1, 0)
-
-
-def _update(
-    uow: UnitOfWork, model: type[SenderBody], rows: ColumnElement[bool], **changes: Any
-) -> None:
-    statement = update(model).where(rows).values(**changes)
-    uow.session.execute(statement.execution_options(synchronize_session=False))

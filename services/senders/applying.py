@@ -19,7 +19,7 @@ from itertools import chain, islice
 
 import psycopg2
 from psycopg2.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
-from sqlalchemy import delete, select, text, update
+from sqlalchemy import select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from core.errors import ServerFailed, TransientError
@@ -44,11 +44,11 @@ from services.senders.recipients import (
 )
 from services.senders.report import ReceivedReport, describe_report
 from services.senders.stored_bodies import (
+    BODIES,
     ReadBody,
     claim_bodies,
     find_next_sender,
     has_due_body,
-    load_bodies,
     read_body,
     record_failures,
     release_bodies,
@@ -128,8 +128,8 @@ def apply_waiting_bodies(resources: Resources) -> int:
             if sender_id is None:
                 break
             last_ids[for_opt_outs] = sender_id
-            ids = claim_bodies(uow, sender_id, for_opt_outs=for_opt_outs)
-        applied += _take_turn(resources, sender_id, ids, for_opt_outs=for_opt_outs)
+            rows = claim_bodies(uow, sender_id, for_opt_outs=for_opt_outs)
+        applied += _take_turn(resources, sender_id, rows, for_opt_outs=for_opt_outs)
     return applied
 
 
@@ -143,7 +143,7 @@ APPLY_BODIES = register_maintenance(
 
 
 def _take_turn(
-    resources: Resources, sender_id: int, ids: Sequence[int], *, for_opt_outs: bool
+    resources: Resources, sender_id: int, rows: Sequence[SenderBody], *, for_opt_outs: bool
 ) -> int:
     """Process claimed bodies, and return the number of processed ones.
 
@@ -151,8 +151,9 @@ def _take_turn(
     transaction has locked a list or a person, don't wait for the lock, so that other senders'
     reports aren't delayed.
     """
+    ids = [row.id for row in rows]
     try:
-        return _process_bodies(resources, sender_id, ids, for_opt_outs=for_opt_outs)
+        return _process_bodies(resources, sender_id, rows, for_opt_outs=for_opt_outs)
     except Exception as error:  # Even if one request body fails, process the others.
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, TransientError | LockNotAvailable | DeadlockDetected):
@@ -172,16 +173,15 @@ def _take_turn(
 
 
 def _process_bodies(
-    resources: Resources, sender_id: int, ids: Sequence[int], *, for_opt_outs: bool
+    resources: Resources, sender_id: int, rows: Sequence[SenderBody], *, for_opt_outs: bool
 ) -> int:
     with resources.unit_of_work() as uow:
         sender = uow.session.get(Sender, sender_id)
         if sender is None or sender.deleted_at is not None:
             # Delete the remaining request bodies of a deleted sender without processing them.
-            uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(ids)))
+            BODIES.delete_rows(uow, [row.id for row in rows])
             return 0
         lists = count_lists(uow, sender)
-        rows = load_bodies(uow, ids)
     # Parse the bodies outside of a transaction, because it takes seconds for hostile bodies.
     bodies = [read_body(resources, sender, row) for row in rows]
     ends_at = time.monotonic() + MAX_TURN_SECONDS
@@ -293,8 +293,7 @@ def _apply_batch(turn: _Turn, bodies: Sequence[ReadBody], reports: Sequence[Rece
         _store_reports(uow, turn.sender.id, reports)
         if finished:
             _record_bodies(uow, turn.sender.id, finished)
-            finished_ids = [body.id for body in finished]
-            uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(finished_ids)))
+            BODIES.delete_rows(uow, [body.id for body in finished])
         if begun:
             statement = update(SenderBody).where(SenderBody.id == begun.id)
             uow.session.execute(statement.values(applied_reports=begun.applied_reports + room))

@@ -1,11 +1,11 @@
 """Chooses and reads the stored bodies of senders' requests."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import func, select
 
 from core import clock
 from core.errors import DomainError
@@ -13,7 +13,8 @@ from core.logging import get_logger
 from core.pauses import Pauses
 from integrations.senders.port import ParsedBody, SenderProvider, UnusedEvent, UnusedReason
 from models import Sender, SenderBody
-from services.jobs import waiting_work
+from services.jobs.pauses import build_pause
+from services.jobs.waiting_work import MAX_UNFINISHED_TRIES, WorkQueue
 from services.senders.adapters import get_adapter
 from services.senders.report import ReceivedReport
 from storage.database import Statement
@@ -25,7 +26,7 @@ log = get_logger(__name__)
 
 MAX_BATCH_BODIES = 500
 MAX_BATCH_BYTES = 1024 * 1024
-PAUSES = Pauses.double(timedelta(seconds=10), timedelta(minutes=45))
+BODIES = WorkQueue(SenderBody, Pauses.double(timedelta(seconds=10), timedelta(minutes=45)))
 INVALID = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
 # Maintenance deletes bodies after a day. A body that has failed until then is given up before.
 _GIVE_UP_AGE = timedelta(hours=23)
@@ -61,45 +62,40 @@ def find_next_sender(uow: UnitOfWork, after: int, *, for_opt_outs: bool) -> int 
 
     ``for_opt_outs``: whether to find only senders with a body whose opt-outs aren't stored yet.
     """
-    query = select(SenderBody.sender_id).where(*_build_due_conditions(for_opt_outs)).limit(1)
-    query = query.order_by(SenderBody.sender_id)
+    query = select(SenderBody.sender_id).where(SenderBody.due_at <= func.now())
+    if for_opt_outs:
+        query = query.where(~SenderBody.has_opt_outs_applied)
+    query = query.order_by(SenderBody.sender_id).limit(1)
     next_id = uow.session.scalar(query.where(SenderBody.sender_id > after))
     return uow.session.scalar(query) if next_id is None and after else next_id
 
 
-def claim_bodies(uow: UnitOfWork, sender_id: int, *, for_opt_outs: bool) -> list[int]:
-    """Begin a try of a sender's oldest due bodies, and return their ids.
+def claim_bodies(uow: UnitOfWork, sender_id: int, *, for_opt_outs: bool) -> list[SenderBody]:
+    """Begin a try of a sender's oldest due bodies, and return the bodies.
 
-    The caller must commit before it processes the bodies.
+    The caller must commit before it processes the bodies. Only bodies that were never tried are
+    claimed together, so that a failure shows which of the other bodies is at fault.
 
     ``for_opt_outs``: whether to choose only bodies whose opt-outs aren't stored yet.
     """
-    query = select(
-        *(SenderBody.id, SenderBody.size, SenderBody.failures, SenderBody.unfinished_tries)
-    ).where(SenderBody.sender_id == sender_id, *_build_due_conditions(for_opt_outs))
+    query = BODIES.select_due(
+        SenderBody.id, SenderBody.size, SenderBody.failures, SenderBody.unfinished_tries
+    )
+    query = query.where(SenderBody.sender_id == sender_id)
+    if for_opt_outs:
+        query = query.where(~SenderBody.has_opt_outs_applied)
     query = query.order_by(SenderBody.id).limit(MAX_BATCH_BODIES)
     ids: list[int] = []
     free_bytes = MAX_BATCH_BYTES
-    for row in uow.session.execute(query.with_for_update(skip_locked=True)):
-        is_alone = waiting_work.must_be_tried_alone(row.failures, row.unfinished_tries)
+    for row in uow.session.execute(query):
+        is_alone = row.failures > 0 or row.unfinished_tries > 0
         if ids and (is_alone or row.size > free_bytes):
             break
         ids.append(row.id)
         free_bytes -= row.size
         if is_alone:
             break
-    waiting_work.begin_tries(uow, SenderBody, SenderBody.id.in_(ids), PAUSES)
-    return ids
-
-
-def _build_due_conditions(for_opt_outs: bool) -> list[ColumnElement[bool]]:
-    is_due = SenderBody.due_at <= func.now()
-    return [is_due, ~SenderBody.has_opt_outs_applied] if for_opt_outs else [is_due]
-
-
-def load_bodies(uow: UnitOfWork, ids: Collection[int]) -> Sequence[SenderBody]:
-    query = select(SenderBody).where(SenderBody.id.in_(ids)).order_by(SenderBody.id)
-    return uow.session.scalars(query).all()
+    return BODIES.begin_tries(uow, ids)
 
 
 def read_body(resources: Resources, sender: Sender, row: SenderBody) -> ReadBody:
@@ -131,7 +127,7 @@ def read_body(resources: Resources, sender: Sender, row: SenderBody) -> ReadBody
 def _is_given_up(row: SenderBody) -> bool:
     """Return whether a body will not be retried. The try in progress counts as unfinished."""
     is_old = clock.now() - row.received_at > _GIVE_UP_AGE
-    return row.unfinished_tries > waiting_work.MAX_UNFINISHED_TRIES or (is_old and row.failures > 0)
+    return row.unfinished_tries > MAX_UNFINISHED_TRIES or (is_old and row.failures > 0)
 
 
 def release_bodies(
@@ -145,11 +141,8 @@ def release_bodies(
 
     ``has_opt_outs_applied``: whether the opt-outs in the bodies were stored.
     """
-    waiting_work.take_back_tries(uow, SenderBody, SenderBody.id.in_(ids), pause)
-    if has_opt_outs_applied:
-        statement = update(SenderBody).where(SenderBody.id.in_(ids))
-        statement = statement.values(has_opt_outs_applied=True)
-        uow.session.execute(statement.execution_options(synchronize_session=False))
+    changes = {"has_opt_outs_applied": True} if has_opt_outs_applied else {}
+    BODIES.end_tries(uow, ids, pause, **changes)
 
 
 def record_failures(uow: UnitOfWork, ids: Collection[int], *, is_batch: bool) -> None:
@@ -158,5 +151,6 @@ def record_failures(uow: UnitOfWork, ids: Collection[int], *, is_batch: bool) ->
     ``is_batch``: whether the bodies were tried together. They are then retried immediately, one at
     a time.
     """
-    pauses = None if is_batch else PAUSES
-    waiting_work.record_failures(uow, SenderBody, SenderBody.id.in_(ids), pauses)
+    failures = SenderBody.failures + 1
+    pause = timedelta() if is_batch else build_pause(BODIES.pauses, failures)
+    BODIES.end_tries(uow, ids, pause, failures=failures)
