@@ -123,13 +123,16 @@ class _Candidate(NamedTuple):
 def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
     """Find the members that are affected by each report, and choose an outcome for each member.
 
-    The function sets ``members`` and ``outcomes`` of each report. ``apply_reports`` may later
-    change the outcome of a report, for example to ``DUPLICATE``. The outcome for a member is
-    ``STALE`` if the member joined the list or turned mail on after the reported event.
+    The function sets ``members`` and ``outcomes`` of each report, unless an earlier call has set
+    them. ``apply_reports`` may later change the outcome of a report, for example to ``DUPLICATE``.
+    The outcome for a member is ``STALE`` if the member joined the list or turned mail on after the
+    reported event.
     """
-    readable_reports = [report for report in reports if isinstance(report.event, Report)]
-    for report in readable_reports:
-        report.members = []
+    readable_reports = [
+        report
+        for report in reports
+        if isinstance(report.event, Report) and not report.are_members_found
+    ]
     read_recipients(readable_reports, uow.settings.keyring)
     _find_by_delivery(
         uow, sender, [report for report in readable_reports if report.delivery is not None]
@@ -155,6 +158,7 @@ def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRepo
             )
             number += 1
         report.outcomes = outcomes
+        report.are_members_found = True
 
 
 def read_recipients(reports: Iterable[ReceivedReport], keyring: Keyring) -> None:

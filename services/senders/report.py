@@ -34,6 +34,7 @@ class ReceivedReport:
 
     Attributes:
         is_recipient_read: whether ``delivery`` and ``address`` are set.
+        are_members_found: whether ``members`` and ``outcomes`` are set.
         occurred_at: the time of the event according to the sender, or the time of arrival if the
             sender's time is missing or lies in the future.
         delivery: the decoded delivery id of the report, or ``None`` if the report has no valid
@@ -50,6 +51,7 @@ class ReceivedReport:
     received_at: datetime
     occurred_at: datetime = field(init=False)
     is_recipient_read: bool = False
+    are_members_found: bool = False
     delivery: DeliveryId | None = None
     address: str | None = None
     members: list[MemberMailing] = field(default_factory=list)

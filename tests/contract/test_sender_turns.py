@@ -154,6 +154,27 @@ def test_opt_outs_of_members_come_first_for_all_senders(
     assert writes == ["opt_outs", "address_opt_outs", "address_opt_outs"]
 
 
+def test_members_in_opt_outs_are_looked_up_once(
+    idle_stack: Stack, client_without_workers: httpx2.Client
+) -> None:
+    list_id = int(new_list(client_without_workers)["id"])
+    sender = new_sender(client_without_workers, list_ids=[list_id])
+    insert_members(idle_stack, list_id, emails := [new_address() for _ in range(3)])
+    kinds = ("complained", "delivered", "unsubscribed")
+    reports = [report(kind, email=email) for kind, email in zip(kinds, emails, strict=True)]
+    data(post(client_without_workers, sender, *reports))
+    lookups: Counter[str] = Counter()
+
+    def observe(statement: str, parameters: str) -> None:
+        if "SELECT DISTINCT ON (p.number, m.list_id)" in statement:
+            lookups.update(email for email in emails if email in parameters)
+
+    with observed(idle_stack, observe):
+        assert applying.apply_waiting_bodies(idle_stack.resources) == 1
+    assert lookups == dict.fromkeys(emails, 1)
+    assert outcomes(client_without_workers, sender) == ["applied"] * 3
+
+
 def test_killed_worker_resumes_a_body_after_the_last_transaction(
     idle_stack: Stack, client_without_workers: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
