@@ -4,6 +4,7 @@ Each mail is sent by a separate job. Only the worker looks up the account, so ne
 to a request nor its duration reveals whether an address has an account.
 """
 
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
@@ -22,11 +23,29 @@ from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Only a few mails of each kind are sent to an address per hour, because anybody can request mails
-# to any address.
-MAIL_LIMIT_WINDOW = timedelta(hours=1)
 MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class MailLimit:
+    """The maximum number of mails of one kind that an address gets.
+
+    Attributes:
+        within: the time in which the mails are counted, at most ``ACCOUNT_MAIL_RETENTION``.
+        per_detail: whether mails with different details are counted separately.
+    """
+
+    mails: int
+    within: timedelta
+    per_detail: bool = False
+
+
+# Mails are limited because anybody can request mails to any address.
+HOURLY_LIMIT = MailLimit(MAX_MAILS_PER_ADDRESS, timedelta(hours=1))
+HOURLY_LIMIT_PER_DETAIL = MailLimit(MAX_MAILS_PER_ADDRESS, timedelta(hours=1), per_detail=True)
+DAILY_LIMIT = MailLimit(1, ACCOUNT_MAIL_RETENTION)
+DAILY_LIMIT_PER_DETAIL = MailLimit(1, ACCOUNT_MAIL_RETENTION, per_detail=True)
 
 
 class MailKind(StrEnum):
@@ -61,86 +80,50 @@ _STRANGER_KINDS = (MailKind.REGISTER, MailKind.FORGOTTEN_PASSWORD, MailKind.NEW_
 _Link = tuple[Purpose, str, int | None]
 
 
-def request_mail(
-    uow: UnitOfWork,
-    kind: MailKind,
-    email: str,
-    *,
-    user_id: int | None = None,
-    detail: str | None = None,
-    source: bytes | None = None,
-) -> None:
-    """Enqueue a mail, unless the address has reached the hourly limit for this kind of mail.
-
-    Args:
-        email: the normalised e-mail address of the recipient.
-        user_id: the id of the logged-in user who requested the mail, if any.
-        detail: a text that is inserted into the mail. The text must not come from a visitor without
-            an account, because anybody could send spam in it.
-        source: the digest of the network from which the mail was requested.
-    """
-    if not is_mail_limit_reached(uow, kind, email):
-        enqueue_mail(uow, kind, email, user_id=user_id, detail=detail, source=source)
-
-
-def request_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
-    """Enqueue a mail to a person's current address, unless the hourly mail limit is reached."""
-    request_mail(uow, kind, person.email, user_id=person.id, detail=detail)
-
-
-def is_mail_limit_reached(
-    uow: UnitOfWork, kind: MailKind, email: str, *, detail: str | None = None
-) -> bool:
-    """Return whether an address has reached the hourly limit for this kind of mail.
-
-    If ``detail`` is given, count only mails with the same detail.
-    """
-    recent_mails = select(func.count()).where(
-        AccountMail.email == email,
-        AccountMail.kind == kind,
-        AccountMail.created_at > func.now() - MAIL_LIMIT_WINDOW,
-    )
-    if detail is not None:
-        recent_mails = recent_mails.where(AccountMail.detail == detail)
-    return (uow.session.scalar(recent_mails) or 0) >= MAX_MAILS_PER_ADDRESS
-
-
 def enqueue_mail(
     uow: UnitOfWork,
     kind: MailKind,
-    email: str,
-    *,
-    user_id: int | None,
+    to: User | str,
     detail: str | None = None,
+    *,
+    limit: MailLimit | None = None,
+    user_id: int | None = None,
     source: bytes | None = None,
 ) -> None:
-    """Enqueue a mail that must be sent even if the hourly mail limit of the address is reached."""
+    """Enqueue a mail, unless the address has reached the limit.
+
+    Args:
+        to: a person or a normalised e-mail address.
+        detail: a text that is inserted into the mail. The text must not come from a visitor without
+            an account, because anybody could send spam in it.
+        limit: ``None`` for a mail that is always sent.
+        user_id: the id of the logged-in user who caused a mail to an address, if any.
+        source: the digest of the network from which the mail was requested.
+    """
+    if isinstance(to, User):
+        email = to.email
+        user_id = to.id
+    else:
+        email = to
+    if limit is not None and is_limit_reached(uow, limit, kind, email, detail):
+        return
     mail = AccountMail(kind=kind, email=email, user_id=user_id, detail=detail, source_digest=source)
     uow.session.add(mail)
     uow.session.flush()
     enqueue_job(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=mail.id)
 
 
-def enqueue_mail_to(
-    uow: UnitOfWork, kind: MailKind, person: User, detail: str | None = None
-) -> None:
-    """Enqueue a mail to a person's current address, ignoring the hourly mail limit."""
-    enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail)
-
-
-def enqueue_daily_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
-    """Enqueue a mail, unless the person got the same mail within the last day.
-
-    Without the limit of one mail per day, strangers could flood the person with mails.
-    """
-    query = select(AccountMail.id).where(
-        AccountMail.email == person.email,
+def is_limit_reached(
+    uow: UnitOfWork, limit: MailLimit, kind: MailKind, email: str, detail: str | None = None
+) -> bool:
+    query = select(func.count()).where(
+        AccountMail.email == email,
         AccountMail.kind == kind,
-        AccountMail.detail == detail,
-        AccountMail.created_at > func.now() - ACCOUNT_MAIL_RETENTION,
+        AccountMail.created_at > func.now() - limit.within,
     )
-    if uow.session.scalar(query.limit(1)) is None:
-        enqueue_mail_to(uow, kind, person, detail)
+    if limit.per_detail:
+        query = query.where(AccountMail.detail == detail)
+    return (uow.session.scalar(query) or 0) >= limit.mails
 
 
 def admit_stranger_mail(uow: UnitOfWork, request: AccountMail, email: str | None) -> bool:

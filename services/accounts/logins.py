@@ -193,9 +193,13 @@ def notify_of_new_browser(uow: UnitOfWork, person: User, browser: Browser) -> No
 
 
 def _mail_new_browser(uow: UnitOfWork, person: User, name: str | None) -> None:
-    kind = MailKind.NEW_BROWSER
-    detail = name or "a browser"
-    account_mails.request_mail_to(uow, kind, person, detail)
+    account_mails.enqueue_mail(
+        uow,
+        MailKind.NEW_BROWSER,
+        person,
+        name or "a browser",
+        limit=account_mails.HOURLY_LIMIT,
+    )
 
 
 def clear_attempt(uow: UnitOfWork, attempt: Attempt) -> None:

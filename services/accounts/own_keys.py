@@ -36,6 +36,6 @@ def create_own_key(
         maker_id=caller.key_id,
     )
     person = accounts.get_user(uow, caller.user_id)
-    kind = MailKind.NEW_KEY
-    account_mails.request_mail_to(uow, kind, person, key.last_four)
+    limit = account_mails.HOURLY_LIMIT
+    account_mails.enqueue_mail(uow, MailKind.NEW_KEY, person, key.last_four, limit=limit)
     return key, secret

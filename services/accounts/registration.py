@@ -199,7 +199,7 @@ def _set_password(
     person.password_hash = password_hash
     sessions.revoke_sessions(uow, person.id, kept_session_id=kept_session_id)
     record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGES_ACCESS)
-    account_mails.enqueue_mail_to(uow, MailKind.PASSWORD_CHANGED, person)
+    account_mails.enqueue_mail(uow, MailKind.PASSWORD_CHANGED, person)
 
 
 def _use_link(uow: UnitOfWork, link: MailedLink) -> None:

@@ -46,7 +46,7 @@ def mail_operator(resources: Resources, began_at: datetime) -> int | None:
         if confirmed.keys() != mailed.keys():
             kind = MailKind.CHECKS_FAIL if confirmed else MailKind.CHECKS_PASS
             detail = "\n".join(f"{name}: {advice}" for name, advice in sorted(confirmed.items()))
-            account_mails.enqueue_mail(uow, kind, address, user_id=None, detail=detail)
+            account_mails.enqueue_mail(uow, kind, address, detail)
         maintenance.write_state(uow, MAIL_OPERATOR, {"failing": failing, "mailed": confirmed})
     return len(failing)
 

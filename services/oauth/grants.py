@@ -78,8 +78,8 @@ def grant_scopes(
     has_new_scopes = not set(scopes) <= set(grant.scopes)
     if has_new_scopes:
         person = accounts.get_user(uow, user_id)
-        kind = MailKind.NEW_PROGRAM
-        account_mails.request_mail_to(uow, kind, person, client.name)
+        limit = account_mails.HOURLY_LIMIT
+        account_mails.enqueue_mail(uow, MailKind.NEW_PROGRAM, person, client.name, limit=limit)
     grant.scopes = sorted({*grant.scopes, *scopes})
     grant.updated_at = clock.now()
     uow.session.flush()

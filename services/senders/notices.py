@@ -92,4 +92,6 @@ def _mail(uow: UnitOfWork, user_id: int, kind: MailKind, detail: str) -> None:
     """Enqueue a mail to an owner, at most once a day. Erased people get no mail."""
     person: User | None = accounts.find_user(uow, user_id)
     if person is not None and person.erased_at is None:
-        account_mails.enqueue_daily_mail_to(uow, kind, person, detail)
+        # Without a limit, strangers could flood the owner with mails.
+        limit = account_mails.DAILY_LIMIT_PER_DETAIL
+        account_mails.enqueue_mail(uow, kind, person, detail, limit=limit)

@@ -145,9 +145,8 @@ def add_sender(
         sender_secrets.store_secret(uow, sender.id, value)
     record_event(uow, user_id, EventType.SENDER_CREATED, sender_id=sender.id)
     person = accounts.get_user(uow, user_id)
-    kind = MailKind.NEW_SENDER
-    if not account_mails.is_mail_limit_reached(uow, kind, person.email, detail=detail):
-        account_mails.enqueue_mail_to(uow, kind, person, detail)
+    limit = account_mails.HOURLY_LIMIT_PER_DETAIL
+    account_mails.enqueue_mail(uow, MailKind.NEW_SENDER, person, detail, limit=limit)
     return sender, secret
 
 

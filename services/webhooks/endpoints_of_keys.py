@@ -116,7 +116,7 @@ def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
         )
     else:
         return False
-    account_mails.enqueue_mail_to(uow, MailKind.KEY_EXPIRES, person, f"{key.last_four} {details}")
+    account_mails.enqueue_mail(uow, MailKind.KEY_EXPIRES, person, f"{key.last_four} {details}")
     return True
 
 

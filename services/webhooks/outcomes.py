@@ -175,7 +175,7 @@ def _stop_endpoint(
     person = accounts.get_user(uow, endpoint.user_id)
     change = "was paused" if state == EndpointState.PAUSED else "was permanently disabled"
     detail = f"{endpoint.id} {change}. {reason}"
-    account_mails.enqueue_mail_to(uow, MailKind.WEBHOOK_STOPPED, person, detail)
+    account_mails.enqueue_mail(uow, MailKind.WEBHOOK_STOPPED, person, detail)
 
 
 def _get_transaction_time(uow: UnitOfWork) -> datetime:

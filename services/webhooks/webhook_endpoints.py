@@ -253,9 +253,8 @@ def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
     if caller.key_id is not None:
         key = uow.session.get_one(ApiKey, caller.key_id)
         detail = f"with your API key that ends in {key.last_four}"
-    kind = MailKind.NEW_WEBHOOK
-    if not account_mails.is_mail_limit_reached(uow, kind, person.email, detail=detail):
-        account_mails.enqueue_mail_to(uow, kind, person, detail)
+    limit = account_mails.HOURLY_LIMIT_PER_DETAIL
+    account_mails.enqueue_mail(uow, MailKind.NEW_WEBHOOK, person, detail, limit=limit)
 
 
 def _is_not_deleted() -> ColumnElement[bool]:

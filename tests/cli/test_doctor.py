@@ -19,7 +19,7 @@ from devstack import LOOPBACK
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from services.accounts.account_mails import MailKind, request_mail
+from services.accounts.account_mails import MailKind, enqueue_mail
 from services.backup import manifests
 from services.backup.manifests import Manifest
 from storage.backup_files.places import open_sealed_place
@@ -160,7 +160,7 @@ def test_doctor_fails_where_a_mail_has_waited_for_ten_minutes(
     idle_database = {"PRESSROOM_DATABASE_URL": idle_stack.environment["PRESSROOM_DATABASE_URL"]}
     api_environment = {**idle_database, "PRESSROOM_MAIL_URL": ""}
     with idle_stack.resources.unit_of_work() as uow:
-        request_mail(uow, MailKind.FORGOTTEN_PASSWORD, "ada@example.com")
+        enqueue_mail(uow, MailKind.FORGOTTEN_PASSWORD, "ada@example.com")
     set_times = (
         "UPDATE jobs SET run_at = now() + %s::interval, failing_since = now() + %s::interval"
     )

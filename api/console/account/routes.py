@@ -162,9 +162,10 @@ async def request_address_change(console: RecentConsoleForm) -> Response:
         async with pad_duration():
             await _prove_current_password(console, current_address)
             await console.state.in_unit_of_work(
-                account_mails.request_mail,
+                account_mails.enqueue_mail,
                 MailKind.NEW_ADDRESS,
                 email,
+                limit=account_mails.HOURLY_LIMIT,
                 user_id=console.user_id,
                 source=unsolicited_mail.source_digest(
                     console.state.resources.keyring, client_address(console.request)

@@ -242,7 +242,10 @@ async def _request_mail(
         )
     async with pad_duration():
         source = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
-        await state.in_unit_of_work(account_mails.request_mail, kind, email, source=source)
+        limit = account_mails.HOURLY_LIMIT
+        await state.in_unit_of_work(
+            account_mails.enqueue_mail, kind, email, limit=limit, source=source
+        )
     return redirect_to_query("sent=yes")
 
 

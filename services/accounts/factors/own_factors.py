@@ -126,7 +126,7 @@ def report_change(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
     event_type, factor, text = change.value
     record_event(uow, user_id, event_type, factor=factor)
     person = accounts.get_user(uow, user_id)
-    account_mails.enqueue_mail_to(uow, MailKind.FACTORS_CHANGED, person, text)
+    account_mails.enqueue_mail(uow, MailKind.FACTORS_CHANGED, person, text)
 
 
 def _remove_codes_without_factors(uow: UnitOfWork, user_id: int) -> None:

@@ -11,11 +11,11 @@ from core.errors.imports import (
     MEMBERS_ALL_INVALID,
 )
 from core.settings.notations import PlanQuota
-from models import AccountMail, Job, MailingList, MemberImport, User, WaitingChunk
+from models import Job, MailingList, MemberImport, User, WaitingChunk
 from services import removals
 from services.access import quotas
 from services.accounts import account_mails
-from services.accounts.account_mails import MailKind
+from services.accounts.account_mails import MailKind, MailLimit
 from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs.lease import Lease
 from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
@@ -30,10 +30,8 @@ DRY_RUN_FILE_RETENTION = timedelta(days=1)
 # The maximum number of dry-run files per owner, because no plan limits the size of dry-run files.
 MAX_DRY_RUN_FILES = 3
 _MAX_RECENT_IMPORTS = 100
-NOTICE_WINDOW = timedelta(hours=1)
-# The maximum number of result mails per owner in an hour, because an API client may start many
-# imports.
-MAX_NOTICES_PER_WINDOW = 20
+# Result mails are limited, because an API client may start many imports.
+_MAIL_LIMIT = MailLimit(20, timedelta(hours=1))
 MAX_TITLE_CHARACTERS = 60
 _NO_FILENAME = "a file"
 
@@ -196,13 +194,6 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
     owner = uow.session.get_one(User, task.user_id)
     if not owner.import_mails or owner.erased_at is not None:
         return
-    recent_mails = select(func.count()).where(
-        AccountMail.email == owner.email,
-        AccountMail.kind == MailKind.IMPORT_ENDED,
-        AccountMail.created_at > func.now() - NOTICE_WINDOW,
-    )
-    if (uow.session.scalar(recent_mails) or 0) >= MAX_NOTICES_PER_WINDOW:
-        return
     title = uow.session.get_one(MailingList, task.list_id).title
     file = _shorten(task.filename or _NO_FILENAME)
     end = "has finished." if task.error is None else f"failed: {task.error['message']}"
@@ -223,7 +214,8 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
     ]
     if task.left_out:
         sentences.append(f"Left out because they don't fit their fields: {task.left_out:,} values.")
-    account_mails.enqueue_mail_to(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
+    detail = " ".join(sentences)
+    account_mails.enqueue_mail(uow, MailKind.IMPORT_ENDED, owner, detail, limit=_MAIL_LIMIT)
 
 
 def _shorten(text: str) -> str:

@@ -30,7 +30,8 @@ def request_link(
     uow: UnitOfWork, mailing_list: MailingList, email: str, *, language: str, source: bytes | None
 ) -> None:
     """Enqueue a mail to a normalised address, unless a rate limit has been reached."""
-    if account_mails.is_mail_limit_reached(uow, MailKind.PREFERENCES, email):
+    limit = account_mails.HOURLY_LIMIT
+    if account_mails.is_limit_reached(uow, limit, MailKind.PREFERENCES, email):
         return
     mail = AccountMail(
         kind=MailKind.PREFERENCES,
