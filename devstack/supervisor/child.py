@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from core.pauses import Pauses
 from core.process.linux import exit_with_parent
 from devstack.supervisor.environment import clean_environment
 from devstack.supervisor.home_folder import StackError
@@ -20,10 +22,9 @@ from devstack.supervisor.ports import is_listening
 _MAX_LOG_BYTES = 10 * 1024 * 1024
 _MAX_SHOWN_LOG_BYTES = 8192
 _MAX_SHOWN_LOG_LINES = 15
-_MIN_DELAY_SECONDS = 0.5
-# The longest delays before a restart: of a program that has never been ready, and of any other.
-_MAX_START_DELAY_SECONDS = 10.0
-_MAX_RESTART_DELAY_SECONDS = 2.0
+# The delays before a restart, and the longest delay of a program that was ready before.
+_DELAYS = Pauses.double(timedelta(seconds=0.5), timedelta(seconds=10))
+_MAX_RESTART_DELAY = timedelta(seconds=2)
 _STABLE_AFTER_SECONDS = 30.0
 
 
@@ -244,11 +245,10 @@ class Child:
         now = time.monotonic()
         if self.ready_at is not None and now - self.ready_at >= _STABLE_AFTER_SECONDS:
             self.failures = 0
-        longest = _MAX_RESTART_DELAY_SECONDS if self.was_ready else _MAX_START_DELAY_SECONDS
-        delay = min(longest, _MIN_DELAY_SECONDS * 2**self.failures)
         self.failures += 1
         self.ready_at = None
-        self.restart_at = now + delay
+        longest = _MAX_RESTART_DELAY if self.was_ready else timedelta.max
+        self.restart_at = now + _DELAYS.choose(self.failures, longest).total_seconds()
         self.state = ChildState.RESTARTING
 
 

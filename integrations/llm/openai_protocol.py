@@ -6,10 +6,10 @@ from strict to loose, are a JSON schema, JSON mode and a plain prompt.
 
 import asyncio
 import math
-import random
 import re
 import time
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -22,6 +22,7 @@ from core.calls.breaker import Breaker
 from core.errors import DomainError, ServerFailed
 from core.errors.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
 from core.logging import get_logger
+from core.pauses import Pauses
 from core.telemetry import spans
 from integrations import http_client
 from integrations.llm.port import CompletionReply, CompletionRequest, Report, Usage
@@ -52,7 +53,7 @@ _BUSY_STATUSES = frozenset(
 )
 
 # The pause before a retry, unless the server requests a different pause.
-_RETRY_PAUSE_SECONDS = 0.5
+_RETRY_PAUSES = Pauses((timedelta(seconds=0.5),), jitter=0.5)
 # A failed request is retried only if at least this much time is left.
 _MIN_RETRY_SECONDS = 1.0
 
@@ -373,7 +374,7 @@ class OpenAIProtocol:
         except CompletionFailed as failure:
             pause = failure.retry_after
             if pause is None:
-                pause = _RETRY_PAUSE_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311 - no secret
+                pause = _RETRY_PAUSES.choose(1).total_seconds()
             seconds_left = deadline - time.monotonic()
             if not failure.is_temporary or pause + _MIN_RETRY_SECONDS > seconds_left:
                 raise
