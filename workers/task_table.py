@@ -3,7 +3,6 @@
 Task names never change, because messages in the queues contain them.
 """
 
-import importlib
 import secrets
 import time
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from services.jobs.kinds import (
 from services.jobs.lease import LeaseLost
 from services.jobs.maintenance import MaintenanceKind
 from storage.redis.request_work import AllCallersLeft, RequestLease
+from workers import kinds_of_work  # noqa: F401 - loads the kinds
 from workers.context import ProcessContext, WorkerContext
 from workers.in_flight_work import WorkItem
 from workers.job_runner import KILL_AFTER_SECONDS, TaskFailed, run_job
@@ -40,26 +40,6 @@ _MAX_RENEWAL_SECONDS = COMPUTING_DEADLINE_SECONDS + 2 * KILL_AFTER_SECONDS
 # The time limit of work that runs only while an API caller waits. No API caller waits longer for a
 # result than this time.
 MAX_REQUEST_SECONDS = 60.0
-
-# The modules that register kinds of work. A test checks that ``_MODULES`` is complete.
-_MODULES = """
-    accounts.account_mails
-    attachments.strays attachments.thumbnails attachments.upload
-    backup.creating backup.journal
-    composer.photos composer.writing_work
-    credits.checkout credits.own_charges credits.polling credits.verify
-    doctor.operator_mail
-    privacy.erasure privacy.expired_rows privacy.ip_addresses privacy.strangers
-    removals store_checks
-    subscriptions.bulk_actions.actions subscriptions.bulk_actions.undo subscriptions.bulk_files
-    subscriptions.count_merging subscriptions.deleted_tags subscriptions.exports
-    subscriptions.imports.helper subscriptions.imports.import_job subscriptions.imports.undo
-    subscriptions.member_addresses subscriptions.members.mails subscriptions.members.unsubscribe
-    subscriptions.preferences.link_mails
-    senders.applying senders.silence webhooks.endpoints_of_keys webhooks.sending
-"""
-for _name in _MODULES.split():
-    importlib.import_module(f"services.{_name}")
 
 
 def register_tasks(app: Celery, process: ProcessContext) -> None:
