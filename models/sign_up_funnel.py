@@ -12,8 +12,14 @@ from sqlalchemy.orm import Mapped, mapped_column
 from models.declarative import Model, SerialId
 
 _ORIGIN_COLUMNS = (
-    *("list_id", "day", "utm_source", "utm_medium", "utm_campaign", "referrer"),
-    *("joined", "gone"),
+    "list_id",
+    "day",
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "referrer",
+    "joined",
+    "gone",
 )
 
 

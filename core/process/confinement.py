@@ -25,8 +25,17 @@ MAX_CPU_SECONDS = 120
 _MESSAGE_CALLS = ("read", "pread64", "write", "close", "pselect6")
 _MEMORY_CALLS = ("munmap", "mremap", "madvise", "brk")
 _RUNTIME_CALLS = (
-    *("futex", "sched_yield", "getrandom", "clock_gettime", "rt_sigaction", "rt_sigprocmask"),
-    *("rt_sigreturn", "sigaltstack", "restart_syscall", "exit", "exit_group"),
+    "futex",
+    "sched_yield",
+    "getrandom",
+    "clock_gettime",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "rt_sigreturn",
+    "sigaltstack",
+    "restart_syscall",
+    "exit",
+    "exit_group",
 )
 _PILLOW_CALLS = ("getcwd",)
 

@@ -20,9 +20,15 @@ MAX_SECRET_BYTES = 64 * 1024
 # The settings for which an empty value means "no limit". For settings that aren't in
 # ``MAY_BE_EMPTY``, an empty value means the default value.
 MAY_BE_EMPTY = (
-    *("rate_limit_default", "rate_limit_anonymous", "rate_limit_login"),
-    *("mail_limit_mailbox", "mail_limit_domain", "mail_limit_list", "mail_limit_source"),
-    *("quota_free", "quota_paid"),
+    "rate_limit_default",
+    "rate_limit_anonymous",
+    "rate_limit_login",
+    "mail_limit_mailbox",
+    "mail_limit_domain",
+    "mail_limit_list",
+    "mail_limit_source",
+    "quota_free",
+    "quota_paid",
 )
 
 S = TypeVar("S", bound="GivenSettings")

@@ -29,10 +29,18 @@ def _names_with(*prefixes: str) -> SettingNames:
 
 # The settings that the API and all workers need.
 _SHARED = _names_in(stores.DatabaseSettings, stores.ObjectStorageSettings, stores.CacheSettings) | {
-    *("public_url", "pages_url", "encryption_keys", "quota_free", "quota_paid")
+    "public_url",
+    "pages_url",
+    "encryption_keys",
+    "quota_free",
+    "quota_paid",
 }
 _WORKER = _SHARED | {
-    *("ready_file", "alive_file", "worker_metrics_address", "worker_grace", "patience")
+    "ready_file",
+    "alive_file",
+    "worker_metrics_address",
+    "worker_grace",
+    "patience",
 }
 _PAYMENTS = _names_with("stripe_", "payments_sandbox_")
 _PHOTOS = _names_with("stock_photo_", "unsplash_", "openverse_")
@@ -50,11 +58,27 @@ _API = (
         "turnstile_", "hcaptcha_", "recaptcha_", "challenge_", "rate_limit_", "mail_limit_"
     )
     | {
-        *("account_challenge", "mail_from", "require_second_factor", "api_docs", "deny_list"),
-        *("hsts_subdomains", "media_base_url", "api_key_header", "trusted_proxies", "api_drain"),
-        *("credits_per_usd", "currencies", "composer_price", "redirect_origins", "metrics_token"),
-        *("security_contacts", "security_policy", "webhook_allowed_networks", "docs_url"),
-        *("plan_contact", "sns_base_url"),
+        "account_challenge",
+        "mail_from",
+        "require_second_factor",
+        "api_docs",
+        "deny_list",
+        "hsts_subdomains",
+        "media_base_url",
+        "api_key_header",
+        "trusted_proxies",
+        "api_drain",
+        "credits_per_usd",
+        "currencies",
+        "composer_price",
+        "redirect_origins",
+        "metrics_token",
+        "security_contacts",
+        "security_policy",
+        "webhook_allowed_networks",
+        "docs_url",
+        "plan_contact",
+        "sns_base_url",
         # The API needs the retention periods, because the operators' overview counts expired rows.
         "retention",
     }

@@ -24,7 +24,9 @@ def add_ended_jobs(stack: Stack, owner_id: int, jobs: int, *, kind: str) -> None
         " SELECT %s, 'bulk', %s, 0, at, at FROM ("
         " SELECT now() - interval '1 hour' + i * interval '1 ms' AS at"
         " FROM generate_series(1, %s) AS i) AS times",
-        *(kind, owner_id, jobs),
+        kind,
+        owner_id,
+        jobs,
     )
     for statement in (
         "UPDATE jobs SET sends = 1, send_after = send_after + interval '2 s'",

@@ -91,8 +91,12 @@ def _build_sandbox(program: Callable[..., Program], ports: Ports) -> Program:
     plain = program(
         "sandbox",
         STRIPE_KEYS | {"metrics_token", "docs_url"},
-        *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
-        *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
+        "--port",
+        str(ports.sandbox),
+        "--smtp-port",
+        str(ports.smtp),
+        "--webhook-url",
+        f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}",
         *(word for url in metrics_urls for word in ("--metrics-url", url)),
         module="devstack.sandbox",
     )

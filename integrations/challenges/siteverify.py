@@ -43,12 +43,21 @@ _HEADERS = {"Accept": "application/json"}
 
 # The error codes for an invalid, used or expired token.
 _TOKEN_ERRORS = {
-    *("already-seen-response", "expired-input-response", "invalid-input-response"),
-    *("invalid-or-already-seen-response", "missing-input-response", "timeout-or-duplicate"),
+    "already-seen-response",
+    "expired-input-response",
+    "invalid-input-response",
+    "invalid-or-already-seen-response",
+    "missing-input-response",
+    "timeout-or-duplicate",
 }
 _INSTALLATION_ERRORS = {
-    *("bad-request", "internal-error", "invalid-input-secret", "invalid-remoteip"),
-    *("missing-input-secret", "missing-remoteip", "not-using-dummy-passcode"),
+    "bad-request",
+    "internal-error",
+    "invalid-input-secret",
+    "invalid-remoteip",
+    "missing-input-secret",
+    "missing-remoteip",
+    "not-using-dummy-passcode",
     "sitekey-secret-mismatch",
 }
 

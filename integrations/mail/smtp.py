@@ -41,7 +41,15 @@ _AUTOMATIC_MAIL_HEADERS = {
     "X-Auto-Response-Suppress": "OOF, AutoReply",
 }
 _RESERVED_HEADERS = {
-    *("from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"),
+    "from",
+    "sender",
+    "to",
+    "cc",
+    "bcc",
+    "subject",
+    "date",
+    "message-id",
+    "mime-version",
     *(name.lower() for name in _AUTOMATIC_MAIL_HEADERS),
 }
 _MAX_LINE_BYTES = 998  # RFC 5322, section 2.1.1, limits each line of an e-mail to 998 bytes.

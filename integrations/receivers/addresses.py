@@ -17,14 +17,25 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 _RESERVED_V4 = tuple(
     ipaddress.IPv4Network(each)
     for each in (
-        *("0.0.0.0/8", "10.0.0.0/8"),
+        "0.0.0.0/8",
+        "10.0.0.0/8",
         "100.64.0.0/10",  # Shared address space, where one cloud has its metadata service.
         "127.0.0.0/8",
         "168.63.129.16/32",  # The host agent of Azure, at an address that looks public.
         "169.254.0.0/16",  # Link-local addresses, where most clouds have their metadata service.
-        *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
-        *("192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15"),
-        *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "192.175.48.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
     )
 )
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -33,7 +44,9 @@ _RESERVED_V6 = tuple(
     for each in (
         "2001::/23",  # IETF protocol assignments, including Teredo.
         "2002::/16",  # 6to4
-        *("2001:db8::/32", "2620:4f:8000::/48", "3fff::/20"),
+        "2001:db8::/32",
+        "2620:4f:8000::/48",
+        "3fff::/20",
     )
 )
 # The ISATAP interface identifiers (RFC 5214) that precede an embedded IPv4 address.

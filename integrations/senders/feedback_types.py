@@ -4,8 +4,13 @@
 # of reports that say that a mail isn't spam. All other types count as complaints, also unknown
 # ones.
 UNCOUNTED_FEEDBACK_TYPES = (
-    *("not-spam", "virus", "auth-failure", "authentication-failure"),
-    *("dkim", "dmarc", "miscategorized"),
+    "not-spam",
+    "virus",
+    "auth-failure",
+    "authentication-failure",
+    "dkim",
+    "dmarc",
+    "miscategorized",
 )
 _UNCOUNTED_WORDS = {each.replace("-", "") for each in UNCOUNTED_FEEDBACK_TYPES}
 

@@ -31,13 +31,24 @@ class SnsMessageType(StrEnum):
 
 
 _CONFIRMATION_FIELDS = (
-    *("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
+    "Message",
+    "MessageId",
+    "SubscribeURL",
+    "Timestamp",
+    "Token",
+    "TopicArn",
+    "Type",
 )
 # For each message type, the fields that the signature covers, in the order in which they are
 # signed. The signature covers ``Subject`` only if the message contains this field.
 _SIGNED_FIELDS = {
     SnsMessageType.NOTIFICATION: (
-        *("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
+        "Message",
+        "MessageId",
+        "Subject",
+        "Timestamp",
+        "TopicArn",
+        "Type",
     ),
     SnsMessageType.SUBSCRIPTION: _CONFIRMATION_FIELDS,
     SnsMessageType.UNSUBSCRIPTION: _CONFIRMATION_FIELDS,

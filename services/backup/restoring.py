@@ -39,8 +39,13 @@ from storage.resources import Resources, open_resources
 
 _ADVISORY_LOCK = 0x42616B75  # "Baku" in ASCII
 _COUNTED_TABLES = (
-    *("users", "lists", "subscriptions", "opt_outs", "address_opt_outs"),
-    *("credit_entries", "attachments"),
+    "users",
+    "lists",
+    "subscriptions",
+    "opt_outs",
+    "address_opt_outs",
+    "credit_entries",
+    "attachments",
 )
 
 

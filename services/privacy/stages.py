@@ -35,13 +35,24 @@ MAX_LISTS = 20
 # The stages that the result of an erasure job lists, each with its number of erased rows.
 REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 _TEXTS_OF_LISTS = (
-    *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
-    *("logo_hash_id", "sender_name", "sign_up_text", "thanks_text", "confirmation_text"),
+    "tagline",
+    "description",
+    "avatar_image_url",
+    "favicon_image_url",
+    "colour",
+    "logo_hash_id",
+    "sender_name",
+    "sign_up_text",
+    "thanks_text",
+    "confirmation_text",
     "confirmed_redirect",
 )
 _FIGURES_OF_LISTS: tuple[Any, ...] = (
-    *(models.Mailing, models.Bounce, models.SignUpView),
-    *(models.OriginDay, models.OriginDayDelta),
+    models.Mailing,
+    models.Bounce,
+    models.SignUpView,
+    models.OriginDay,
+    models.OriginDayDelta,
 )
 
 

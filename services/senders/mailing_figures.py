@@ -76,8 +76,15 @@ WHERE m.user_id = r.user_id AND m.list_id = r.list_id AND m.mailing_id = r.maili
     AND m.kind = r.kind
 """)
 _FIGURES = (
-    *("delivered", "hard_bounced", "soft_bounced", "blocked", "complained", "unsubscribed"),
-    *("opened", "machine_opened", "clicked"),
+    "delivered",
+    "hard_bounced",
+    "soft_bounced",
+    "blocked",
+    "complained",
+    "unsubscribed",
+    "opened",
+    "machine_opened",
+    "clicked",
 )
 _ADD_FIGURES = text(f"""
 UPDATE mailings AS m SET {", ".join(f"{name} = m.{name} + r.{name}" for name in _FIGURES)}

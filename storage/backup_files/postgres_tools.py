@@ -52,7 +52,9 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
     """Yield a consistent dump of the database in chunks of varying size."""
     _require_primary(database)
     options = (
-        *("--format=custom", "--compress=1", "--lock-wait-timeout=60000"),
+        "--format=custom",
+        "--compress=1",
+        "--lock-wait-timeout=60000",
         # Leave out the request bodies in which mail providers sent reports, because these request
         # bodies contain personal data, and are deleted from the database within a day.
         "--exclude-table-data=public.sender_bodies",

@@ -102,8 +102,11 @@ _BODY_EXAMPLE = {
     },
 }
 _REPORT_ERRORS = (
-    *("report.invalid", "report.too_many", "report.trace_id_refused"),
-    *("body.too_large", "request.too_slow"),
+    "report.invalid",
+    "report.too_many",
+    "report.trace_id_refused",
+    "body.too_large",
+    "request.too_slow",
 )
 
 

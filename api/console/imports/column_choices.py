@@ -44,7 +44,9 @@ _FORMAT_LABELS = {
 # The roles that an owner may choose for more than one column of a file.
 _REPEATABLE_ROLES = (
     *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", *ConsentSubject),
-    *("first_name", "middle_name", "last_name"),
+    "first_name",
+    "middle_name",
+    "last_name",
 )
 _ROLE_LABELS = {
     "email": "E-mail address",

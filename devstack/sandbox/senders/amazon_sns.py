@@ -34,7 +34,13 @@ ROOTS_PATH = "/roots.pem"
 _LIFETIME = timedelta(days=365)
 _NOTIFICATION_FIELDS = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _CONFIRMATION_FIELDS = (
-    *("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
+    "Message",
+    "MessageId",
+    "SubscribeURL",
+    "Timestamp",
+    "Token",
+    "TopicArn",
+    "Type",
 )
 
 AuthorityKey = ec.EllipticCurvePrivateKey

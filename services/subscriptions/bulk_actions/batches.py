@@ -321,8 +321,13 @@ def _store_changes(
     new_expiry = _build_new_expiry(bulk).label("paid_expiry_after")
     matching = (
         select(
-            *(member.id, member.updated_at, member.status, member.type, member.paid_expiry),
-            *(new_expiry, _build_change_condition(bulk).label("differs")),
+            member.id,
+            member.updated_at,
+            member.status,
+            member.type,
+            member.paid_expiry,
+            new_expiry,
+            _build_change_condition(bulk).label("differs"),
         )
         .where(*conditions)
         .cte("fitting")

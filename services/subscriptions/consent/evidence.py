@@ -16,8 +16,14 @@ from storage.unit_of_work import UnitOfWork
 
 # The columns that contain consent evidence in an export of a list's members.
 CONSENT_COLUMNS = (
-    *("consent_at", "consent_how", "consent_ip", "consent_url", "consent_wording"),
-    *("consent_confirmed_at", "consent_confirmed_ip", "consent_claimed_by"),
+    "consent_at",
+    "consent_how",
+    "consent_ip",
+    "consent_url",
+    "consent_wording",
+    "consent_confirmed_at",
+    "consent_confirmed_ip",
+    "consent_claimed_by",
 )
 _MAX_EXPORTED_PER_MEMBER = 100
 

@@ -17,8 +17,13 @@ from storage.unit_of_work import UnitOfWork
 # The columns that a transfer copies from the source list's record to a new record on the target
 # list.
 _TRANSFERRED_COLUMNS = (
-    *("user_id", "name", "email"),
-    *("confirmation_asked_at", "submitted", "language", "origin"),
+    "user_id",
+    "name",
+    "email",
+    "confirmation_asked_at",
+    "submitted",
+    "language",
+    "origin",
 )
 
 

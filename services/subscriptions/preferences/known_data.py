@@ -30,15 +30,36 @@ from storage.unit_of_work import UnitOfWork
 # and history events.
 _MAX_ENTRIES_PER_LIST = 1_000
 _RECORD_COLUMNS = (
-    *("status", "email_enabled", "name", "email"),
-    *("type", "paid_expiry", "source", "language", "origin"),
+    "status",
+    "email_enabled",
+    "name",
+    "email",
+    "type",
+    "paid_expiry",
+    "source",
+    "language",
+    "origin",
 )
 _EVENT_COLUMNS = (
-    *("created_at", "action", "actor", "via", "status_before", "status_after", "reason"),
-    *("changed", "ip"),
+    "created_at",
+    "action",
+    "actor",
+    "via",
+    "status_before",
+    "status_after",
+    "reason",
+    "changed",
+    "ip",
 )
 _CONSENT_COLUMNS = (
-    *("occurred_at", "how", "ip", "url", "browser", "wording", "claimed_by", "origin"),
+    "occurred_at",
+    "how",
+    "ip",
+    "url",
+    "browser",
+    "wording",
+    "claimed_by",
+    "origin",
 )
 _OPT_OUT_COLUMNS = ("created_at", "kind", "source")
 _BOUNCE_COLUMNS = ("bounced_at", "is_hard", "status", "ended_at", "lifted_at")
