@@ -18,8 +18,12 @@ from typing import Any
 from core.errors import DomainError
 from core.languages.shown_lines import strip_invisible
 from models import MemberImport
-from services.subscriptions.imports.chunks import chunks
-from services.subscriptions.imports.chunks.chunks import Chunk, PendingChunk, get_rows_per_batch
+from services.subscriptions.imports.chunks.chunks import (
+    MAX_FILE_CHUNK_CHARACTERS,
+    ROWS_PER_CHUNK,
+    Chunk,
+    PendingChunk,
+)
 from services.subscriptions.imports.chunks.judging import judge_rows
 from services.subscriptions.imports.chunks.seen_addresses import SeenAddresses
 from services.subscriptions.imports.columns.column_plan import MAX_COLUMNS_SHOWN
@@ -103,7 +107,11 @@ class FileRows:
     """
 
     def __init__(
-        self, resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
+        self,
+        resources: Resources,
+        task: MemberImport,
+        source: io.BufferedReader | Workbook,
+        rows_per_chunk: int = ROWS_PER_CHUNK,
     ) -> None:
         """Create the readers of a file. Raises the same errors as ``open_file``.
 
@@ -111,9 +119,10 @@ class FileRows:
         """
         self._file = open_file(resources, task, source)
         self.seen = SeenAddresses()
-        self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
-        self._opt_outs = PendingChunk(chunks.MAX_FILE_CHUNK_CHARACTERS)
-        self._ordinary_rows = PendingChunk(chunks.MAX_FILE_CHUNK_CHARACTERS)
+        self._rows_per_chunk = rows_per_chunk
+        self._batches = judge_rows(self._file.rows, self.seen, rows_per_chunk)
+        self._opt_outs = PendingChunk(rows_per_chunk, MAX_FILE_CHUNK_CHARACTERS)
+        self._ordinary_rows = PendingChunk(rows_per_chunk, MAX_FILE_CHUNK_CHARACTERS)
         self._is_read = False
         self._problems = Problems()
         self._has_damaged_row = False
@@ -200,7 +209,7 @@ class FileRows:
         """Complete the last chunks and the samples when all rows have been read."""
         self._is_read = True
         rows = self._opt_outs.rows + self._ordinary_rows.rows
-        if not self.count and len(rows) <= chunks.ROWS_PER_CHUNK:
+        if not self.count and len(rows) <= self._rows_per_chunk:
             # If all rows fit into one chunk, don't put the opt-outs into a separate chunk.
             self._opt_outs.take_rows()
             self._ordinary_rows.rows = sorted(rows, key=attrgetter("line"))

@@ -9,6 +9,7 @@ from typing import Any
 
 from core.errors import DomainError, TransientError
 from models import ImportKind, MemberImport
+from services.jobs.lease import Lease
 from services.subscriptions import bulk_files
 from services.subscriptions.imports.columns.column_forms import ColumnForms
 from services.subscriptions.imports.columns.column_plan import ColumnPlan
@@ -64,38 +65,41 @@ class OpenedFile:
 
 
 def open_source(
-    resources: Resources, task: MemberImport, *, is_retry: bool
-) -> Generator[bool | None, None, io.BufferedReader | Workbook]:
+    resources: Resources, lease: Lease, task: MemberImport
+) -> Generator[None, None, io.BufferedReader | Workbook]:
     """Return the stored file of an import, or the workbook in the file.
 
-    The generator yields between the steps that open a workbook. It yields true while other
-    workbooks must be read first. The caller must close the returned object. Raises the same errors
-    as ``Workbook``.
-
-    Args:
-        is_retry: whether an earlier attempt to read the file has failed, perhaps because a workbook
-            needs more memory.
+    The generator yields between the steps that open a workbook. While other workbooks must be read
+    first, ``lease.is_waiting`` is true. The caller must close the returned object.
     """
     stored = open_ranged_file(bulk_files.open_stored_file(resources, task))
     if not is_workbook(stored):
         return stored
+    # An earlier attempt may have failed because the workbook needs more memory.
+    is_retry = lease.retries + lease.crashes > 0
     if task.size <= _MAX_SMALL_WORKBOOK_BYTES and not is_retry:
         try:
-            return (yield from _open_workbook(resources, task, stored, MemoryLimit.LOW))
+            return (yield from _open_workbook(resources, lease, task, stored, MemoryLimit.LOW))
         except (DomainError, TransientError):
             # Too little memory can look like a damaged workbook.
             stored.seek(0)
-    return (yield from _open_workbook(resources, task, stored, MemoryLimit.FULL))
+    return (yield from _open_workbook(resources, lease, task, stored, MemoryLimit.FULL))
 
 
 def _open_workbook(
-    resources: Resources, task: MemberImport, stored: io.BufferedReader, limit: MemoryLimit
-) -> Generator[bool | None, None, Workbook]:
+    resources: Resources,
+    lease: Lease,
+    task: MemberImport,
+    stored: io.BufferedReader,
+    limit: MemoryLimit,
+) -> Generator[None, None, Workbook]:
     slot = ReadingSlot(limit, resources.settings.database_url.get_secret_value())
     workbook = Workbook(stored, task.size, slot, limit)
     try:
         while not slot.acquire():
-            yield True
+            lease.is_waiting = True
+            yield
+        lease.is_waiting = False
         yield from workbook.open()
         with _record_sheets_of_refused_file(resources, task, workbook):
             yield from workbook.choose_sheet(task.sheet, task.mapping)

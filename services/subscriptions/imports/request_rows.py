@@ -8,9 +8,9 @@ from models import MemberImport
 from services.subscriptions import bulk_files, fields
 from services.subscriptions.imports.chunks.chunks import (
     MAX_REQUEST_CHUNK_CHARACTERS,
+    ROWS_PER_CHUNK,
     Chunk,
     PendingChunk,
-    get_rows_per_batch,
 )
 from services.subscriptions.imports.chunks.judging import judge_rows
 from services.subscriptions.imports.chunks.seen_addresses import SeenAddresses
@@ -39,15 +39,17 @@ class RequestRows:
         count: the number of chunks that ``next_chunk`` has returned.
     """
 
-    def __init__(self, resources: Resources, task: MemberImport) -> None:
+    def __init__(
+        self, resources: Resources, task: MemberImport, rows_per_chunk: int = ROWS_PER_CHUNK
+    ) -> None:
         body = b"".join(bulk_files.open_stored_file(resources, task).stream())
         self._members: list[Member] = orjson.loads(body)["members"]
         with resources.unit_of_work() as uow:
             self._own_fields = fields.read_own_fields(uow, task.user_id)
         self._columns = RequestColumns(self._members, self._own_fields)
         self._seen = SeenAddresses()
-        self._batches = judge_rows(_member_rows(self._members), self._seen, get_rows_per_batch())
-        self._pending = PendingChunk(MAX_REQUEST_CHUNK_CHARACTERS)
+        self._batches = judge_rows(_member_rows(self._members), self._seen, rows_per_chunk)
+        self._pending = PendingChunk(rows_per_chunk, MAX_REQUEST_CHUNK_CHARACTERS)
         self.header = self._columns.header
         self.total = len(self._members)
         self.received = 0

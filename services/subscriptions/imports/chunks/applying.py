@@ -20,11 +20,12 @@ from sqlalchemy.exc import IntegrityError
 
 from core.counters.work_metrics import IMPORTED_ROWS
 from core.errors import DomainError, Kind, TransientError
+from core.errors.jobs import JOB_ROWS_FAILED
 from core.logging import get_logger
 from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
-from services.jobs.lease import Lease
+from services.jobs.lease import Lease, renew_lease
 from services.jobs.transitions import record_progress
 from services.subscriptions import bulk_files, deny_lists, lists
 from services.subscriptions.imports.chunks import (
@@ -151,6 +152,24 @@ def commit_chunk(
             raise TransientError("another request changed the list at the same time") from error
         log.exception("import.chunk_broke", number=chunk.number, constraint=constraint)
         raise ChunkFailed(chunk.first_and_last_line) from error
+
+
+def commit_own_chunk(
+    resources: Resources, lease: Lease, import_id: int, chunk: PreparedChunk
+) -> None:
+    """Apply a chunk in the import's own job. ``lease`` is the lease of this job."""
+
+    def lock_job(uow: UnitOfWork) -> Lease:
+        # The lock on the import's job prevents two transactions from updating the row counts at the
+        # same time.
+        renew_lease(uow, lease)
+        return lease
+
+    try:
+        commit_chunk(resources, import_id, chunk, lock_job)
+    except ChunkFailed as error:
+        first, last = error.lines
+        raise JOB_ROWS_FAILED(first=first, last=last) from None
 
 
 def apply_chunk(

@@ -33,6 +33,7 @@ class Chunk(NamedTuple):
 class PendingChunk:
     """A chunk that is still being filled with rows."""
 
+    max_rows: int
     max_characters: int
     rows: list[JudgedRow] = field(default_factory=list)
     characters: int = 0
@@ -43,7 +44,7 @@ class PendingChunk:
 
     def is_full(self) -> bool:
         """Return whether the chunk has no room for another batch of rows."""
-        has_no_room = len(self.rows) + get_rows_per_batch() > ROWS_PER_CHUNK
+        has_no_room = len(self.rows) + min(MAX_BATCH_ROWS, self.max_rows) > self.max_rows
         return has_no_room or self.characters >= self.max_characters
 
     def take_rows(self) -> list[JudgedRow]:
@@ -72,14 +73,6 @@ class PreparedChunk:
     def first_and_last_line(self) -> tuple[int, int]:
         """Return the line numbers of the chunk's first row and last row."""
         return self.rows[0].line, self.rows[-1].line
-
-
-def get_rows_per_batch() -> int:
-    """Return the maximum number of rows in a batch.
-
-    The result never exceeds the maximum number of rows in a chunk.
-    """
-    return min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
 
 
 def prepare_chunk(number: int, rows: list[JudgedRow]) -> PreparedChunk:

@@ -31,12 +31,12 @@ MAX_BATCH_CHARACTERS = 1_000_000
 def judge_rows(
     rows: Iterable[MemberRow | RejectedRecord], seen: SeenAddresses, max_rows: int = MAX_BATCH_ROWS
 ) -> Iterator[tuple[list[JudgedRow], int]]:
-    """Yield batches of up to ``max_rows`` rows, with the number of characters in each batch."""
+    """Yield batches of rows, with the number of characters in each batch."""
     unread_rows = iter(rows)
     while True:
         batch = []
         characters = 0
-        for row in islice(unread_rows, max_rows):
+        for row in islice(unread_rows, min(max_rows, MAX_BATCH_ROWS)):
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:

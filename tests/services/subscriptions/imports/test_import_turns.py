@@ -14,10 +14,12 @@ from core.queues import Queue
 from devstack.harness.stack import Owner
 from services.jobs.lease import Lease, LeaseLost
 from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
+from services.jobs.transitions import lock_shared_lease
 from services.subscriptions import lists
 from services.subscriptions.imports import helper, import_job
 from services.subscriptions.imports.chunks import applying, chunks
 from services.subscriptions.imports.chunks.applying import AppliedChunk
+from services.subscriptions.imports.claims import ChunkClaims
 from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import DecryptionFailed
 from tests.support.imports.importing import ImportRunner, csv_of, new_addresses
@@ -211,15 +213,12 @@ def test_attempt_of_a_helper_that_lost_its_lease_but_is_alive_does_not_count_for
 
 def claim_first_chunk(importing: ImportRunner, lease: Lease) -> None:
     """Claim the first chunk of an import, as a helper does."""
-    importing.resources.database.rows(
-        helper._CLAIM_CHUNK,
-        import_id=importing.of_job(lease.subject_id or 0).id,
-        job_id=lease.job_id,
-        attempt=lease.attempt,
-        is_first=True,
-        most=helper.MAX_TRIES,
-        opt_outs=[],
-    )
+    import_job_id = lease.subject_id or 0
+    with importing.resources.unit_of_work() as uow:
+        import_lease = lock_shared_lease(uow, import_job_id)
+    assert import_lease is not None
+    task = importing.of_job(import_job_id)
+    assert ChunkClaims(importing.resources, lease, import_lease, task).claim_next() == 0
 
 
 def test_erasure_of_an_owner_cancels_their_imports_and_deletes_the_files(

@@ -16,7 +16,7 @@ from models import MemberImport
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
 from services.jobs.transitions import hand_back_job
 from services.subscriptions.imports import accepting, import_job
-from services.subscriptions.imports.chunks import applying
+from services.subscriptions.imports.chunks import applying, chunks
 from services.subscriptions.imports.chunks.chunks import Chunk, PreparedChunk, prepare_chunk
 from services.subscriptions.imports.request_rows import RequestRows
 from storage.resources import Resources
@@ -54,7 +54,7 @@ def take_turn(importing: ImportRunner, job_id: int) -> Lease:
 
 
 def read_chunks(importing: ImportRunner, task: MemberImport) -> Iterator[Chunk]:
-    with closing(RequestRows(importing.resources, task)) as rows:
+    with closing(RequestRows(importing.resources, task, chunks.ROWS_PER_CHUNK)) as rows:
         while (chunk := rows.next_chunk()) is not None:
             yield chunk
 
