@@ -30,8 +30,7 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
     """Check before the upload of a file whether the import would be refused.
 
     The member quota isn't checked, because opt-outs in the file must be stored even if no member
-    can be added. Raises ``quota.exceeded`` if the user has too many unfinished jobs or has used up
-    the storage quota. Raises the same errors as ``check_owner``.
+    can be added.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
@@ -39,11 +38,8 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
 
 
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
-    """Check that the user may import members into the list.
-
-    Raises ``list.not_found`` for an unknown list. Raises ``list.not_owner`` if another user owns
-    the list. Raises ``plan.required`` if the owner has no paid plan, unless the import is a dry
-    run.
+    """Check that the user may import members into the list. Raises ``plan.required`` if the owner
+    has no paid plan, unless the import is a dry run.
     """
     lists.get_own_list(uow, caller, list_id)
     if not dry_run and accounts.get_user(uow, caller.user_id).plan != Plan.PAID:
@@ -51,10 +47,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 
 
 def find_max_rows(resources: Resources, caller: Caller, list_id: int) -> int:
-    """Return the maximum number of members in a request, before the request's body is read.
-
-    Raises the same errors as ``check_owner``.
-    """
+    """Return the maximum number of members in a request, before the request's body is read."""
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id)
     # Only the paid plan may add members.
@@ -65,12 +58,10 @@ def find_max_rows(resources: Resources, caller: Caller, list_id: int) -> int:
 
 
 def create_file(resources: Resources) -> NewFile:
-    """Create the encrypted file for an upload."""
     return bulk_files.create_file(resources, IMPORTS)
 
 
 def discard_file(resources: Resources, prefix: str) -> None:
-    """Remove the file of an import that wasn't accepted."""
     with resources.unit_of_work() as uow:
         removals.forget_objects(uow, f"{prefix}/")
 
@@ -86,8 +77,7 @@ def accept_members(
 ) -> AcceptedJob:
     """Store an import of the members in a request body, and enqueue its job.
 
-    The caller must have validated ``body``, and called ``find_max_rows``. Raises ``quota.exceeded``
-    if a quota is used up. Raises the same errors as ``services.jobs.idempotency``.
+    The caller must have validated ``body``, and called ``find_max_rows``.
 
     ``has_values``: whether a row has one of the values in ``request_values.VALUE_NAMES``.
     """
@@ -119,8 +109,7 @@ def accept_file(
 ) -> AcceptedJob:
     """Store an import of an uploaded file, and enqueue its job.
 
-    The caller must have checked that the user may import into the list. If the user has used up a
-    quota, the stored file is removed and ``quota.exceeded`` is raised. Imports by an operator are
+    The caller must have checked that the user may import into the list. Imports by an operator are
     not subject to quotas.
     """
     size = file.writer.size
@@ -146,8 +135,6 @@ def _accept(
     usage: Mapping[PlanQuota, int],
     key: IdempotencyKey | None = None,
 ) -> AcceptedJob:
-    """Store an import and its job, or remove the import's file after an error."""
-
     def store_import(uow: UnitOfWork) -> Job:
         for quota, more in usage.items():
             quotas.require_quota(uow, values["user_id"], quota, more=more)

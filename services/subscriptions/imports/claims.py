@@ -97,7 +97,6 @@ class ChunkClaims:
         self._numbers: set[int] = set()
 
     def claim_next(self) -> int | None:
-        """Claim a chunk, and return its number, or ``None`` if no chunk can be claimed."""
         claimed = self._database.rows(
             _CLAIM_CHUNK,
             is_first=self.tries == 0,
@@ -112,7 +111,6 @@ class ChunkClaims:
         return int(number)
 
     def has_rivals(self) -> bool:
-        """Return whether another helper has claimed a chunk of the import."""
         claim = {"import_id": self.task.id, "job_id": self._lease.job_id}
         return bool(self._database.rows(_OTHER_CLAIMS, **claim))
 
@@ -145,13 +143,12 @@ class ChunkClaims:
 
     def release_all(self) -> None:
         """End the remaining claims, so that they don't count as tries."""
-        # The caller raises the error because of which it releases the claims.
+        # Ignore a database error, because the caller raises the original error.
         with suppress(psycopg2.Error):
             self._database.rows(_RELEASE_CHUNKS, numbers=list(self._numbers), **self._claim)
 
 
 def find_missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
-    """Return the numbers of the import's chunks that haven't been applied."""
     return list(
         uow.session.scalars(text(_MISSING_CHUNKS), {"import_id": task.id, "chunks": task.chunks})
     )

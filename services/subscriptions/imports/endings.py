@@ -37,7 +37,6 @@ _NO_FILENAME = "a file"
 
 
 def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    """End an import and its job when all chunks have been applied. Raises ``LeaseLost``."""
     if not task.received:
         fail_job(uow, lease, IMPORT_NO_ROWS())
     elif task.source == "members" and task.received == task.invalid:
@@ -72,10 +71,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 def _finish(
     uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
 ) -> None:
-    """Announce the end of an import, mail the owner, and schedule the removal of the file.
-
-    The row counts of the import are kept after its file has been removed.
-    """
+    """Announce the end of an import, mail the owner, and schedule the removal of the file."""
     announce_event(
         uow,
         task.user_id,
@@ -97,7 +93,6 @@ def _finish(
 
 
 def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
-    """Remove the owner's dry-run files except the newest ``MAX_DRY_RUN_FILES`` files."""
     are_earlier = MemberImport.user_id == task.user_id, MemberImport.id != task.id
     recent = select(MemberImport).where(*are_earlier).order_by(MemberImport.id.desc())
     dry_runs = [
@@ -116,8 +111,8 @@ def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
 def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
     """Prepare a failed import for a restart of its job.
 
-    Return whether the import can be restarted. An import that was undone can't be restarted,
-    because the undo wouldn't remove the members that the restart adds.
+    An import that was undone can't be restarted, because the undo wouldn't remove the members that
+    the restart adds.
     """
     task = _lock_unless_being_undone(uow, job.subject_id)
     if task is None or task.files_removed_at is not None or task.undone_at is not None:
@@ -154,7 +149,6 @@ def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberI
 
 
 def build_result(task: MemberImport) -> dict[str, Any]:
-    """Return the result of an import's job, with the row counts and the columns."""
     counts = {name: getattr(task, name) for name in COUNTS}
     result = {**counts, "import_id": task.id, "dry_run": task.dry_run}
     if task.columns is None:
@@ -169,13 +163,11 @@ def build_result(task: MemberImport) -> dict[str, Any]:
 
 
 def get_columns(task: MemberImport) -> dict[str, Any]:
-    """Return the meaning of each column of a file, and the ignored columns."""
     columns = task.columns or {}
     return {name: columns.get(name, []) for name in ("columns", "ignored_columns")}
 
 
 def get_sheets(task: MemberImport) -> dict[str, Any]:
-    """Return the chosen sheet and the list of a workbook's sheets, or ``{}`` for other files."""
     description = task.description or {}
     if not description.get("sheets"):
         return {}
@@ -219,7 +211,6 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a title or filename, and put it in quotation marks."""
     if len(text) > MAX_TITLE_CHARACTERS:
         text = text[: MAX_TITLE_CHARACTERS - 1] + "…"
     return f"“{text}”"

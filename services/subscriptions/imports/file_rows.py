@@ -76,13 +76,9 @@ class FileFacts:
 
     Attributes:
         forms: the day-month order or decimal mark of each date or number column, by column index.
-        consent: a mapping from each column index to whether the column is a consent column.
-        encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
-            ``None``.
         are_applied: whether all rows were interpreted according to the facts in this object. If
             some rows were read before all facts about the file were known, the file must be read
             again.
-        error: an error that asks the owner to choose the date order or the encoding, or ``None``.
     """
 
     forms: Mapping[str, str] = field(default_factory=dict)
@@ -96,10 +92,6 @@ class FileRows:
     """The rows of an imported file that is being read.
 
     Attributes:
-        seen: the addresses in the rows read so far.
-        received: the number of rows read so far.
-        count: the number of chunks that ``next_chunk`` has returned so far.
-        unknown_status: the number of rows with an unrecognised value in a consent column.
         samples: example cells and rows to show to the owner. ``samples`` is incomplete until the
             whole file has been read.
         blank_columns: the columns that have only blank cells, or ``None`` if the import isn't a dry
@@ -113,10 +105,6 @@ class FileRows:
         source: io.BufferedReader | Workbook,
         rows_per_chunk: int = ROWS_PER_CHUNK,
     ) -> None:
-        """Create the readers of a file. Raises the same errors as ``open_file``.
-
-        ``source`` is the result of ``open_source``.
-        """
         self._file = open_file(resources, task, source)
         self.seen = SeenAddresses()
         self._rows_per_chunk = rows_per_chunk
@@ -135,22 +123,17 @@ class FileRows:
 
     @property
     def description(self) -> dict[str, Any]:
-        """Return the detected format and the header of the file.
-
-        The records of a JSON Lines file may add columns to the header while the file is being read.
+        """Return the detected format and the header of the file. The records of a JSON Lines file
+        may add columns to the header while the file is being read.
         """
         return {**self._description, "header": self._file.reader.header}
 
     @property
     def is_complete(self) -> bool:
-        """Return whether ``next_chunk`` has returned all rows of the file."""
         return self._is_read and not (self._opt_outs.rows or self._ordinary_rows.rows)
 
     def next_chunk(self) -> Chunk | None:
-        """Read rows until a chunk is full or the file ends.
-
-        Return the next full chunk, or ``None`` after the last chunk.
-        """
+        """Read rows until a chunk is full or the file ends."""
         while not (self._is_read or self._opt_outs.is_full() or self._ordinary_rows.is_full()):
             batch, characters = next(self._batches, ([], 0))
             if batch:
@@ -166,10 +149,6 @@ class FileRows:
         return chunk
 
     def find_facts(self) -> FileFacts:
-        """Return the file's encoding, column formats and consent columns, or an error.
-
-        Call the method only after the whole file has been read.
-        """
         try:
             encoding = self._file.reader.text.find_final_encoding()
             if encoding and not self._is_read_in(encoding):
@@ -206,7 +185,6 @@ class FileRows:
         self._ordinary_rows.add(batch, characters)
 
     def _end_file(self) -> None:
-        """Complete the last chunks and the samples when all rows have been read."""
         self._is_read = True
         rows = self._opt_outs.rows + self._ordinary_rows.rows
         if not self.count and len(rows) <= self._rows_per_chunk:

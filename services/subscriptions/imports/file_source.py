@@ -62,17 +62,12 @@ class FileSource:
             self._record_progress(None)
 
     def _end_reading(self) -> None:
-        """Record the facts about the whole file. Raises the error that the facts contain."""
         facts = self._rows.find_facts()
         self._record_progress(facts)
         if facts.error is not None:
             raise facts.error
 
     def _record_progress(self, facts: FileFacts | None) -> None:
-        """Record how many rows of the file were read.
-
-        Raises ``quota.exceeded`` if the stored chunks exceed the owner's storage quota.
-        """
         rows = self._rows
         stored = self._stored
         is_split = facts is not None and facts.are_applied and facts.error is None

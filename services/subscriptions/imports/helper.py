@@ -1,22 +1,14 @@
 """Runs the helpers of an import, which are jobs that apply chunks in several processes.
 
-- The import job stores the chunks of the file, inserts a row per chunk into ``waiting_chunks``, and
-  enqueues a helper. While helpers apply the chunks, no worker runs the import job, and the import
-  job's lease doesn't expire.
-- A helper enqueues one additional helper if several chunks are waiting and no helper is queued.
-- A helper applies each claimed chunk in one transaction. The transaction checks the leases of the
-  helper and the import job.
-- If a helper finds that all chunks have been applied, the helper ends the import and the import
-  job.
+While helpers apply the chunks, no worker runs the import job, and the import job's lease doesn't
+expire. A helper enqueues one additional helper if several chunks are waiting and no helper is
+queued. While only one helper of an import has claimed chunks, the helper applies two chunks at the
+same time. If the import is cancelled or the helper loses its lease, the transaction of the chunk is
+rolled back.
 
-A helper ends when no chunk of its import is waiting. While only one helper of an import has claimed
-chunks, the helper applies two chunks at the same time. If the import is cancelled or the helper
-loses its lease, the transaction of the chunk is rolled back.
-
-Two chunks of a file never apply rows with the same address. If two imports into a list are running,
-only one of the imports may have several helpers, because both may contain the same people. While an
-import with several helpers is running, a second import into the same list has a single helper,
-which locks the list for each chunk.
+If two imports into a list are running, only one of the imports may have several helpers, because
+both may contain the same people. While an import with several helpers is running, a second import
+into the same list has a single helper, which locks the list for each chunk.
 
 A helper that retries a chunk claims no other chunk in the same turn, so that a crash doesn't use up
 the attempts of harmless chunks. An import fails if a chunk has failed three times, or if the
@@ -87,8 +79,7 @@ _ERRORS_UNRELATED_TO_CHUNKS = (
 def hand_over_chunks(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """Make the stored chunks of an import available to helpers, and enqueue the first helper.
 
-    Raises ``LeaseLost``. ``lease`` is the lease of the import's job. The caller must have stored
-    all chunks of the import.
+    The caller must have stored all chunks of the import.
     """
     delegate_to_helpers(uow, lease)
     enable_parallel_chunks(uow, task)
@@ -97,10 +88,6 @@ def hand_over_chunks(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
 
 
 def run_helper(resources: Resources, lease: Lease) -> None:
-    """Apply chunks of an import during one turn of a helper's job.
-
-    Raises the same errors as ``applying.commit_chunk``.
-    """
     try:
         claims = _start_turn(resources, lease)
         if claims is not None and not _apply_chunks(resources, lease, claims):
@@ -113,11 +100,7 @@ def run_helper(resources: Resources, lease: Lease) -> None:
 
 
 def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
-    """Replace a helper job whose worker was lost, or fail the import if the helper failed.
-
-    The new helper job retries the chunk that was being applied when the worker was lost. A chunk is
-    tried at most ``MAX_TRIES`` times.
-    """
+    """Replace a helper job whose worker was lost, or fail the import if the helper failed."""
     import_lease = lock_shared_lease(uow, job.subject_id)
     if import_lease is None or job.error is None:
         return
@@ -170,7 +153,6 @@ def _start_turn(resources: Resources, lease: Lease) -> ChunkClaims | None:
 
 
 def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
-    """Return the job statuses of all other unfinished helpers of the import."""
     helpers = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
     return uow.session.scalars(select(Job.status).where(helpers, Job.id != lease.job_id)).all()
 
@@ -215,9 +197,8 @@ def _apply_chunks(resources: Resources, lease: Lease, claims: ChunkClaims) -> bo
 
 
 def _end_helper(resources: Resources, lease: Lease) -> None:
-    """End a helper that has found no waiting chunk.
-
-    End the import if every chunk has been applied or has failed.
+    """End a helper that has found no waiting chunk. End the import if every chunk has been applied
+    or has failed.
     """
     chunk_error = _find_chunk_error(resources, lease)
     with resources.unit_of_work() as uow:
@@ -238,7 +219,6 @@ def _end_helper(resources: Resources, lease: Lease) -> None:
 
 
 def _find_chunk_error(resources: Resources, lease: Lease) -> DomainError | None:
-    """Return the error of a failed chunk, or ``None`` if any waiting chunk can be applied."""
     with resources.unit_of_work() as uow:
         import_id = uow.session.scalar(select(Job.subject_id).where(Job.id == lease.subject_id))
         task = uow.session.get(MemberImport, import_id)

@@ -6,8 +6,7 @@ because the API has already validated the request.
 
 An import's job reads the file in turns of a few seconds. All turns of the job run in one process,
 because an open file can't be moved to another process. If the job's process crashes or has too many
-open files, another process reads the file from the start. The module ``helper`` describes how
-chunks are applied.
+open files, another process reads the file from the start.
 """
 
 from collections.abc import Generator
@@ -36,9 +35,7 @@ class ChunkSource(Protocol):
     """The chunks of an import, and what happens to each chunk that was read."""
 
     @property
-    def is_complete(self) -> bool:
-        """Return whether all chunks have been read."""
-
+    def is_complete(self) -> bool: ...
     def read_chunks(self) -> Generator[Chunk | None, None, None]:
         """Yield each chunk, and ``None`` after other short steps."""
 
@@ -49,8 +46,7 @@ class ChunkSource(Protocol):
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
     """Run the job that imports a file or the members in a request.
 
-    The generator yields after each turn of the job. All turns of the job must run in the same
-    process. Raises a ``DomainError`` such as ``import.empty`` for a file that can't be read.
+    The generator yields after each turn of the job.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, lease.subject_id)

@@ -26,9 +26,6 @@ class ImportOptions:
         dry_run: whether the import only validates the rows, without changing any member.
         on_existing: what the import changes about active members. With ``skip``, the import only
             adds missing fields and tags. With ``update``, the import also replaces existing values.
-        mapping: maps the header or index of a column to the role that the owner has assigned.
-        kind: whether the rows are members or people who must not get mail.
-        create_fields: whether to create fields for columns without a known meaning.
         date_order: whether the day or the month comes first in ambiguous dates such as 03/04/2025.
         status_values: maps values in consent columns to the statuses that the owner has assigned.
         encoding: the encoding of the file, one of ``encodings.ENCODINGS``, or ``None`` to detect
@@ -49,7 +46,6 @@ class ImportOptions:
 
     @property
     def stored_values(self) -> dict[str, Any]:
-        """Return the options as values for the columns of ``MemberImport``."""
         mapping = dict(self.mapping) if self.mapping else None
         status_values = dict(self.status_values) if self.status_values else None
         return {**vars(self), "mapping": mapping, "status_values": status_values}
@@ -98,7 +94,6 @@ def read_status_values(text: str | None) -> dict[str, str] | None:
 
 
 def _parse_strings(text: str) -> dict[str, str] | None:
-    """Parse a JSON object whose values are strings, or return ``None`` for invalid text."""
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:

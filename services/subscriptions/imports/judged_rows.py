@@ -38,7 +38,6 @@ class JudgedRow(NamedTuple):
             ``None`` if the row states no end.
         opt_out: the row's status if the row is an opt-out (unsubscribed, cleaned, bounced or
             complained), otherwise ``None``.
-        cells: the original cells of the row.
     """
 
     line: int
@@ -59,10 +58,6 @@ class JudgedRow(NamedTuple):
 
     @property
     def strictness(self) -> int:
-        """Return the rank of the row's status in ``STRICTNESS``.
-
-        The rank of a rejected row is meaningless. Rejected rows have a ``code``.
-        """
         return STRICTNESS[SuppressionStatus(self.opt_out or SuppressionStatus.WANTED)]
 
 
@@ -71,9 +66,8 @@ def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: s
 
 
 def encode_rows(rows: Sequence[JudgedRow]) -> bytes:
-    """Encode validated rows as the content of a stored chunk.
-
-    Fields, tags and consent claims are encoded separately, because only a few rows contain them.
+    """Encode validated rows as the content of a stored chunk. Fields, tags and consent claims are
+    encoded separately, because only a few rows contain them.
     """
     extras = {str(place): tuple(row.extras) for place, row in enumerate(rows) if row.extras}
     return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED_FIELDS)

@@ -44,15 +44,9 @@ class OpenedFile:
     """An imported file that is open for reading, and the detectors that analyse the file's content.
 
     Attributes:
-        rows: the rows of the file, which can be iterated only once.
-        samples: some cells of each column, and in a dry run also the first rows of the file.
-        forms: the detector of the day-month order of date columns and of the decimal mark of number
-            columns.
         statuses: the detector of consent columns in a members file, or of columns with suppression
             reasons in a suppression file.
         may_mix_opt_outs: whether the file may contain both members and opt-outs.
-        interpreted_values: a function that returns how the values in consent columns were
-            interpreted.
     """
 
     reader: RowReader
@@ -112,12 +106,6 @@ def _open_workbook(
 def open_file(
     resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
 ) -> OpenedFile:
-    """Open an imported file for reading, row by row.
-
-    ``source``: the result of ``open_source``.
-
-    Raises a ``DomainError`` such as ``import.empty`` for a file that can't be read.
-    """
     open_kind = _open_members if task.kind == ImportKind.MEMBERS else _open_suppressions
     try:
         with _record_sheets_of_refused_file(resources, task, source):
@@ -133,7 +121,6 @@ def open_file(
 
 
 def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
-    """Return some rows in each possible encoding, so that the owner can choose an encoding."""
     return [{"encoding": name, "rows": rows} for name, rows in unclear.readings.items()]
 
 
@@ -141,9 +128,8 @@ def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
 def _record_sheets_of_refused_file(
     resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
 ) -> Iterator[None]:
-    """Store the names of a workbook's sheets if the file is refused.
-
-    The owner can then choose another sheet.
+    """Store the names of a workbook's sheets if the file is refused. The owner can then choose
+    another sheet.
     """
     try:
         yield

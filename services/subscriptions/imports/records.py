@@ -46,17 +46,12 @@ _UNREAD: Mapping[str, Any] = {
 def get_import(
     uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False
 ) -> MemberImport:
-    """Return the caller's import with the id ``import_id``. Raises ``import.not_found``."""
     return IMPORT_UNDO.find_row(uow, caller, import_id, lock=lock)
 
 
 def list_imports(
     uow: UnitOfWork, caller: Caller, page: PageRequest, *, list_id: int | None
 ) -> PageOfRows[MemberImport]:
-    """Return the caller's imports into one list or into all lists, newest first.
-
-    Raises ``cursor.invalid``.
-    """
     query = paging.select_owner_page(
         select(MemberImport), MemberImport.user_id, caller.user_id, page
     )
@@ -66,7 +61,6 @@ def list_imports(
 
 
 def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
-    """Return the owner's newest failed imports, at most five from the last seven days."""
     has_failed = MemberImport.status == "failed", MemberImport.dry_run.is_(False)
     is_recent = MemberImport.finished_at > func.now() - timedelta(days=7)
     query = select(MemberImport).where(MemberImport.user_id == user_id, *has_failed, is_recent)
@@ -74,21 +68,18 @@ def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport
 
 
 def find_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
-    """Return the unfinished job of an import, or ``None`` if the job has ended."""
     return records.find_unfinished_job(uow, task.user_id, IMPORT_JOBS, task.id)
 
 
 def find_undo_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
-    """Return the job of an import's latest undo, or ``None`` if the job doesn't exist."""
     return uow.session.get(Job, task.undo_job_id) if task.undo_job_id else None
 
 
 def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportOptions) -> Job:
     """Enqueue a job that reads the file of a dry run again, with different options.
 
-    Raises ``import.not_found`` for an unknown import. Raises ``import.running`` while the import is
-    running. Raises ``import.file_gone`` if the import's file was removed. Raises the same errors as
-    ``check_upload``.
+    Raises ``import.running`` while the import is running. Raises ``import.file_gone`` if the
+    import's file was removed.
     """
     task = get_import(uow, caller, import_id)
     check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
@@ -114,8 +105,7 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
 def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     """Retry an import whose job failed because of an internal error.
 
-    Raises ``import.not_found`` for an unknown import. Raises ``job.not_found`` if the import's job
-    doesn't exist. Raises the same errors as ``retry_own_job``.
+    Raises ``job.not_found`` if the import's job doesn't exist.
     """
     task = get_import(uow, caller, import_id)
     job = records.find_recent_job(uow, task.user_id, IMPORT_JOBS, task.id)
@@ -125,14 +115,8 @@ def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
 
 
 def undo_import(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
-    """Start the undo of an import, or continue an unfinished undo.
-
-    Return the id of the undo's job, or ``None`` if the import was already undone completely. The
-    undo skips members who were changed after the import. If the changes to a skipped member are
-    reverted, a second call can undo the import for this member. Raises ``auth.login_again`` if the
-    caller hasn't logged in recently. Raises ``import.not_found`` for an unknown import. Raises
-    ``import.running`` while the import is running. Raises ``import.undo_over`` if the import is too
-    old to be undone.
+    """Start or continue the undo of an import. Return the id of its job, or ``None`` if nothing is
+    left to undo.
     """
     require_recent_login(uow, caller)
     return IMPORT_UNDO.start(uow, caller, import_id)

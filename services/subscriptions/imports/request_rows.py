@@ -34,9 +34,6 @@ class RequestRows:
 
     Attributes:
         header: the names of the columns in which rejected rows are written.
-        total: the number of members in the request.
-        received: the number of members that have been read from the request.
-        count: the number of chunks that ``next_chunk`` has returned.
     """
 
     def __init__(
@@ -57,11 +54,9 @@ class RequestRows:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether ``next_chunk`` has returned all members of the request."""
         return self.received == self.total
 
     def next_chunk(self) -> Chunk | None:
-        """Return the next chunk of members, or ``None`` after the last chunk."""
         while not self._pending.is_full():
             batch, characters = next(self._batches, ([], 0))
             if not batch:

@@ -33,7 +33,7 @@ class RequestSource:
         return self._rows.is_complete
 
     def read_chunks(self) -> Generator[Chunk, None, None]:
-        """Yield the chunks, except those that were applied before the job moved to this process.
+        """Yield the chunks that weren't applied before the job moved to this process.
 
         The job reads the applied chunks again, which takes less than a second for a whole request.
         """

@@ -38,7 +38,6 @@ class MemberValues(NamedTuple):
 
     @property
     def left_out(self) -> Sequence[OmittedValue]:
-        """Return the wrong values and unknown names of the row."""
         return self.extras.left_out if self.extras else ()
 
 
@@ -46,7 +45,6 @@ NO_VALUES = MemberValues(None, None)
 
 
 def read_values(member: Member, own_fields: OwnFields) -> MemberValues:
-    """Return the values of a row, in the form in which files are imported."""
     if member.keys() <= PLAIN_NAMES:
         return NO_VALUES
     left_out = [
@@ -137,11 +135,9 @@ class RequestColumns:
 
     @property
     def has_values(self) -> bool:
-        """Return whether there are columns for other values than addresses and names."""
         return bool(self._names or self._keys)
 
     def format_cells(self, member: Member) -> list[str]:
-        """Return the values of a row, except its address and name, as cells of a CSV file."""
         values = _get_fields(member)
         return [
             *(_format_cell(member.get(name)) for name in self._names),

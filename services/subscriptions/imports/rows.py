@@ -9,8 +9,6 @@ from services.subscriptions.fields import FieldValue
 
 
 class SuppressionStatus(StrEnum):
-    """The subscription status that a row of an imported file states for a person."""
-
     WANTED = "wanted"
     MAY_PASS = "may_pass"  # noqa: S105 - a name
     NOT_SUBSCRIBED = "not_subscribed"
@@ -69,7 +67,6 @@ class TypedCell(str):
 class OmittedValue(NamedTuple):
     """A value that isn't imported, although the rest of its row is imported.
 
-    ``rule`` is the rule that the value breaks. The import leaves out a value that breaks a rule.
     ``cell`` is the text that breaks the rule, or ``None`` if the rule isn't about a single cell.
     """
 
@@ -86,11 +83,9 @@ class RowExtras(NamedTuple):
 
     Attributes:
         fields: maps field ids, as text, to the person's values.
-        tags: the distinct tag names in the row.
         joined_at: when the person joined the list from which the file was exported, in ISO 8601.
-        claim: maps each detail of the consent, such as ``ip``, to the text in the file. The keys
-            of UTM tags and referrers begin with ``origin.``, as in ``origin.utm_source``.
-        left_out: the row's values that couldn't be imported.
+        claim: maps each detail of the consent, such as ``ip``, to the text in the file. The keys of
+            UTM tags and referrers begin with ``origin.``, as in ``origin.utm_source``.
     """
 
     fields: Mapping[str, FieldValue]
@@ -104,8 +99,6 @@ NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
 class RowProblem(NamedTuple):
-    """The error code and the reason for a row that isn't imported."""
-
     code: str
     reason: str
 
@@ -116,8 +109,6 @@ class MemberRow(NamedTuple):
     ``email`` contains the trimmed address, which hasn't been validated.
 
     Attributes:
-        line: the number of the line where the record begins, counted from 1.
-        tier: the member's tier (free, silver or gold), or ``None`` if the row states no tier.
         cells: the unchanged cells of the row, in the order of the header. A row may have more or
             fewer cells than the header.
         problem: the reason why the row isn't imported, or ``None`` if the row is valid. If a row
@@ -144,11 +135,6 @@ class MemberRow(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A record that can't be imported, with the reason.
-
-    ``cells`` contains the readable cells of the record.
-    """
-
     line: int
     code: str
     reason: str

@@ -45,10 +45,7 @@ SELECT count(*) FROM imported_members AS held WHERE is_member AND NOT is_untouch
 
 
 class Holder(NamedTuple):
-    """A bulk action or import that changed members after the import that the owner wants to undo.
-
-    Undoing the import skips the members that a later bulk action or import has changed.
-    """
+    """A bulk action or import that changed members after the import."""
 
     kind: str
     id: int
@@ -61,12 +58,6 @@ class UndoForecast:
     """The expected result of undoing an import.
 
     Attributes:
-        undone: the number of members that the undo would restore.
-        kept: the number of members that the undo would skip, because they were changed after the
-            import.
-        left: the number of imported people who are no longer active members.
-        edited: how many of the skipped members were changed individually, and not by a later bulk
-            action or import.
         held_by: the later bulk actions and imports that changed the skipped members. To restore the
             skipped members, the owner must first undo the later bulk actions and imports, and then
             undo this import again.

@@ -88,12 +88,8 @@ class AppliedChunk:
     Attributes:
         counts: maps each verdict to the number of rows with this verdict. Rows with the verdict
             ``left`` also count towards the verdict ``opted_out``.
-        updated: the number of active members whose data has changed.
-        left_out: the number of invalid values that were omitted from imported rows.
         dropped_expiries: maps line numbers to expiry dates that weren't stored, because the member
             has no paid tier.
-        not_added: compressed CSV lines with the rows that weren't imported completely.
-        report: the rows and values to name in the result of an API request.
     """
 
     counts: Counter[str]
@@ -114,8 +110,7 @@ def commit_chunk(
 
     ``lock_job`` locks the import's job until the transaction ends, and returns the job's lease.
     Raises ``ChunkFailed`` if the database rejects the changes of the chunk. Raises
-    ``list.not_found`` if the list was archived. Raises the same errors as ``lock_job`` and
-    ``apply_chunk``.
+    ``list.not_found`` if the list was archived.
     """
     tag_ids: TagIds = {}
     if chunk.has_extras:
@@ -178,8 +173,7 @@ def apply_chunk(
     """Add and update the members in a chunk, except people with an opt-out or on a deny list.
 
     Members beyond the owner's quota aren't added. ``tag_ids`` maps the tag names in the chunk to
-    tag ids. Raises ``EarlierChunkPending`` if preceding chunks must be applied before this chunk.
-    Raises ``TransientError`` if a concurrent transaction erased a person in the chunk.
+    tag ids.
     """
     # Copy the rows before locking the list, so that other changes to the list don't wait for the
     # copy.
@@ -242,7 +236,6 @@ def apply_chunk(
 def _deny_rows(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, verdicts: list[str]
 ) -> None:
-    """Set the verdict ``DENIED`` on each row that would add a person who is on a deny list."""
     added = {
         chunk.rows[position].email: position
         for position, verdict in enumerate(verdicts)
@@ -258,7 +251,7 @@ def _deny_rows(
 def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: list[str]) -> None:
     """Set the verdict ``OVER_QUOTA`` on each row that would add a member beyond the owner's quota.
 
-    ``number`` is the position of the chunk in the import. Raises ``EarlierChunkPending``.
+    Raises ``EarlierChunkPending``.
     """
     added = [position for position, verdict in enumerate(verdicts) if verdict == ADDED]
     if not added:
@@ -313,10 +306,6 @@ def _write_rows(
 
 
 def _add_people(uow: UnitOfWork, count: int) -> None:
-    """Insert the people in a chunk who aren't in the database.
-
-    ``count`` is the number of people to insert.
-    """
     try:
         # Insert people without checking for conflicts, because the check makes inserts take 50 %
         # longer.
@@ -333,7 +322,6 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
 
 
 def _find_undelivered_rows(rows: list[JudgedRow]) -> dict[str, list[int]]:
-    """Return the indexes in ``rows`` of the rows that report a bounce or a complaint."""
     statuses = {"bounced": ("bounced", "cleaned"), "complained": ("complained",)}
     return {
         name: [position for position, row in enumerate(rows) if row.opt_out in words]
@@ -349,7 +337,6 @@ SELECT number FROM {JUDGED} WHERE drops_expiry AND verdict IN ('added', 'already
 def _find_dropped_expiries(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow]
 ) -> dict[int, OmittedValue]:
-    """Return the expiry dates that weren't stored because the member has no paid tier."""
     if not any(row.tier is None and row.paid_expiry for row in rows):
         return {}
     columns: Sequence[str] = (task.description or {}).get("columns", {}).get("paid_expiry", ())
@@ -389,7 +376,6 @@ def _build_parameters(task: MemberImport) -> dict[str, Any]:
 def _execute_write(
     uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None
 ) -> int:
-    """Run an SQL statement, and return how many rows the statement wrote."""
     result = uow.session.execute(text(statement), parameters)
     return int(result.rowcount)  # type: ignore[attr-defined]
 

@@ -112,10 +112,6 @@ _FIND_PEOPLE = f"SELECT email, user_id FROM {JUDGED} WHERE number = ANY(:numbers
 def add_claims(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], verdicts: Sequence[str]
 ) -> None:
-    """Record the consent claims in an imported file.
-
-    The members in the chunk must already be in the database.
-    """
     claims_by_row = {
         number: [*_list_claims(rows[number].email, extras.claim)]
         for number, extras in _list_extras(rows)
@@ -135,8 +131,6 @@ def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsen
     Only the first of these claims contains the origin of the sign-up. If an imported row has an
     origin but no consent, the function yields a single claim, with ``ConsentHow.IMPORT`` and the
     origin.
-
-    ``claim`` maps each detail of the consent, such as ``ip``, to the text in the imported file.
     """
     get = claim.get
     origin = _get_origin(claim)
@@ -170,7 +164,6 @@ def _parse_moment(cell: str | None) -> datetime | None:
 
 
 def _list_extras(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """Yield the index and the extras of each row that may add or update a member."""
     for number, row in enumerate(rows):
         if row.extras is not None and row.code is None and row.opt_out is None:
             yield number, row.extras

@@ -20,7 +20,6 @@ class Chunk(NamedTuple):
     """A chunk of rows from an imported file or request.
 
     Attributes:
-        number: the position of the chunk in the import, counted from 0.
         has_opt_outs: whether the chunk must be applied before the chunks without opt-outs.
     """
 
@@ -31,8 +30,6 @@ class Chunk(NamedTuple):
 
 @dataclass
 class PendingChunk:
-    """A chunk that is still being filled with rows."""
-
     max_rows: int
     max_characters: int
     rows: list[JudgedRow] = field(default_factory=list)
@@ -43,12 +40,10 @@ class PendingChunk:
         self.characters += characters
 
     def is_full(self) -> bool:
-        """Return whether the chunk has no room for another batch of rows."""
         has_no_room = len(self.rows) + min(MAX_BATCH_ROWS, self.max_rows) > self.max_rows
         return has_no_room or self.characters >= self.max_characters
 
     def take_rows(self) -> list[JudgedRow]:
-        """Remove all rows from the chunk, and return the removed rows."""
         rows = self.rows
         self.rows = []
         self.characters = 0
@@ -60,7 +55,6 @@ class PreparedChunk:
     """A chunk that is ready to be copied into the database.
 
     The verdict ``already`` is provisional, because the database determines the final verdict.
-    ``lines`` contains the rows to compare with the database, in COPY format.
     """
 
     number: int
@@ -71,7 +65,6 @@ class PreparedChunk:
 
     @property
     def first_and_last_line(self) -> tuple[int, int]:
-        """Return the line numbers of the chunk's first row and last row."""
         return self.rows[0].line, self.rows[-1].line
 
 

@@ -27,9 +27,8 @@ class ChunkCommitter:
         self._running: deque[tuple[Callable[[], None], Future[None]]] = deque()
 
     def wait_for_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
-        """Wait until fewer than ``max_chunks`` chunks are being committed.
-
-        Raises the error that prevented a chunk from being committed.
+        """Wait until fewer than ``max_chunks`` chunks are being committed. Raises the error that
+        prevented a chunk from being committed.
         """
         while len(self._running) >= max_chunks:
             self._end_oldest()
@@ -38,10 +37,7 @@ class ChunkCommitter:
         self._running.append((commit, self._threads.submit(copy_context().run, commit)))
 
     def end_all(self) -> bool:
-        """Wait until all chunks are committed.
-
-        Return whether any chunk was still being committed when the function was called.
-        """
+        """Wait until all chunks are committed. Return false if none was in progress."""
         was_running = bool(self._running)
         while self._running:
             self._end_oldest()
@@ -57,10 +53,6 @@ class ChunkCommitter:
 
 @contextmanager
 def chunk_committer() -> Iterator[ChunkCommitter]:
-    """Return a ``ChunkCommitter`` for a ``with`` block.
-
-    The ``with`` block ends only after all chunks are committed.
-    """
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)
         yield chunks

@@ -101,9 +101,8 @@ FROM (
 
 
 def _build_judge_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that fills the table JUDGED and returns the verdict on each row.
-
-    If a row has no name or no tier, an existing member's name or tier stays.
+    """Build the SQL statement that fills the table JUDGED and returns the verdict on each row. If a
+    row has no name or no tier, an existing member's name or tier stays.
     """
     return f"""
 WITH known AS (
@@ -147,19 +146,14 @@ SELECT verdict, array_agg(number) FROM inserted GROUP BY verdict
 
 
 def build_change_parameters(task: MemberImport) -> dict[str, bool]:
-    """Return the parameters that decide what the import changes about active members.
-
-    The rows of an API request never change active members.
+    """Return the parameters that decide what the import changes about active members. The rows of
+    an API request never change active members.
     """
     return {"update": task.on_existing == "update", "completes": task.source == "file"}
 
 
 def _build_change_condition(row: str, *, has_extras: bool) -> str:
-    """Build an SQL condition that is true if a row would change the active member ``m``.
-
-    If ``:completes`` is true, a row adds the fields, tags and join date that the member lacks. A
-    row replaces existing values only if the import has the option ``update``.
-    """
+    """Build an SQL condition that is true if a row would change the active member ``m``."""
     extras = """OR :completes AND e.number IS NOT NULL AND (
                 CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
                     <> m.fields
@@ -176,7 +170,6 @@ def _build_change_condition(row: str, *, has_extras: bool) -> str:
 
 
 def build_new_expiry(row: str) -> str:
-    """Build an SQL expression for the new expiry date of the paid tier of member ``m``."""
     return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
         WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""

@@ -1,6 +1,5 @@
 """Validates the rows of an import without accessing the database.
 
-A valid row gets a normalised address, and an invalid row gets the reason why the row isn't applied.
 The SQL statements in ``judge_statements`` decide whether the person in a valid row can be added.
 """
 
@@ -31,7 +30,6 @@ MAX_BATCH_CHARACTERS = 1_000_000
 def judge_rows(
     rows: Iterable[MemberRow | RejectedRecord], seen: SeenAddresses, max_rows: int = MAX_BATCH_ROWS
 ) -> Iterator[tuple[list[JudgedRow], int]]:
-    """Yield batches of rows, with the number of characters in each batch."""
     unread_rows = iter(rows)
     while True:
         batch = []

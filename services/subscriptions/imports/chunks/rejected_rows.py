@@ -50,7 +50,6 @@ def format_csv_lines(
     """Return compressed CSV lines with the rows that weren't imported completely.
 
     Args:
-        left_out: maps row numbers to sentences about the values that weren't imported.
         width: the number of columns in the header of the file. If a row has more cells than the
             header, the additional cells are written after ``ADDED_COLUMNS``.
     """
@@ -72,14 +71,12 @@ def format_csv_lines(
 
 
 def describe_row(row: JudgedRow, verdict: str) -> tuple[str, str]:
-    """Return the code and the reason for a row that wasn't imported completely."""
     if row.code is not None:
         return row.code, row.reason or ""
     return REASONS.get(verdict, (_LEFT_OUT, "Some values were not imported:"))
 
 
 def get_encryption_name(prefix: str, number: int) -> str:
-    """Return the encryption context for the rejected rows in one chunk of an import."""
     return f"{prefix}/not-added/{number}"
 
 
@@ -91,7 +88,6 @@ def format_header_line(header: Sequence[str]) -> bytes:
 
 
 def get_header(task: MemberImport) -> list[str]:
-    """Return the imported file's header, or an empty list if the file wasn't opened yet."""
     header: list[str] = (task.description or {}).get("header", [])
     return header
 

@@ -19,10 +19,6 @@ MAX_REPORTED = 100
 def build_report(
     rows: Sequence[JudgedRow], verdicts: Sequence[str], left_out: Mapping[int, Sequence[str]]
 ) -> dict[str, Any]:
-    """Return the skipped rows and the ignored values of a chunk.
-
-    ``left_out``: maps row numbers to sentences about the values that weren't imported.
-    """
     skipped = (
         {"index": row.line - 1, "code": describe_row(row, verdict)[0]}
         for row, verdict in zip(rows, verdicts, strict=True)
@@ -40,7 +36,6 @@ def build_report(
 
 
 def _list_names(row: JudgedRow, sentences: Sequence[str]) -> Iterator[str]:
-    """Yield the names of a row's values that weren't imported."""
     omitted_values = row.extras.left_out if row.extras else ()
     yield from (value.column for value in omitted_values)
     if len(sentences) > len(omitted_values):
@@ -49,7 +44,6 @@ def _list_names(row: JudgedRow, sentences: Sequence[str]) -> Iterator[str]:
 
 
 def read_report(uow: UnitOfWork, task: MemberImport) -> dict[str, Any]:
-    """Return the part of a job's result that names rows and values, or ``{}`` for a file."""
     if task.source != "members":
         return {}
     query = select(ImportChunk.report).where(ImportChunk.import_id == task.id)

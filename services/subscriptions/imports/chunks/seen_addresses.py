@@ -16,11 +16,9 @@ MAX_ADDRESSES_PER_QUERY = 2_000
 class SeenAddresses:
     """The addresses in a file.
 
-    If several rows contain an address, the most restrictive of their statuses applies.
     Approximately the first ``MAX_ADDRESSES_IN_MEMORY`` addresses of the file are kept in memory.
     Addresses that don't fit into memory are stored in a temporary SQLite database in the folder
-    ``SQLITE_TMPDIR`` or ``TMPDIR``. SQLite deletes the temporary database when the database is
-    closed.
+    ``SQLITE_TMPDIR`` or ``TMPDIR``.
 
     Attributes:
         has_stricter_rows: whether any row has a more restrictive status than a preceding row with
@@ -48,8 +46,7 @@ class SeenAddresses:
         """Store addresses.
 
         ``rows`` maps each address to the rank of the most restrictive status in the address's rows.
-        Return the previous rank of each address that was already stored. Raises
-        ``import.too_many_addresses`` if the permitted memory and disk space are used up.
+        Return the previous rank of each address that was already stored.
         """
         earlier = {
             address: self._in_memory[address] for address in self._in_memory.keys() & rows.keys()
@@ -68,7 +65,6 @@ class SeenAddresses:
         return earlier
 
     def find(self, addresses: Collection[str]) -> dict[str, int]:
-        """Return the stored rank of each address in ``addresses``, except unknown addresses."""
         in_memory = self._in_memory.keys() & set(addresses)
         strictness = {address: self._in_memory[address] for address in in_memory}
         addresses_on_disk = [address for address in addresses if address not in strictness]
@@ -78,10 +74,6 @@ class SeenAddresses:
         self._database.close()
 
     def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
-        """Store addresses in the database.
-
-        For each address that was already in the database, return the rank of its previous status.
-        """
         earlier_batches = self._batches
         self._batches += 1
         # Sort the addresses, so that SQLite writes to as few pages of the database as possible.
@@ -98,7 +90,6 @@ class SeenAddresses:
         return self._find_on_disk([*rows], earlier_batches)
 
     def _find_on_disk(self, addresses: Sequence[str], last_batch: int) -> dict[str, int]:
-        """Return the rank of each address that ``last_batch`` or an earlier batch has added."""
         strictness: dict[str, int] = {}
         for start in range(0, len(addresses), MAX_ADDRESSES_PER_QUERY):
             batch = addresses[start : start + MAX_ADDRESSES_PER_QUERY]

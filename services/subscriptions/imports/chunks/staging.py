@@ -32,11 +32,8 @@ _JUDGED = """
 
 
 def name_table(name: str, columns: str) -> str:
-    """Return the name of the temporary table for these columns.
-
-    With a connection pooler, processes of two releases can share a database session and its
-    temporary tables. The table name depends on the columns, so that a process never uses a table
-    that another release created with other columns.
+    """Return a name that depends on the columns, because with a connection pooler, processes of two
+    releases can share a database session and its temporary tables.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 
@@ -58,12 +55,10 @@ _TABLES = ";".join(
 
 
 def escape_value(value: str) -> str:
-    """Escape a value for the COPY format."""
     return value.translate(_ESCAPES)
 
 
 def format_rows(rows: Sequence[JudgedRow]) -> str:
-    """Return rows in COPY format, except rows that can't be applied."""
     new_ids = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):
@@ -82,10 +77,7 @@ def format_rows(rows: Sequence[JudgedRow]) -> str:
 
 
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
-    """Copy rows in COPY format into the temporary table STAGED.
-
-    The temporary tables are created once per connection and emptied at the end of each transaction.
-    """
+    """Copy rows in COPY format into the temporary table STAGED."""
     uow.session.execute(text(_TABLES))
     copy_lines(uow, STAGED, lines)
 

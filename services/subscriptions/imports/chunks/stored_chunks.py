@@ -17,7 +17,6 @@ from storage.resources import Resources
 
 
 def get_chunk_key(prefix: str, number: int) -> str:
-    """Return the key of a chunk in the object storage."""
     return f"{prefix}/chunks/{number:06}"
 
 
@@ -25,7 +24,6 @@ class StoredChunks:
     """The stored chunks of a file that is being read.
 
     Attributes:
-        count: the number of stored chunks.
         opt_out_numbers: the numbers of the chunks with opt-outs, which are applied first.
         size: the total size of the stored chunks in bytes, before encryption.
     """
@@ -48,14 +46,12 @@ class StoredChunks:
 
     @property
     def has_unmarked_chunks(self) -> bool:
-        """Return whether at least one stored chunk still needs a call of ``mark_next_chunk``."""
         return bool(self._unmarked)
 
     def mark_next_chunk(self, seen: SeenAddresses) -> None:
         """Reject the rows of one chunk that other rows of the file override.
 
-        A row is overridden by a row with the same address and a more restrictive status. Call the
-        method only after the whole file has been read.
+        A row is overridden by a row with the same address and a more restrictive status.
         """
         number = self._unmarked.pop()
         key = get_chunk_key(self._prefix, number)
@@ -72,7 +68,6 @@ class StoredChunks:
             self._store_rows(number, rows)
 
     def _store_rows(self, number: int, rows: list[JudgedRow]) -> int:
-        """Store rows as an encrypted chunk, and return the size of the chunk before encryption."""
         key = get_chunk_key(self._prefix, number)
         content = encode_rows(rows)
         size = len(content)
@@ -83,7 +78,6 @@ class StoredChunks:
 
 
 def fetch_chunk(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
-    """Fetch a chunk from the object storage, and prepare it for the database."""
     key = get_chunk_key(task.object_prefix, number)
     content = unseal(resources.objects.get(key), bulk_files.unwrap_key(resources, task), key)
     return prepare_chunk(number, decode_rows(content))

@@ -1,7 +1,4 @@
-"""Builds the SQL statements that store the changes in a chunk of imported rows.
-
-``OFFSET 0`` in a subquery makes Postgres look up one row at a time with an index.
-"""
+"""Builds the SQL statements that store the changes in a chunk of imported rows."""
 
 from services.subscriptions.imports.chunks.judge_statements import build_new_expiry
 from services.subscriptions.imports.chunks.staging import JUDGED, STAGED_DIGESTS, STAGED_EXTRAS
@@ -103,7 +100,6 @@ WHERE b.list_id = :list_id AND b.address_hmac = d.digest AND b.user_id IS NULL
 
 
 def build_changes_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that records the changes to existing members for an undo."""
     columns = "fields_after, fields_before, tags_added, joined_at_before, joined_at_after,"
     values = "x.fields_after, x.fields_before, x.tags_added, m.joined_at, x.joined_at_after,"
     return f"""
@@ -126,7 +122,6 @@ WHERE j.verdict = 'added' OR j.is_updated
 
 
 def build_update_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that updates existing subscriptions with the values in a chunk."""
     return f"""
 WITH changed AS (
     UPDATE subscriptions AS m SET
@@ -156,7 +151,6 @@ FROM changed
 
 
 def build_insert_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that subscribes people who have no subscription to the list yet."""
     extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at, e.origin,"
     return f"""
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,

@@ -76,7 +76,6 @@ class ColumnForms:
     def learn(
         self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
     ) -> None:
-        """Guess the number or date format of each column from a sample of the file's records."""
         for indexes, record_cell in ((dates, self._record_date), (numbers, self._record_number)):
             for index in indexes:
                 for record in records:
@@ -86,27 +85,17 @@ class ColumnForms:
                     self._used_notations.setdefault(index, *self._evident_notations[index])
 
     def parse_date(self, index: int, cell: str) -> datetime | None:
-        """Parse the date in a cell with the column's day-month order.
-
-        Raises ``ValueError`` if the cell contains no valid date.
-        """
         text = unguard_cell(cell).strip()
         self._record_date(index, text)
         return parse_date(text, self._used_notations.get(index, self._usual_order))
 
     def normalise_number(self, index: int, text: str) -> str:
-        """Format the number in a cell with a decimal point and without group separators."""
         if isinstance(text, TypedCell):
             return text
         self._record_number(index, text)
         return normalise_number(text, self._used_notations.get(index))
 
     def find_notations(self, header: Sequence[str]) -> dict[str, str]:
-        """Return the number or date format of each column in the file.
-
-        Call the method only after the whole file has been read. Raises
-        ``import.date_order_needed``.
-        """
         notations: dict[str, str] = {}
         for index in self._ambiguous_dates.keys() | self._evident_notations.keys():
             evidence = self._evident_notations[index]
@@ -146,7 +135,6 @@ class ColumnForms:
             self._ambiguous_numbers.add(index)
 
     def _find_used_notation(self, index: int, form: str) -> str | None:
-        """Return the format used for a column, or ``None`` if its decimal mark is unknown."""
         if index in self._used_notations or form in set(DateOrder):
             notation: str = self._used_notations.get(index, self._usual_order)
             return notation
@@ -157,8 +145,7 @@ class ColumnForms:
 def normalise_number(text: str, mark: DecimalMark | None) -> str:
     """Format a number with a decimal point and without group separators.
 
-    A text that isn't a number is returned unchanged. ``mark`` is the column's decimal mark, or
-    ``None`` if the decimal mark is unknown.
+    A text that isn't a number is returned unchanged.
 
     Raises ``ValueError`` for an ambiguous number such as 1,234 if ``mark`` is ``None``.
     """
@@ -173,7 +160,6 @@ def normalise_number(text: str, mark: DecimalMark | None) -> str:
 
 
 def _find_possible_marks(text: str) -> list[DecimalMark]:
-    """Return the decimal marks for which the text is a valid number."""
     return [mark for mark, pattern in _NUMBERS.items() if pattern.match(text)]
 
 

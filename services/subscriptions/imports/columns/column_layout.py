@@ -118,7 +118,6 @@ class ConsentColumn(NamedTuple):
             cell must contain a word that always describes a person's mail.
         may_be_number: whether numbers in the column may stand for statuses, because the header
             contains the word "status".
-        product: the product whose status words the column contains, or ``None``.
     """
 
     subject: ConsentSubject
@@ -136,24 +135,17 @@ class ConsentColumn(NamedTuple):
 class ColumnLayout:
     """The role of each column in a file.
 
-    The attributes of a ``ColumnLayout`` contain column indexes.
-
     Attributes:
         roles: maps each role in ``column_vocabulary.toml`` to the columns with the role. In a
             column with the role ``paid``, every cell stands for a paid tier, unless the cell is
             empty or means "no". The first date among the columns in ``JOIN_DATES`` is the join
             date.
-        mapped: maps column indexes to the roles in the owner's column mapping.
         consent: maps the indexes of consent columns to ``ConsentColumn`` objects.
         ignored_consent: what consent columns state according to their headers or cells if the owner
             has assigned them a role that means something else.
         unclear: the columns whose header mentions consent but doesn't reveal what "yes" means.
-        unreadable: the columns of a workbook whose header is an error, or a formula that was never
-            calculated.
-        fields: maps column indexes to the owner's fields that the columns fill.
         mapped_fields: maps column indexes to the keys and types of fields in the owner's column
             mapping. The field type is "" if the column mapping contains no field type.
-        ignored: the columns that the owner has excluded from the import.
     """
 
     header: Sequence[str]
@@ -169,7 +161,6 @@ class ColumnLayout:
     ignored: set[int] = field(default_factory=set)
 
     def find_columns(self, *roles: str) -> list[int]:
-        """Return the indexes of the columns with any of the given roles."""
         return [index for role in roles for index in self.roles.get(role, ())]
 
     def find_first_column(self, role: str) -> int | None:
@@ -179,7 +170,6 @@ class ColumnLayout:
         self.roles.setdefault(role, []).append(index)
 
     def assign(self, index: int, role: str) -> None:
-        """Assign the role from the owner's column mapping to a column."""
         if role == "ignore":
             self.ignored.add(index)
         elif role.startswith(FIELD_PREFIX):
@@ -189,14 +179,12 @@ class ColumnLayout:
             self.add(role, index)
 
     def find_date_columns(self) -> list[int]:
-        """Return the indexes of the columns with dates or times."""
         return self.find_columns(*_DATES) + self.find_fields_of_type(FieldType.DATE)
 
     def find_fields_of_type(self, type_: FieldType) -> list[int]:
         return [index for index, field in self.fields.items() if field.type == type_]
 
     def describe_roles(self) -> dict[int, str]:
-        """Return the names of each column's roles, by column index."""
         roles_of: dict[int, list[str]] = {}
         for role, indexes in self._columns_by_role().items():
             for index in dict.fromkeys(indexes):
@@ -204,7 +192,6 @@ class ColumnLayout:
         return {index: ", ".join(roles) for index, roles in roles_of.items()}
 
     def list_headers_by_role(self) -> dict[str, Sequence[str]]:
-        """Map each assigned role to the headers of the columns with the role."""
         return {
             role: [self.header[index] for index in indexes]
             for role, indexes in self._columns_by_role().items()
@@ -219,12 +206,7 @@ class ColumnLayout:
 
 
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
-    """Return the layout for a header, without the consent columns, which the caller adds later.
-
-    Raises ``import.mapping_column`` if the column mapping names a column that doesn't exist. Raises
-    ``import.mapping_role`` if the column mapping contains an unknown role, or assigns a role to too
-    many columns.
-    """
+    """Return the layout for a header, without the consent columns, which the caller adds later."""
     mapped: dict[int, str] = {}
     for column, role in (mapping or {}).items():
         _check_role(role, mapped.values())
@@ -259,7 +241,6 @@ def find_column(header: Sequence[str], column: str) -> int:
 
 
 def describe_columns(header: Sequence[str]) -> str:
-    """Return a sentence for error messages that lists the columns in a header."""
     if not header:
         return "There are no columns."
     names = [
@@ -284,12 +265,8 @@ def _check_role(role: str, earlier_roles: Collection[str]) -> None:
 def _assign_by_header(
     layout: ColumnLayout, word: str, index: int, mapped_roles: frozenset[str]
 ) -> None:
-    """Assign the roles that match a column's header.
-
-    A role that only one column can have is assigned to the first matching column. Several columns
-    can contain the same part of a name, such as the last name. ``word`` is the column's header,
-    normalised by ``normalise_word``. ``mapped_roles`` contains the roles in the owner's column
-    mapping.
+    """A role that only one column can have is assigned to the first matching column. Several
+    columns can contain the same part of a name, such as the last name.
     """
     for role, excluding_roles in _SINGLE_ROLES.items():
         is_free = not layout.find_columns(role) or (

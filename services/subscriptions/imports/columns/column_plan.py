@@ -32,23 +32,13 @@ Sample = Sequence[Sequence[str]]
 
 
 class ColumnPlan:
-    """The column plan of a file, which maps columns to the owner's fields.
-
-    Attributes:
-        keys: maps the ids of the fields that the columns fill, as text, to the keys of the fields.
-    """
-
     def __init__(self, resources: Resources, task: MemberImport) -> None:
         self._resources = resources
         self._import_id = task.id
         self.keys: dict[str, str] = {}
 
     def store_header(self, header: Sequence[str], sample: Sample) -> None:
-        """Store the header and some cells of the file before the roles of the columns are known.
-
-        If no address column is recognised, the stored cells help the owner to choose the address
-        column.
-        """
+        """Store the header and some cells, from which the owner can choose the address column."""
         with self._resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, self._import_id)
             if task.columns is None:
@@ -57,11 +47,7 @@ class ColumnPlan:
                 store_samples(self._resources, task, samples)
 
     def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
-        """Assign the owner's fields to columns, and create missing fields if allowed.
-
-        Raises ``import.mapping_field`` if the column mapping names an unknown field. Raises
-        ``import.too_many_fields`` if new fields would exceed the maximum number of fields.
-        """
+        """Assign the owner's fields to columns, and create missing fields if allowed."""
         with self._resources.unit_of_work() as uow:
             query = select(MemberImport).where(MemberImport.id == self._import_id)
             task = uow.session.scalars(query.with_for_update(key_share=True)).one()
@@ -82,10 +68,7 @@ class ColumnPlan:
     def _assign_known_fields(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, ids: Mapping[str, int]
     ) -> None:
-        """Assign the fields in the stored column plan to their columns, including retired fields.
-
-        ``ids`` maps column indexes to field ids.
-        """
+        """Assign the fields in the stored column plan, including retired fields."""
         if not ids:
             return
         are_known = MemberField.id.in_([*ids.values()]), MemberField.user_id == task.user_id
@@ -98,10 +81,6 @@ class ColumnPlan:
     def _match_or_create(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, sample: Sample, first: int
     ) -> dict[int, MemberField]:
-        """Assign the owner's fields to all columns from the index ``first`` on.
-
-        Map column indexes to new fields, which aren't stored in the database in a dry run.
-        """
         columns = range(first, len(layout.header))
         existing = fields.list_fields(uow, task.user_id)
         field_columns.match_fields(layout, columns, existing)
@@ -133,11 +112,6 @@ class ColumnPlan:
 def _describe_plan(
     layout: ColumnLayout, covered: int, creates: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the column plan in the form in which the import stores it.
-
-    ``covered`` is the number of columns in the column plan. ``creates`` maps column indexes to the
-    types of the fields that are created for the columns.
-    """
     meanings = layout.describe_roles()
     consent = layout.consent
     names = [name[:MAX_COLUMN_NAME_CHARACTERS] for name in layout.header]

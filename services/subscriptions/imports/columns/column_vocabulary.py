@@ -45,5 +45,4 @@ def find_concept(name: str) -> str:
 
 
 def is_no(cell: str) -> bool:
-    """Return whether a cell is empty, means "no", or is a date of zeros such as 0000-00-00."""
     return len(cell) <= MAX_WORD_CHARACTERS and normalise_word(cell).lstrip("0") in _NO

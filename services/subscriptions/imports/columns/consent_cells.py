@@ -117,8 +117,7 @@ class StatusValues:
     def check(self, product: str | None) -> None:
         """Raise ``import.status_values`` if the owner has assigned "subscribed" to an opt-out.
 
-        ``product`` is the newsletter product that exported the file. Some opt-out words have a
-        meaning only in files of one product.
+        Some opt-out words have a meaning only in files of one product.
         """
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
@@ -143,11 +142,7 @@ def check_status_values(statuses: Mapping[str, str]) -> None:
 def find_status(
     cell: str, column: ConsentColumn, product: str | None, values: StatusValues
 ) -> Answer:
-    """Return the most restrictive status among the values in a cell.
-
-    ``product`` is the product that exported the file, or ``None`` for an unknown product.
-    ``values`` contains the statuses that the owner has assigned to values in the file.
-    """
+    """Return the most restrictive status among the values in a cell."""
     product_statuses: Mapping[str, SuppressionStatus] = {}
     if column.subject is ConsentSubject.STATUS:
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
@@ -157,15 +152,10 @@ def find_status(
 
 
 def is_status(item: str) -> bool:
-    """Return whether an item in a cell is a known value of status columns."""
     return interpret_item(item) in _ANSWERS[ConsentSubject.STATUS]
 
 
 def is_answer(item: str, subject: ConsentSubject) -> bool:
-    """Return whether an item in a cell is a known answer, such as "yes", in a consent column.
-
-    ``subject`` is the subject of the column. A blank item isn't an answer.
-    """
     return _ANSWERS[subject].get(interpret_item(item)) is not None
 
 
@@ -175,20 +165,17 @@ def is_bare_no(cell: str) -> bool:
 
 
 def find_strictest(answers: Iterable[Answer]) -> Answer:
-    """Return the most restrictive status in ``answers``, or ``None`` if there is no status."""
     statuses = [answer for answer in answers if answer is not None]
     return max(statuses, key=STRICTNESS.__getitem__, default=None)
 
 
 def name_answer(answer: Answer) -> str:
-    """Return the name of a status for the attribute ``read_as`` of an import's result."""
     if answer is None:
         return "nothing"
     return "subscribed" if answer is WANTED else answer.value
 
 
 def fold_value(text: str) -> str:
-    """Return a text in lower case, with accents and extra spaces removed."""
     return " ".join(fold_text(text).split())
 
 

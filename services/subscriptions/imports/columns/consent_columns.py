@@ -114,10 +114,9 @@ class Unclear(Enum):
 def add_consent_columns(layout: ColumnLayout) -> None:
     """Find the consent columns of a file, and add them to the layout.
 
-    Columns that are consent columns according to the owner's column mapping or to the header are
-    added to ``layout.consent``. If the owner has assigned another role to a consent column, the
-    meaning of the header is added to ``layout.ignored_consent``. Columns whose header doesn't
-    reveal what "yes" means are added to ``layout.unclear``.
+    If the owner has assigned another role to a consent column, the meaning of the header is added
+    to ``layout.ignored_consent``. Columns whose header doesn't reveal what "yes" means are added to
+    ``layout.unclear``.
     """
     for index, name in enumerate(layout.header):
         role = layout.mapped.get(index)
@@ -140,28 +139,24 @@ def add_consent_columns(layout: ColumnLayout) -> None:
 
 
 def refuse_unclear_columns(layout: ColumnLayout, indexes: Iterable[int]) -> None:
-    """Raise ``import.column_ambiguous`` if ``indexes`` contains a column with an unclear header."""
     for index in indexes:
         raise IMPORT_COLUMN_AMBIGUOUS(column=layout.header[index].strip()[:MAX_WORD_CHARACTERS])
 
 
 def recognise_header(name: str) -> ConsentColumn | Unclear | None:
-    """Return the consent column that a header describes, or ``None`` for any other header."""
     return _recognise_beginning(name[:MAX_TEXT_CHARACTERS])
 
 
 @lru_cache(1024)
 def has_consent_word(name: str) -> bool:
-    """Return whether a header contains a word about consent, opting out or a status.
-
-    Only the beginning of a header counts, because ``split_words`` returns no other words.
+    """Return whether a header contains a word about consent, opting out or a status. Only the
+    beginning of a header counts, because ``split_words`` returns no other words.
     """
     reasons, kinds, rest = _find_kinds(_normalise_header(name))
     return bool(reasons or kinds) or _PATTERNS["unclear"].search(rest) is not None
 
 
 def is_status_header(name: str) -> bool:
-    """Return whether a product uses a header such as "state" for its status column."""
     return normalise_word(name) in _STATUS_HEADERS
 
 
@@ -243,9 +238,8 @@ def _find_mail_kinds(text: str) -> list[str]:
 
 
 def _asks_about_newsletter(text: str) -> bool:
-    """Return whether a header only names a newsletter, as in "Monthly newsletter".
-
-    A header with a further word, as in "Newsletter author", doesn't ask who wants the newsletter.
+    """A header with a further word, as in "Newsletter author", doesn't ask who wants the
+    newsletter.
     """
     if _PATTERNS["issues"].search(text):
         return False
@@ -259,7 +253,6 @@ def _asks_about_newsletter(text: str) -> bool:
 
 
 def _is_about_something_else(text: str, reasons: Sequence[str], kinds: Sequence[str]) -> bool:
-    """Return whether a header is about something other than mail, and not also about mail."""
     rest = _remove_other_subjects(text, (*reasons, *kinds, "unclear")[0])
     if rest != text and not _names_mail(rest):
         return True
@@ -270,7 +263,6 @@ def _is_about_something_else(text: str, reasons: Sequence[str], kinds: Sequence[
 
 
 def _remove_other_subjects(text: str, kind: str) -> str:
-    """Remove the words for other channels, and in a header about a wish also for other subjects."""
     text = _PATTERNS["other_channels"].sub(" ", text)
     has_subject = kind == "confirmed" or kind in _WISH_KINDS
     return _PATTERNS["other_subjects"].sub(" ", text) if has_subject else text
@@ -285,7 +277,6 @@ def _names_mail(text: str) -> bool:
 
 
 def _has_unknown_subject(text: str) -> bool:
-    """Return whether a header about consent names a subject that Pressroom doesn't know."""
     if _is_about_mail(text):
         return False
     for name in ("unsubscribed", *_OTHER_KINDS, "time", "neutral"):
@@ -294,19 +285,14 @@ def _has_unknown_subject(text: str) -> bool:
 
 
 def _normalise_header(name: str) -> str:
-    """Return the words of a column header in lower case, separated by spaces.
-
-    The possible answers, as in "Subscribed (yes/no)", are left out.
-    """
     words = [part for word in split_words(name) for part in _split_word(word)]
     text = _SPLIT_EMAIL.sub("e", _COMPOUND.sub(" ", " ".join(words)))
     return " ".join(_PATTERNS["answers"].sub(" ", text).split())
 
 
 def _split_word(word: str) -> Sequence[str]:
-    """Split a word such as "optout" into the known words "opt" and "out".
-
-    A word that can't be split into known words is returned unchanged.
+    """Split a word such as "optout" into the known words "opt" and "out". A word that can't be
+    split into known words is returned unchanged.
     """
     if len(word) > MAX_WORD_CHARACTERS:
         return (word,)
@@ -322,7 +308,6 @@ def _split_word(word: str) -> Sequence[str]:
 
 
 def _doubt_postal_opt_outs(layout: ColumnLayout) -> None:
-    """Mark columns such as "Do not mail" as unclear if another column is about e-mail."""
     texts = {index: _normalise_header(layout.header[index]) for index in layout.consent}
     if any(_NO_EMAIL.search(text) for text in texts.values()):
         for index, text in texts.items():

@@ -33,7 +33,6 @@ class ColumnEvidence:
 
     Args:
         column: how to interpret the cells if the column is a consent column.
-        values: the statuses that the owner has assigned to values in the file.
     """
 
     def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
@@ -56,14 +55,12 @@ class ColumnEvidence:
     def of_sample(
         cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
     ) -> Self:
-        """Collect the evidence from one column of a sample of records."""
         evidence = cls(column, values)
         for record in sample:
             evidence.add_cell(record[index] if index < len(record) else "")
         return evidence
 
     def add_cell(self, cell: str) -> None:
-        """Add one cell to the evidence about the column."""
         for item in split_items(cell):
             meaning = interpret_item(item)
             if meaning is Meaning.EMPTY or (meaning is Meaning.BLANK and self._is_unnamed):
@@ -85,7 +82,6 @@ class ColumnEvidence:
 
     @property
     def is_consent(self) -> bool:
-        """Return whether header and cells indicate a consent column."""
         column = self._column
         if column.product is not None:
             return self._has_only_product_words and (
@@ -106,12 +102,10 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """Return whether the column contains only status words, and only a few distinct words."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 
 def has_only_status_words(sample: Records, index: int) -> bool:
-    """Return whether all sampled cells of a column are status words, empty or a dash."""
     cells = (record[index] for record in sample if index < len(record))
     return all(
         is_exact_word(item) or interpret_item(item) in (Meaning.EMPTY, Meaning.BLANK)

@@ -111,7 +111,6 @@ class ConsentInterpreter:
 
     Args:
         earlier_decisions: the result of ``find_decisions`` from the first reading of the file.
-        status_values: maps values in consent columns to the statuses that the owner has assigned.
     """
 
     def __init__(
@@ -134,7 +133,6 @@ class ConsentInterpreter:
         self._reader: ConsentReader | None = None
 
     def find_unclear_columns(self, layout: ColumnLayout, sample: Records) -> Iterator[int]:
-        """Yield the columns with unclear headers, except columns of numbers, links or addresses."""
         column = ConsentColumn(ConsentSubject.CONSENT, Basis.WORDS)
         roles = {*layout.describe_roles(), *layout.mapped}
         for index in sorted(layout.unreadable - roles):
@@ -150,8 +148,7 @@ class ConsentInterpreter:
 
         Columns whose cells contain no consent values are removed from ``layout.consent``. Columns
         whose cells contain status words are added to ``layout.consent``. The same applies to
-        ``layout.ignored_consent`` for columns that the owner has mapped. Raises
-        ``import.status_values`` if the owner has assigned "subscribed" to an opt-out value.
+        ``layout.ignored_consent`` for columns that the owner has mapped.
         """
         self._add_candidates(layout, sample)
         for index, candidates in self._candidates_by_index.items():
@@ -168,7 +165,6 @@ class ConsentInterpreter:
         self.values.check(layout.product)
 
     def create_reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Create a reader of subscription statuses for records with the layout ``layout``."""
         self._count_rows()
         first_new_column = len(self._layout.header)
         self._layout = layout
@@ -179,7 +175,6 @@ class ConsentInterpreter:
         return self._reader
 
     def find_watched_columns(self) -> list[int]:
-        """Return the columns whose provisional decision may change as more cells are read."""
         return [
             index
             for index, candidates in self._candidates_by_index.items()
@@ -190,25 +185,18 @@ class ConsentInterpreter:
         ]
 
     def add_cell(self, index: int, cell: str) -> None:
-        """Add a cell to the evidence about whether the cell's column is a consent column."""
         for candidate in self._candidates_by_index[index]:
             candidate.evidence.add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Add ``rows`` to the number of occurrences of a cell in a column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
 
     def count_ignored(self, index: int, rows: int) -> None:
-        """Add ``rows`` to the number of opt-outs that the owner's mapping of a column ignores."""
         self._ignored_opt_outs[index] += rows
 
     def find_decisions(self) -> dict[str, bool]:
-        """Return which meanings the cells of each examined column confirm.
-
-        Call the method only after the whole file has been read.
-        """
         return {
             name: each.evidence.is_consent
             for name, each in self._candidates.items()
@@ -216,7 +204,6 @@ class ConsentInterpreter:
         }
 
     def has_misread_rows(self) -> bool:
-        """Return whether the file contradicts a provisional decision about a consent column."""
         return any(
             each.evidence.is_consent != each.is_accepted for each in self._candidates.values()
         )
@@ -237,21 +224,11 @@ class ConsentInterpreter:
                     del self._searched_values[index]
 
     def explain_unused_columns(self) -> dict[int, str]:
-        """Return why columns that may concern a person's wish for mail aren't used.
-
-        Such a column has a word about consent in its header, or ``search_status_words`` has found a
-        status word in a cell. The reasons are mapped by column index. Columns that the owner has
-        mapped aren't explained.
-        """
+        """Return why columns that may concern a person's wish for mail aren't used."""
         reasons = {index: self._explain_column(index) for index in self._list_unused_columns()}
         return {index: reason for index, reason in reasons.items() if reason is not None}
 
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:
-        """Return the values in each consent column, with their row counts and statuses.
-
-        Unrecognised values come before recognised values. Unrecognised and recognised values are
-        each sorted by row count, highest first.
-        """
         self._count_rows()
         values: dict[int, list[dict[str, Any]]] = {}
         for (index, value, answer), rows in sorted(
@@ -263,7 +240,6 @@ class ConsentInterpreter:
         return values
 
     def list_unknown_values(self, header: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the unrecognised values in consent columns, sorted by descending row count."""
         self._count_rows()
         return [
             {"column": header[index].strip()[:MAX_WORD_CHARACTERS], "value": value, "rows": rows}
@@ -272,7 +248,6 @@ class ConsentInterpreter:
         ][:MAX_VALUES_SHOWN]
 
     def count_ignored_opt_outs(self) -> dict[int, int]:
-        """Return how many opt-outs each ignored consent column contains, by column index."""
         self._count_rows()
         return dict(self._ignored_opt_outs)
 
@@ -336,8 +311,6 @@ class ConsentInterpreter:
 
 
 class ConsentReader:
-    """Determines a record's subscription status from the consent columns."""
-
     def __init__(self, interpreter: ConsentInterpreter, layout: ColumnLayout) -> None:
         self._interpreter = interpreter
         self._layout = layout
@@ -360,7 +333,6 @@ class ConsentReader:
         return group.answer
 
     def count_rows(self) -> None:
-        """Add the cached row counts to the row counts of the file, and empty the cache."""
         for group in self._groups.values():
             for index, cell, answer in group.cell_answers:
                 self._interpreter.count(index, cell, answer, group.count)
@@ -397,9 +369,7 @@ class ConsentReader:
     def _find_answers(
         self, cells: Mapping[int, str]
     ) -> tuple[ConsentAnswer, list[tuple[int, str, Answer]], dict[int, bool]]:
-        """Return the status of a row, and what each of its consent cells states.
-
-        The second value contains the cell and the status of each consent column. The third value
+        """The second value contains the cell and the status of each consent column. The third value
         maps each ignored consent column to whether its cell contains an opt-out.
         """
         layout = self._layout
@@ -444,11 +414,7 @@ class ConsentReader:
 
 
 class _RowGroup:
-    """A group of rows with equal cells in all consent columns, and therefore with the same status.
-
-    ``cell_answers`` contains the index, the cell and the status of each consent column. ``ignored``
-    maps each ignored consent column to whether its cell contains an opt-out.
-    """
+    """A group of rows with equal cells in all consent columns."""
 
     __slots__ = ("answer", "cell_answers", "count", "ignored")
 

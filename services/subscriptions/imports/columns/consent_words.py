@@ -47,10 +47,7 @@ _YEARS = range(1980, 2100)
 
 
 class Meaning(StrEnum):
-    """The meaning of a cell's text, regardless of the column's header.
-
-    The words for each meaning except ``DATE`` and ``UNKNOWN`` are in ``consent.toml``.
-    """
+    """The meaning of a cell's text, regardless of the column's header."""
 
     EMPTY = "empty"
     BLANK = "blank"
@@ -98,10 +95,7 @@ _SIGNS = {
 
 
 def split_items(cell: str) -> Iterator[str]:
-    """Yield the items of a cell that contains a list such as ``['HARD_BOUNCE']``.
-
-    If the cell contains no list, yield its whole text.
-    """
+    """Yield the items of a cell that contains a list such as ``['HARD_BOUNCE']``."""
     text = unguard_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
     # PostgreSQL formats an array with braces, as in {a,b}. If the braces contain a colon, the text
@@ -114,7 +108,6 @@ def split_items(cell: str) -> Iterator[str]:
 
 @lru_cache(4096)
 def interpret_item(text: str) -> Meaning:
-    """Return the meaning of a consent cell, or of an item in a cell with a list."""
     folded = fold_text(text).strip(_BLANKS)
     meaning = _interpret_sign(folded)
     if meaning is not None:
@@ -127,7 +120,6 @@ def interpret_item(text: str) -> Meaning:
 
 
 def interpret_hold(text: str) -> Meaning:
-    """Return the meaning of an item in a column about holds, such as "held (bounced)"."""
     meaning = interpret_item(text)
     words = " ".join(split_words(text))
     if meaning is not Meaning.UNKNOWN or not _HOLDING.search(words):
@@ -142,7 +134,6 @@ def interpret_hold(text: str) -> Meaning:
 
 
 def has_holding_word(text: str) -> bool:
-    """Return whether a text contains a word such as "held" or "on hold"."""
     return _HOLDING.search(" ".join(split_words(text))) is not None
 
 
@@ -153,7 +144,6 @@ def is_status_word(text: str) -> bool:
 
 
 def is_exact_word(text: str) -> bool:
-    """Return whether the whole text is a known status word or a word of holding."""
     is_known = _MEANINGS.get(normalise_word(text)) in _STATUS_WORDS
     return is_known or _HOLDING.fullmatch(" ".join(split_words(text))) is not None
 
@@ -168,7 +158,6 @@ def is_about_mail(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """Return whether the text is a plausible date of an opt-out."""
     if not any(map(str.isdecimal, text)):
         return False
     for order in DateOrder:
@@ -182,17 +171,14 @@ def is_date(text: str) -> bool:
 
 
 def is_numeral(text: str) -> bool:
-    """Return whether the text consists of a single number, such as 0, 7 or 1.0."""
     return _NUMBER.match(text) is not None
 
 
 def is_number(text: str) -> bool:
-    """Return whether the text is a number other than 0 or 1, and isn't a date."""
     return _NUMBER.match(text) is not None and interpret_item(text) is Meaning.UNKNOWN
 
 
 def _interpret_sign(text: str) -> Meaning | None:
-    """Return the meaning of a number or a sign such as ✓, or ``None`` for a text with words."""
     if not text or text in _SIGNS:
         return _SIGNS.get(text, Meaning.EMPTY)
     if _is_dash(text) or _ZERO_DATE.match(text):
@@ -217,7 +203,6 @@ def _interpret_number(text: str) -> Meaning:
 
 
 def _interpret_phrase(text: str, words: list[str]) -> Meaning:
-    """Return the meaning of a text that contains a known word and other words."""
     while len(words) > 1 and words[0] in _FILLERS:
         words = words[1:]
     meaning, rest = _find_longest_word(words)
@@ -240,17 +225,12 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
 
 
 def _has_soft_code(text: str) -> bool:
-    """Return whether the code of a mail server says that a bounce isn't hard."""
     if code := _BOUNCE_CODE.search(text):
         return choose_bounce_class(BounceClass.HARD, code[0]) is not BounceClass.HARD
     return _SOFT_REPLY.search(text) is not None
 
 
 def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
-    """Find the longest known term at the start of ``words``.
-
-    Return the meaning of the term at the start of ``words``, and the words after the term.
-    """
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)

@@ -70,21 +70,15 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
 
 
 def complete_birthday(moment: datetime, cell: str) -> datetime:
-    """Return the birthday in a cell. ``moment`` is the result of ``parse_date`` for the cell.
-
-    A birthday can't be in the future. A future birthday with a two-digit year is therefore moved
-    back by 100 years.
-    """
+    """Move a future birthday with a two-digit year back by 100 years."""
     if moment > clock.now() and _has_short_year(cell):
         return moment.replace(year=moment.year - _YEARS_PER_CENTURY)
     return moment
 
 
 def require_past(moment: datetime, cell: str) -> None:
-    """Raise ``ValueError`` if a date with a two-digit year is in the future.
-
-    The century of such a date is wrong. The previous century would be wrong too, because no event
-    on a mailing list happened that long ago.
+    """Raise ``ValueError`` if a date with a two-digit year is in the future. The previous century
+    would be wrong too, because no event on a mailing list happened that long ago.
     """
     # A time zone may be up to a day ahead of UTC.
     if moment > clock.now() + timedelta(days=1) and _has_short_year(cell):
@@ -92,10 +86,7 @@ def require_past(moment: datetime, cell: str) -> None:
 
 
 def is_written_date(text: str) -> bool:
-    """Return whether the text is a date without a time of day.
-
-    Return false for a text that is only a number.
-    """
+    """Return whether the text is a date without a time of day."""
     if ":" in text or text.isdecimal() or _SERIAL.match(text) or len(text) > MAX_WORD_CHARACTERS:
         return False
     return any(_parse(text, order) is not None for order in DateOrder)
@@ -170,13 +161,11 @@ def _has_short_year(cell: str) -> bool:
 
 
 def _find_month(name: str) -> int:
-    """Return the number of a month from the month's name, or 0 for an unknown name."""
     return _load_months().get(normalise_word(name), 0)
 
 
 @cache
 def _load_months() -> dict[str, int]:
-    """Map the normalised names and abbreviations of the months to the numbers of the months."""
     return {
         normalise_word(name): number
         for language in _LANGUAGES

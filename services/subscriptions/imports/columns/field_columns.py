@@ -41,7 +41,7 @@ def match_fields(
 
     Each field is assigned to at most one column. A header that exactly matches a field's key or
     label takes precedence over a similar header. A similar header takes precedence over a header
-    with the same meaning, such as "Ort" for "City". Raises ``import.mapping_type``.
+    with the same meaning, such as "Ort" for "City".
     """
     by_key = {field.key: field for field in fields}
     for index in columns:
@@ -68,10 +68,7 @@ def propose_fields(
 ) -> dict[int, MemberField]:
     """Propose new fields for the columns without a role.
 
-    At most ``MAX_NEW_FIELDS`` fields are proposed, with negative ids. ``taken_keys`` contains the
-    keys of the owner's existing fields.
-
-    Raises ``import.mapping_field``, ``import.mapping_type``.
+    At most ``MAX_NEW_FIELDS`` fields are proposed, with negative ids.
     """
     new_fields: dict[int, MemberField] = {}
     keys = {*taken_keys}
@@ -98,7 +95,6 @@ def propose_fields(
 
 
 def find_free_key(name: str, taken_keys: Collection[str]) -> str:
-    """Return an unused key that resembles the header of a column."""
     decomposed = unicodedata.normalize("NFKD", name[: 10 * MAX_KEY_CHARACTERS]).casefold()
     plain = "".join(c for c in decomposed if not unicodedata.combining(c))
     key = _NOT_OF_A_KEY.sub("_", plain).strip("_")[:MAX_KEY_CHARACTERS].rstrip("_")
@@ -117,9 +113,8 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
     """Return the columns whose header may be the key or the label of one of the owner's fields.
 
     The result includes a status column if Pressroom recognised the column only by its cells or by
-    single words in its header. The result also includes columns whose header is the name of a
-    sign-up origin, such as ``utm_source``, or of a join date, such as ``Joined``. Before Pressroom
-    recognised such a header, an owner may have created a field with the same name.
+    single words in its header. Before Pressroom recognised such a header, an owner may have created
+    a field with the same name.
     """
     meanings = layout.describe_roles()
     uncertain = {
@@ -137,7 +132,6 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
 
 
 def _find_unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
-    """Return the columns that have no role and aren't in the owner's column mapping."""
     known = {*layout.describe_roles(), *layout.mapped_fields, *layout.ignored}
     return [index for index in columns if index not in known]
 

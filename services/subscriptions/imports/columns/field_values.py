@@ -26,8 +26,6 @@ _AMOUNT = re.compile(r"-?(0|[1-9]\d{0,9}|[1-9]\d{0,2}(\.\d{3})+),\d\d\Z", re.ASC
 def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -> FieldValue | None:
     """Return the value of a cell in the form in which field values are stored.
 
-    Return ``None`` for a blank cell. ``index`` is the index of the cell's column.
-
     Raises ``ValueError`` for an invalid cell. The error's message states which rule the cell
     breaks.
     """
@@ -51,12 +49,10 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
 
 
 def is_birthday(field: MemberField) -> bool:
-    """Return whether a field holds birthdays, according to its key or its label."""
     return "birthday" in (find_concept(field.key), find_concept(field.label))
 
 
 def abbreviate_cell(cell: str) -> str:
-    """Shorten the text of a cell for an error message."""
     text = unguard_cell(cell).strip()
     beginning = text[:MAX_CELL_CHARACTERS_SHOWN]
     return beginning + "…" if len(text) > len(beginning) else beginning

@@ -25,7 +25,6 @@ _WITHOUT_ACCENTS = {
 
 
 def load_words(name: str) -> Mapping[str, Any]:
-    """Load a TOML file with word lists from the package's folder."""
     return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
 
 
@@ -34,10 +33,8 @@ def normalise_words(words: Iterable[str]) -> frozenset[str]:
 
 
 def normalise_word(text: str) -> str:
-    """Return ``text`` in lower case, without accents, spaces and punctuation.
-
-    For example, "E-mail Address " and "email_address" become "emailaddress". The result is empty if
-    ``text`` is longer than ``MAX_WORD_CHARACTERS``.
+    """Return ``text`` in lower case, without accents, spaces and punctuation, or "" if it is longer
+    than ``MAX_WORD_CHARACTERS``.
     """
     # Cache the normalised text only for short texts, so that the cache doesn't use too much memory.
     return _normalise_short_word(text) if len(text) <= MAX_WORD_CHARACTERS else ""
@@ -56,7 +53,6 @@ def split_words(text: str) -> list[str]:
 
 
 def fold_text(text: str) -> str:
-    """Return ``text`` in lower case and without accents."""
     plain = unicodedata.normalize("NFKD", text.casefold())
     return "".join(character for character in plain if not unicodedata.combining(character))
 

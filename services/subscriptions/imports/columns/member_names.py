@@ -51,8 +51,6 @@ def assign_name_column(
 
 
 class NameReader:
-    """A reader that builds the full name of the member in each record."""
-
     def __init__(self, layout: ColumnLayout) -> None:
         self._name = layout.find_first_column("name")
         self._is_full_name = (
@@ -64,7 +62,6 @@ class NameReader:
         self.indexes = [*name_columns, *(index for indexes in self._parts for index in indexes)]
 
     def read(self, cells: Sequence[str]) -> str:
-        """Return the full name of the member in a record, or "" if the record has no name."""
         name = "" if self._name is None else tidy_cell(cells[self._name])
         if not self._has_parts or (name and self._is_full_name):
             return name
@@ -83,16 +80,11 @@ class NameReader:
 
 
 def tidy_cell(cell: str) -> str:
-    """Return the member's name in a cell, without surrounding spaces and quotes.
-
-    Exports put an apostrophe before a name that spreadsheet programs would read as a formula. The
-    function removes this apostrophe.
-    """
+    """Remove quotes, and the apostrophe that exports put before a formula."""
     return tidy_name(unguard_cell(cell) if "'" in cell else cell)
 
 
 def tidy_name(name: str) -> str:
-    """Return a name in one line, without invisible characters and in the Unicode form NFC."""
     name = name if name.isascii() else normalize("NFC", name)
     if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()
@@ -104,7 +96,6 @@ def tidy_name(name: str) -> str:
 
 
 def _join_cells(cells: Iterable[str]) -> str:
-    """Join the cells that contain the same part of a name, without repeating words."""
     parts: list[str] = []
     for cell in cells:
         if cell and not any(_contains(part, cell) for part in parts):
@@ -113,7 +104,6 @@ def _join_cells(cells: Iterable[str]) -> str:
 
 
 def _join_parts(first: str, middle: str, last: str) -> str:
-    """Join the parts of a name, and omit a part that is included in another part."""
     if last and first != last and _contains(first, last):
         last = ""
     elif first and first != last and _contains(last, first):
@@ -128,10 +118,6 @@ def _join_parts(first: str, middle: str, last: str) -> str:
 
 
 def _contains(name: str, part: str) -> bool:
-    """Return whether a name contains all words of ``part``.
-
-    ``part`` is a part of a person's name, such as the last name.
-    """
     if _EAST_ASIAN.match(part):
         # Chinese, Japanese and Korean names are often written without spaces.
         return part in name

@@ -43,8 +43,6 @@ _BUTTONDOWN = "buttondown"
 
 
 class RowExtrasReader:
-    """A reader of the fields, tags, join date and consent in each record of a file."""
-
     def __init__(self, layout: ColumnLayout, forms: ColumnForms) -> None:
         self._layout = layout
         self._forms = forms
@@ -68,10 +66,6 @@ class RowExtrasReader:
         ]
 
     def read(self, cells: Sequence[str]) -> RowExtras | None:
-        """Return the fields, tags, join date and consent in a record, or ``None`` if it has none.
-
-        ``cells`` must have a cell for every column of the file.
-        """
         left_out: list[OmittedValue] = []
         fields = dict(self._read_fields(cells, left_out))
         tag_names = self._read_tags(cells, left_out) if self._tag_columns else ()
@@ -151,11 +145,7 @@ class RowExtrasReader:
         return claim.get("confirmed_at") or claim.get("at")
 
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
-        """Convert a value of a consent claim, such as its time, to the stored form.
-
-        Raises ``ValueError`` if the text isn't a valid value for ``part``. The error's message
-        states which rule the text breaks.
-        """
+        """Convert a value of a consent claim, such as its time, to the stored form."""
         if part in _TIMES:
             moment = self._parse_past(index, text)
             return None if moment is None else clock.format_timestamp(moment)
@@ -185,10 +175,7 @@ class RowExtrasReader:
 
 
 def split_tags(cell: str) -> Iterator[str]:
-    """Yield the tag names in a cell, which contains a comma-separated list or a JSON array.
-
-    A yielded name may be too long for a tag.
-    """
+    """Yield the tag names in a cell, which contains a comma-separated list or a JSON array."""
     text = " ".join(unguard_cell(cell).split())
     names: list[Any] = []
     if text.startswith("["):

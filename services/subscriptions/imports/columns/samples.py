@@ -1,8 +1,7 @@
 """Collects samples of an imported file, which are cells, rows and problems that the owner sees.
 
-The samples consist of some cells of each column, the first rows of a dry run, and problems with
-rows. Samples contain personal data, so the samples are encrypted with the key of the import's file.
-The samples of a file are removed together with the rejected rows of the import.
+Samples contain personal data, so the samples are encrypted with the key of the import's file. The
+samples of a file are removed together with the rejected rows of the import.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,15 +56,11 @@ class ImportSamples(NamedTuple):
     """Samples of an imported file.
 
     Attributes:
-        examples: some cells of each column, in the order of the columns.
-        preview: the preview of the first rows if the import is a dry run, otherwise empty.
         problems: the problems with rows, grouped by column and rule. The list is complete only
             after the whole file has been read.
         consent: how the values in consent columns were interpreted. The entries ``values``,
             ``ignored_opt_outs`` and ``ignored_reason`` are maps by column index, and ``unknown``
             lists the unrecognised values.
-        readings: some rows, decoded with each possible encoding, if the owner must choose the
-            encoding.
     """
 
     examples: Sequence[Sequence[str]]
@@ -82,10 +77,6 @@ class ImportSamples(NamedTuple):
         rows: Sequence[AnyRow],
         keys: Mapping[str, str],
     ) -> Self:
-        """Collect samples from some records and rows of a file.
-
-        ``keys`` maps the ids of fields to the keys of fields. The ids are strings.
-        """
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
         examples = [_collect_examples(records, index) for index in columns]
         return cls(examples, list(_preview_rows(rows, keys)))
@@ -101,7 +92,6 @@ class Problems:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
     def add_rows(self, rows: Iterable[JudgedRow]) -> None:
-        """Collect the problems with rows, except for duplicate addresses."""
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
                 cells = ", ".join(filter(None, map(str.strip, row.cells)))
@@ -125,18 +115,13 @@ class Problems:
             group["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return the groups of problems, sorted by descending number of rows."""
         return sorted(self._groups.values(), key=lambda group: -group["rows"])
 
 
 def mark_duplicates(
     preview: Iterable[Mapping[str, Any]], strictest: Mapping[str, int]
 ) -> list[Mapping[str, Any]]:
-    """Mark the rows of a preview that won't be applied, because another row has the same address.
-
-    ``strictest`` maps each address to the rank of the most restrictive status in the address's
-    rows.
-    """
+    """Mark rows that won't be applied, because another row has the same address."""
     marked: list[Mapping[str, Any]] = []
     counted: set[str] = set()
     for row in preview:
@@ -166,8 +151,8 @@ def add_problems(
 ) -> None:
     """Add values that couldn't be imported to the stored problems of an import.
 
-    ``left_out`` maps line numbers to the values that couldn't be imported. The caller must have
-    locked the import's job, so that no concurrent transaction overwrites the problems.
+    The caller must have locked the import's job, so that no concurrent transaction overwrites the
+    problems.
     """
     samples = _load_samples(resources, task)
     problems = Problems(samples.problems)
@@ -177,7 +162,6 @@ def add_problems(
 
 
 def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the samples of an import to its job's result, unless the samples were removed."""
     if "import_id" not in result:
         return {**result}
     query = select(MemberImport).where(MemberImport.id == result["import_id"])
@@ -203,10 +187,7 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
 
 
 def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
-    """Return how the values in a consent column were interpreted, or why the column isn't used.
-
-    For a column that doesn't concern consent, return an empty dictionary.
-    """
+    """Return how the values in a consent column were interpreted, or why the column isn't used."""
     values = {
         name: samples.consent.get(name, {}).get(str(index))
         for name in ("values", "ignored_opt_outs", "ignored_reason")

@@ -129,10 +129,6 @@ class SuppressionReader:
     """A reader that determines for each row why the person must not get mail.
 
     Args:
-        sample: the first records of the file.
-        mapping: maps columns to the roles that the owner has assigned. Columns with the role
-            ``status`` contain the reasons why people must not get mail.
-        status_values: maps values in the file to the statuses that the owner has assigned.
         earlier_decisions: the result of ``find_decisions`` from the first reading of the file.
     """
 
@@ -159,7 +155,6 @@ class SuppressionReader:
     def read(
         self, rows: Iterable[MemberRow | RejectedRecord]
     ) -> Iterator[MemberRow | RejectedRecord]:
-        """Yield the rows of a suppression file."""
         for row in rows:
             if isinstance(row, RejectedRecord):
                 yield row
@@ -174,29 +169,18 @@ class SuppressionReader:
                 yield row._replace(suppression=status, problem=ROW_PROBLEMS.get(status))
 
     def find_decisions(self) -> dict[str, bool]:
-        """Return whether the file has a column with reasons for not mailing people.
-
-        Call the method only after the whole file has been read.
-        """
         return {_HAS_REASONS: bool(self._reason_columns) or self._had_reasons}
 
     def has_misread_rows(self) -> bool:
-        """Return whether the file must be read again, because the first rows were misread.
-
-        If a later record adds a column with reasons, the earlier rows have wrongly got the default
-        status.
-        """
         return self._used_default and bool(self._reason_columns)
 
     def list_unknown_values(self) -> list[dict[str, object]]:
-        """Return the unrecognised reasons for not mailing people, the most frequent first."""
         return [
             {"column": column, "value": value, "rows": rows}
             for (column, value), rows in self._unknown.most_common(MAX_VALUES_SHOWN)
         ]
 
     def _find_columns(self) -> None:
-        """Find the columns in the current header that contain reasons for not mailing people."""
         header = self._header
         roles = self._roles
         self._width = len(header)
@@ -224,7 +208,6 @@ class SuppressionReader:
         }
 
     def _find_status(self, cells: Sequence[str]) -> SuppressionStatus | None:
-        """Return the status that a row's reasons imply, or ``None`` for an unrecognised reason."""
         reason = self._find_reason(cells)
         if reason is not None:
             return _OPT_OUT_STATUSES.get(reason, SuppressionStatus.MAY_PASS)
@@ -238,9 +221,8 @@ class SuppressionReader:
         return self._default_status
 
     def _has_no_feedback_type(self, cells: Sequence[str]) -> bool:
-        """Return whether a row could only state a feedback type, and states none.
-
-        Complaints without a feedback type count.
+        """Return whether a row could only state a feedback type, and states none. Complaints
+        without a feedback type count.
         """
         columns = self._reason_columns
         return bool(columns) and all(
@@ -283,11 +265,6 @@ class SuppressionReader:
         return _Reason.COMPLAINED if cell.strip() else None
 
     def _may_contain_code(self, index: int, cell: str) -> bool:
-        """Return whether a cell contains the status code of a mail server.
-
-        A value to which the owner has assigned a status contains no code, and nor does a column
-        with a product's own numbers. Below the header of another subject, only a full reply counts.
-        """
         if not self._other_columns.get(index, True) and not _FULL_REPLY.search(
             cell[:_MAX_SEARCHED_CHARACTERS]
         ):
@@ -316,7 +293,6 @@ class SuppressionReader:
 
 
 def _is_reason_header(name: str) -> bool:
-    """Return whether a header names types, events, reasons or codes."""
     words = split_words(name)
     is_reason = all(word in _HEADER_WORDS for word in words) and not _SUBJECTS.isdisjoint(words)
     return is_reason or normalise_word(name) in _NUMBERED_REASONS or _is_feedback_header(name)
@@ -331,19 +307,12 @@ def _is_feedback_header(name: str) -> bool:
 
 
 def _is_response_header(name: str) -> bool:
-    """Return whether a header names the responses of mail servers."""
     words = split_words(name)
     is_response = all(word in _HEADER_WORDS or word in _RESPONSES for word in words)
     return normalise_word(name) in _RESPONSES or (is_response and not _RESPONSES.isdisjoint(words))
 
 
 def _judge_bounce(reason: _Reason | None, replies: Sequence[str]) -> _Reason | None:
-    """Return whether a bounce is hard or soft, or ``None`` if the row states no bounce.
-
-    Args:
-        reason: the bounce according to the words in the row, if there are any.
-        replies: the cells that may contain codes of mail servers.
-    """
     # A cell that contains only a code is shorter than a reply that repeats the code.
     status = find_status(*sorted(replies, key=len))
     if status is not None:
@@ -361,7 +330,6 @@ def _match_reply(cell: str) -> re.Match[str] | None:
 
 
 def _find_word_reason(cell: str) -> _Reason | None:
-    """Return the first reason in the order of precedence among the items of a cell."""
     reasons = {_find_item_reason(split_words(item)) for item in split_items(cell)}
     return next((each for each in _Reason if each in reasons), None)
 

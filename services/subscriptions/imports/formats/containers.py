@@ -85,8 +85,6 @@ class Source(Protocol):
 
 
 class RangeReader(Protocol):
-    """A stored object, for example in S3, that can be read in byte ranges."""
-
     @property
     def size(self) -> int: ...
 
@@ -101,9 +99,7 @@ def open_ranged_file(ranges: RangeReader) -> io.BufferedReader:
 def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
     """Return the container of a file, such as gzip, and the decompressed content.
 
-    Raises ``import.unknown_format`` for an unsupported format. Raises an ``import.archive_…`` error
-    for a zip file that can't be imported. Raises ``import.workbook_encrypted`` for an encrypted
-    workbook. Errors in compressed data are raised while the content is read.
+    Errors in compressed data are raised while the content is read.
     """
     head, chunks = take_head(iter(lambda: source.read(READ_BYTES), b""), _MAGIC_BYTES)
     if head.startswith(_GZIP):
@@ -117,7 +113,6 @@ def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
 
 
 def is_workbook(file: io.BufferedReader) -> bool:
-    """Return whether a file is a workbook or another Office document that consists of XML parts."""
     head = file.read(_MAGIC_BYTES)
     try:
         if not head.startswith(_ZIP):
@@ -132,10 +127,7 @@ def is_workbook(file: io.BufferedReader) -> bool:
 
 
 def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return at least the first ``size`` bytes of a file, and an iterator over the whole file.
-
-    If the file has fewer than ``size`` bytes, the first return value is the whole content.
-    """
+    """Return at least the first ``size`` bytes of a file, and an iterator over the whole file."""
     head = b""
     while len(head) < size and (chunk := next(chunks, b"")):
         head += chunk
@@ -143,8 +135,6 @@ def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes
 
 
 class _Ranges(io.RawIOBase):
-    """A seekable file that reads byte ranges of a stored object."""
-
     def __init__(self, ranges: RangeReader) -> None:
         self._ranges = ranges
         self._position = 0
@@ -168,7 +158,6 @@ class _Ranges(io.RawIOBase):
 
 
 def _refuse_nested(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Return ``chunks``, or raise ``import.unknown_format`` if the content is itself an archive."""
     head, all_chunks = take_head(chunks, _MAGIC_BYTES)
     if head.startswith((_GZIP, _ZIP)):
         raise errors.IMPORT_UNKNOWN_FORMAT(what="an archive inside an archive")
@@ -183,7 +172,6 @@ def _refuse_unsupported(head: bytes) -> None:
 
 
 def _refuse_compound_file(chunks: Iterator[bytes]) -> NoReturn:
-    """Raise the error for an encrypted workbook or an old Office file."""
     overlap = b""
     for chunk in chunks:
         if _ENCRYPTED_PACKAGE in overlap + chunk:
@@ -203,8 +191,6 @@ def _refuse_other_spreadsheet(names: list[str]) -> None:
 
 @dataclass
 class _Expansion:
-    """Counts the bytes that were read from a compressed file, and the decompressed bytes."""
-
     read: int = 0
     expanded: int = 0
 
@@ -304,9 +290,7 @@ def _unzip(source: Source) -> Iterator[bytes]:
 
 
 def _name_container(file: IO[bytes]) -> str:
-    """Return “Excel” for a workbook, and “zip” for any other zip file.
-
-    The function looks for a workbook's file names in the first bytes of the zip file, because a
+    """The function looks for a workbook's file names in the first bytes of the zip file, because a
     truncated zip file has lost the directory at its end.
     """
     file.seek(0)

@@ -40,15 +40,11 @@ Record = tuple[int, list[str]]
 
 
 class _LineGroup(NamedTuple):
-    """Consecutive lines of a CSV file, with the line number of the first line."""
-
     first: int
     lines: list[str]
 
 
 class CsvRecords:
-    """The records of a CSV file, with the line number where each record begins."""
-
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
@@ -108,9 +104,7 @@ class CsvRecords:
             self._start_line += 1
 
     def _feed_lines(self) -> Iterator[list[str]]:
-        """Yield lists of lines for the csv module to parse.
-
-        The last yielded line is ``_END_LINE``. After an unclosed quotation mark, the csv module
+        """The last yielded line is ``_END_LINE``. After an unclosed quotation mark, the csv module
         doesn't return ``_END_LINE`` as a separate record.
         """
         while True:
@@ -139,7 +133,6 @@ class CsvRecords:
         return group.first + len(group.lines) <= self._start_line
 
     def _get_lines_before(self, after: int) -> list[str]:
-        """Return the lines from the start of the current record to the line before ``after``."""
         record_lines = []
         for first, lines in self._buffer:
             record_lines += lines[max(0, self._start_line - first) : max(0, after - first)]
@@ -155,7 +148,6 @@ class CsvRecords:
         return False
 
     def _reject_first_line(self) -> RejectedRecord:
-        """Reject the first line of the record, and parse the following lines again."""
         self._stray_quotes += 1
         first_line, *other_lines = self._get_lines_before(self._next_line)
         line = self._start_line

@@ -48,10 +48,7 @@ class DecodedText:
     ``is_binary`` is true if the first line of the file contains control characters.
 
     ``named`` is the encoding that the owner has chosen. If ``named`` is ``None``, the encoding is
-    detected from the first ``head_bytes`` bytes. When the whole file has been decoded,
-    ``find_final_encoding`` can return a different encoding than the first guess.
-
-    Raises ``EncodingUnclear`` for a short file whose encoding can't be detected.
+    detected from the first ``head_bytes`` bytes.
     """
 
     def __init__(self, chunks: Iterable[bytes], head_bytes: int, named: str | None = None) -> None:
@@ -111,9 +108,7 @@ class DecodedText:
 
     def is_equivalent_to(self, encoding: str) -> bool:
         """Return whether all names would stay the same if the file were decoded with ``encoding``.
-
-        The function ignores e-mail addresses. In a UTF-8 file, invalid bytes are repaired in names
-        but not in addresses.
+        The function ignores e-mail addresses.
         """
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)
@@ -133,21 +128,14 @@ class DecodedText:
 
 
 def is_damaged(text: str) -> bool:
-    """Return whether the text contains bytes that couldn't be decoded."""
     return _DAMAGE.search(text) is not None
 
 
 def repair_text(text: str) -> str:
-    """Return the text with undecodable bytes decoded as Windows-1252."""
     return text.translate(_AS_WINDOWS_1252)
 
 
 def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
-    """Return a file's Unicode encoding, and the length of its byte-order mark in bytes.
-
-    The returned encoding is ``None`` if the file isn't in a Unicode encoding. ``named`` is the
-    encoding that the owner has chosen.
-    """
     for mark, encoding in _BYTE_ORDER_MARKS:
         if head.startswith(mark) and named in (None, encoding):
             return encoding, len(mark)
@@ -165,10 +153,6 @@ def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
 
 
 def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
-    """Detect a file's non-Unicode encoding from ``head``, the first bytes of the file.
-
-    Raises ``EncodingUnclear`` if ``head`` is the whole file and several encodings are possible.
-    """
     evidence = EncodingEvidence()
     evidence.add_bytes(head)
     if is_complete:

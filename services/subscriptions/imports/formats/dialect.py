@@ -31,8 +31,6 @@ class Dialect(NamedTuple):
     """The dialect of a file, and a sample of the file's records.
 
     Attributes:
-        delimiter: the delimiter of a CSV file, or ``None`` for JSON Lines and workbooks.
-        sample: the first records after the header.
         email: the index of a column with addresses in at least half of its cells, or ``None``.
         header_line: the line number of the header, or ``None`` if there is no header.
         skip_through: the number of the last line before the rows of the file, such as the header's
@@ -52,8 +50,7 @@ def detect_csv_dialect(
 ) -> Dialect:
     """Detect the dialect of a CSV file.
 
-    ``text`` is the whole file, or its beginning if ``is_complete`` is false. ``mapping`` is the
-    owner's column mapping.
+    ``text`` is the whole file, or its beginning if ``is_complete`` is false.
     """
     declaration = _DECLARATION.match(text)
     usual_delimiter = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
@@ -76,8 +73,7 @@ def detect_csv_dialect(
 def detect_table_dialect(records: Mapping[int, list[str]], mapping: Mapping[str, str]) -> Dialect:
     """Detect the header and the address column of a table.
 
-    ``records`` contains the first non-blank records by line number. ``mapping`` is the owner's
-    column mapping.
+    ``records`` contains the first non-blank records by line number.
     """
     lines = [*records]
     sample = [*records.values()]
@@ -93,7 +89,6 @@ def detect_table_dialect(records: Mapping[int, list[str]], mapping: Mapping[str,
 
 
 def find_email_column(records: Sequence[Record]) -> int | None:
-    """Return the index of the column that contains mostly e-mail addresses, or ``None``."""
     addresses = Counter(
         index for cells in records for index, cell in enumerate(cells) if _is_like_address(cell)
     )
@@ -109,7 +104,6 @@ def extend_header(header: Sequence[str], width: int) -> list[str]:
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Return the first non-blank records, with the line numbers as keys."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -126,12 +120,9 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
 
 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
-    """Return the rank of a delimiter, computed from the records that the delimiter produces.
-
-    The delimiter whose records have the highest rank is chosen. The rank of a delimiter depends on
-    how many addresses and known headers it separates. If two delimiters tie, the one with the
-    larger share of equally long records wins. If the shares of two delimiters are equal, the
-    delimiter with longer records wins.
+    """The rank of a delimiter depends on how many addresses and known headers it separates. If two
+    delimiters tie, the one with the larger share of equally long records wins. If the shares of two
+    delimiters are equal, the delimiter with longer records wins.
     """
     if not records:
         return 0, 0, 0
@@ -143,7 +134,6 @@ def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
 
 
 def _find_header(records: Sequence[Record], mapping: Mapping[str, str]) -> int | None:
-    """Return the header's position among the records, or ``None`` if there is no header."""
     for position, cells in enumerate(records[:MAX_TITLE_LINES]):
         if _has_email_header(cells) or any(name in mapping for name in cells if name):
             return position

@@ -83,10 +83,7 @@ _MIN_LOWER_CASE_WORDS = 10
 
 
 class EncodingUnclear(DomainError):
-    """The error ``import.encoding_needed``, which asks the owner to choose an encoding.
-
-    ``readings`` maps each possible encoding to some rows decoded with the encoding.
-    """
+    """The error ``import.encoding_needed``, which asks the owner to choose an encoding."""
 
     def __init__(self, readings: Mapping[str, Sequence[str]]) -> None:
         names = ", ".join(readings)
@@ -96,13 +93,6 @@ class EncodingUnclear(DomainError):
 
 
 class _Decoding(NamedTuple):
-    """The collected cells, decoded with one encoding.
-
-    Attributes:
-        words: all words with non-ASCII letters in the decoded cells.
-        plausible: the number of ``words`` that look like real words.
-    """
-
     cells: Sequence[str]
     words: Sequence[str]
     plausible: int
@@ -143,7 +133,6 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
 
 
 def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
-    """Return the decoded cells for each encoding that can decode all cells."""
     decodings: dict[str, _Decoding] = {}
     for encoding in _CANDIDATES:
         try:
@@ -157,7 +146,6 @@ def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
 
 
 def _select_plausible(decodings: Mapping[str, _Decoding]) -> dict[str, _Decoding]:
-    """Return the encodings in which nearly all words are plausible."""
     best = max((decoding.plausible_share for decoding in decodings.values()), default=0.0)
     min_share = max(_MIN_PLAUSIBLE_SHARE, best - _SHARE_MARGIN)
     return {
@@ -168,7 +156,6 @@ def _select_plausible(decodings: Mapping[str, _Decoding]) -> dict[str, _Decoding
 
 
 def _is_plausible_in(encoding: str, word: str) -> bool:
-    """Return whether a word looks real in a language for which the encoding is used."""
     if encoding in _EAST_ASIAN:
         return _is_plausible_east_asian(word)
     return _is_plausible(word) or (encoding == WINDOWS_1252 and is_western(word))
@@ -182,7 +169,6 @@ def _is_plausible_east_asian(word: str) -> bool:
 
 @lru_cache(16_384)
 def _is_plausible(word: str) -> bool:
-    """Return whether a word has letters of a single script, and no capitals inside."""
     letters = _extract_letters(word)
     if not letters:
         return letters is not None
@@ -240,11 +226,7 @@ def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
 def _is_mostly_western(
     decodings: Mapping[str, _Decoding], possible: Mapping[str, _Decoding]
 ) -> bool:
-    """Return whether the file is probably in Windows-1252, even if a few cells look wrong.
-
-    The file counts as Windows-1252 if nearly all cells that a rival encoding decodes differently
-    look like Western European names.
-    """
+    """Return whether the file is probably in Windows-1252, even if a few cells look wrong."""
     western = decodings.get(WINDOWS_1252)
     if western is None or WINDOWS_1252 not in possible:
         return False
@@ -260,7 +242,6 @@ def _is_mostly_western(
 
 
 def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
-    """Map each encoding to chardet's confidence in the encoding."""
     # Import chardet inside the function, because chardet loads large models that few files need.
     import chardet
 
@@ -278,10 +259,7 @@ def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
 def _choose_best(
     possible: Mapping[str, _Decoding], confidences: Mapping[str, float], ambiguous_cells: int
 ) -> str | None:
-    """Return the encoding that is clearly the most probable, or ``None`` in case of doubt.
-
-    ``ambiguous_cells`` is the number of cells whose text differs between the possible encodings.
-    """
+    """Return the encoding that is clearly the most probable, or ``None`` in case of doubt."""
     words = max((len(decoding.words) for decoding in possible.values()), default=0)
     alphabetic = sorted(
         (name for name in possible if name not in _EAST_ASIAN),
@@ -325,7 +303,6 @@ def _choose_best(
 
 
 def _measure_name_share(decoding: _Decoding, encoding: str) -> float:
-    """Return the share of characters that are frequent in names in the encoding's language."""
     characters = [each for word in decoding.words for each in word if not each.isascii()]
     frequent = _NAME_CHARACTERS[_EAST_ASIAN[encoding]]
     # Count kana as frequent in names, because kana prove that a text is Japanese.
@@ -336,10 +313,6 @@ def _measure_name_share(decoding: _Decoding, encoding: str) -> float:
 def _decode_rows(
     rows: Sequence[bytes], decodings: Mapping[str, _Decoding], confidences: Mapping[str, float]
 ) -> dict[str, list[str]]:
-    """Map each encoding to some decoded rows, starting with the most probable encoding.
-
-    If several encodings yield the same text, only the most probable encoding is included.
-    """
     decoded_rows: dict[str, list[str]] = {}
     for encoding in sorted(decodings, key=lambda each: -confidences.get(each, 0.0)):
         texts = [row.decode(encoding, "replace") for row in rows]

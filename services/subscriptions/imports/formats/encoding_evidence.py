@@ -37,7 +37,6 @@ class EncodingEvidence:
         return bool(self._cells)
 
     def add_bytes(self, data: bytes) -> None:
-        """Collect cells from the next part of the file."""
         if data.isascii() and self._incomplete_row.isascii():
             self._incomplete_row = (self._incomplete_row + data)[-_MAX_CELL_BYTES:]
             return
@@ -49,15 +48,10 @@ class EncodingEvidence:
         self._collect_cells(rows)
 
     def end(self) -> None:
-        """Collect cells from the file's last row, even if no line break follows the row."""
         self._collect_cells(self._incomplete_row)
         self._incomplete_row = b""
 
     def decide(self) -> str:
-        """Detect the encoding from the collected cells.
-
-        Raises ``EncodingUnclear`` if no encoding is clearly the best.
-        """
         return detect_encoding(list(self._cells), self._rows)
 
     def _collect_cells(self, data: bytes) -> None:
@@ -82,7 +76,6 @@ class EncodingEvidence:
 
 
 def _cell_around(data: bytes, position: int) -> tuple[bytes, int]:
-    """Return the cell that contains the byte at ``position``, and where the cell ends."""
     before = data[max(0, position - _MAX_CELL_BYTES) : position].translate(_TO_LINE_ENDS)
     limit = position + _MAX_CELL_BYTES
     match = _CELL_END.search(data, position, limit)

@@ -42,7 +42,6 @@ _NOT_OF_A_NAME = re.compile(r"[^a-z0-9]+")
 
 
 def read_encoding(name: str) -> str | None:
-    """Return the encoding for a name such as "Latin-1", or ``None`` if the name is unknown."""
     plain = _NOT_OF_A_NAME.sub("", name.lower())
     encodings = {_NOT_OF_A_NAME.sub("", encoding): encoding for encoding in ENCODINGS}
     return encodings.get(plain.replace("windows", "cp")) or _ALIASES.get(plain)

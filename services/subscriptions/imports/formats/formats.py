@@ -1,11 +1,9 @@
 """Reads imported files of all supported formats as sequences of rows.
 
-A file is decompressed, decoded, cut into blocks of lines, parsed into records, and converted into
-rows. The records of a workbook come from a child process.
+The records of a workbook come from a child process.
 
 Only a limited part of the file is in memory at the same time. A record that can't be read becomes a
-``RejectedRecord``. For a file that can't be read, a ``DomainError`` with a code such as
-``import.empty`` is raised.
+``RejectedRecord``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,12 +67,6 @@ class FileDescription:
     """The detected format of an imported file.
 
     Attributes:
-        container: the container of the file, either ``plain``, ``gzip`` or ``zip``.
-        format: the format of the file, either ``csv``, ``jsonl`` or ``xlsx``.
-        product: the newsletter product that exported the file, or ``None`` if the product is
-            unknown.
-        columns: maps each role to the headers of the columns with the role.
-        sheet: the name of the sheet that is read, or ``None`` if the file isn't a workbook.
         sheets: the names of the first sheets in a workbook, and whether each sheet is hidden.
     """
 
@@ -113,11 +105,7 @@ class RowReader:
                 yield outcome
 
 
-def ignore_columns(_: object, __: object) -> None:
-    """Do nothing.
-
-    This function is the default for parameters of type ``FindFields`` and ``StoreHeader``.
-    """
+def ignore_columns(_: object, __: object) -> None: ...
 
 
 def open_member_rows(
@@ -139,14 +127,8 @@ def open_member_rows(
         mapping: maps columns to the roles or fields that the owner has assigned. The mapping
             identifies columns by their headers or by their indexes, starting at 0. A role in the
             owner's column mapping takes precedence over the role that the header suggests.
-        forms: the detector of the day-month order in date columns and the decimal mark in number
-            columns.
-        consent: the interpreter of the file's consent columns.
-        encoding: the encoding that the owner has chosen, or ``None`` to detect the encoding.
 
-    Raises ``EncodingUnclear`` if the encoding can't be detected. Raises the same errors as
-    ``find_fields``. Raises a ``DomainError`` with a code such as ``import.no_email_column`` if the
-    file can't be imported. Reading the rows may raise the same errors as ``open_container``.
+    Raises ``EncodingUnclear`` if the encoding can't be detected.
     """
     file = _open_file(source, filename, mapping, encoding)
     sample = file.dialect.sample
@@ -171,12 +153,7 @@ def open_suppression_rows(
     *,
     encoding: str | None = None,
 ) -> RowReader:
-    """Detect the format of a file of suppressions, bounces or complaints, and return a row reader.
-
-    In a suppression file, the row reader recognises only the columns with addresses and names. The
-    module ``suppression_files`` interprets the remaining columns of a suppression file. The
-    parameters and errors are the same as in ``open_member_rows``.
-    """
+    """Return a reader that recognises only addresses and names (see ``suppression_files``)."""
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
     return _read_rows(file, layouts, ColumnForms(), ConsentInterpreter(), has_members=False)
@@ -223,7 +200,6 @@ class _LayoutDetector:
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:
-        """Assign roles to the columns of a header that has new columns at the end."""
         layout = self._detect(header)
         layout.roles["email"] = self.layout.find_columns("email")
         layout.fields = dict(self.layout.fields)
@@ -240,7 +216,6 @@ class _LayoutDetector:
         return layout
 
     def _find_email(self, dialect: Dialect) -> int:
-        """Find the address column from the owner's mapping, or else from the headers or cells."""
         email = self.layout.find_first_column("email")
         if email is None:
             if dialect.email is None:
@@ -388,10 +363,7 @@ def _map_objects(
     layouts: _LayoutDetector,
     create_mapper: Callable[[ColumnLayout], RowMapper],
 ) -> Iterator[Outcome]:
-    """Yield the rows of a JSON Lines file, and add new keys to the header.
-
-    A JSON key becomes a column when the first object with the key is read.
-    """
+    """Yield the rows of a JSON Lines file, and add new keys to the header."""
     header = [*layouts.header]
     known_keys = set(header)
     mapper = create_mapper(layouts.layout)

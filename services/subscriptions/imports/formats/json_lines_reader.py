@@ -37,8 +37,7 @@ Values = dict[str, str]
 def convert_document(stored: io.BufferedReader, size: int) -> Source:
     """Convert the records of a JSON document to JSON Lines, or return any other file unchanged.
 
-    Mail providers' APIs often return suppressed addresses as a single JSON document. ``size`` is
-    the size of the file in bytes.
+    Mail providers' APIs often return suppressed addresses as a single JSON document.
     """
     head = stored.read(READ_BYTES)
     stored.seek(0)
@@ -80,10 +79,6 @@ def detect_json_lines(sample: str) -> Dialect | None:
 
 
 def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
-    """Yield the line number and the values of each JSON object.
-
-    For an invalid line, yield a rejected record.
-    """
     line = 0
     for block in blocks:
         if not isinstance(block, str):
@@ -110,18 +105,15 @@ def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | Rejec
 
 
 def list_keys(objects: Iterable[Values]) -> list[str]:
-    """Return the keys of all JSON objects as the header of the file."""
     keys = dict.fromkeys(key for values in objects for key in values)
     return [key for key in keys if len(key) <= MAX_JSON_KEY_CHARACTERS][:MAX_JSON_KEYS]
 
 
 def arrange_cells(values: Values, header: Sequence[str]) -> list[str]:
-    """Return the values of a JSON object as cells, in the order of the header."""
     return [values.get(name, ABSENT) for name in header]
 
 
 def _flatten(document: dict[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-    """Yield each value of a JSON object with the value's path, such as ``person.name``."""
     for name, value in document.items():
         if isinstance(value, dict) and value and depth < MAX_JSON_DEPTH:
             yield from _flatten(value, f"{path}{name}.", depth + 1)

@@ -18,8 +18,6 @@ _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class SkippedLine(Enum):
-    """A placeholder for a line that was skipped because the line is too long."""
-
     LINE = "line"
 
 
@@ -66,7 +64,6 @@ def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterat
 
 
 def split_lines(block: str) -> Iterable[str]:
-    """Return the lines of a block with their line breaks (CR, LF or CRLF)."""
     return io.StringIO(block, newline="")
 
 

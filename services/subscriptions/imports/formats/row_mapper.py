@@ -44,8 +44,6 @@ _TIERS = ("free", "silver", "gold")
 
 
 class RowMapper:
-    """A converter of a file's records into rows. ``email`` is the index of the address column."""
-
     def __init__(
         self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
     ) -> None:
@@ -82,7 +80,6 @@ class RowMapper:
         end of a paid tier rejects the row, because the tier would have no end.
 
         Args:
-            damaged: states whether an undecodable byte was found in the file so far.
             errors: maps the indexes of unreadable cells to their content, such as ``the error
                 #N/A``.
         """
@@ -117,11 +114,6 @@ class RowMapper:
 
         An error in a column without a role is ignored. A formula that was never calculated isn't,
         because people see the formula's value as soon as they open the workbook.
-
-        Args:
-            outcome: the result of ``map_record``.
-            errors: maps the indexes of unreadable cells to their content, such as ``the error
-                #N/A``.
         """
         if error := errors.get(self._email):
             reason = f"The cell with the e-mail address contains {error}."
@@ -164,10 +156,6 @@ class RowMapper:
         *,
         errors: Mapping[int, str],
     ) -> MemberRow | RejectedRecord:
-        """Convert a record with an address into a row or a ``RejectedRecord``.
-
-        ``padded`` contains ``cells``, followed by a placeholder for each missing cell.
-        """
         status, problem = self._consent.read(padded)
         if errors and status not in OPT_OUTS and (error := self._find_consent_error(errors)):
             status = SuppressionStatus.UNKNOWN
@@ -213,8 +201,6 @@ class RowMapper:
 
 
 class _TierReader:
-    """Determines each record's tier from the columns about tiers and payment."""
-
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
         self.indexes = sorted({*layout.find_columns("tier", "paid", "active_subscription")})
@@ -224,10 +210,6 @@ class _TierReader:
         self._cached = lru_cache(1024)(self._find_tier)
 
     def read(self, cells: Sequence[str]) -> str | None:
-        """Return the tier of a record, or ``None`` if the record states no tier.
-
-        ``cells`` must have a cell for every column of the file.
-        """
         if self._pick is None:
             return None
         picked = self._pick(cells)

@@ -97,7 +97,6 @@ _MIN_ALL_CAPITALS = 2
 
 
 def is_western(text: str) -> bool:
-    """Return whether text that was decoded as Windows-1252 looks Western European."""
     if _MISPLACED_SYMBOLS.search(text) or not _has_paired_marks(text):
         return False
     for before, after in _APOSTROPHE.findall(text):
@@ -107,7 +106,6 @@ def is_western(text: str) -> bool:
 
 
 def _has_paired_marks(text: str) -> bool:
-    """Return whether all quotation marks come in pairs, as in “Ann”, „Ann“ and «Ann»."""
     is_even = len(_QUOTATION_MARKS.findall(text)) % 2 == 0
     return is_even and text.count("«") == text.count("»")
 
@@ -143,7 +141,6 @@ def _is_western_word(word: str) -> bool:
 
 
 def _has_fitting_case(word: str) -> bool:
-    """Return whether a word's non-ASCII capitals are in positions where names have capitals."""
     if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
         return True
     capitals = sum(letter.isupper() for letter in word)

@@ -36,10 +36,7 @@ def convert_cells(values: Sequence[Any]) -> list[CellText]:
 
 
 def shorten_cell(cell: CellText) -> CellText:
-    """Return the beginning of a cell, as much of it as is compared with known words.
-
-    A merged range can repeat its content in a million rows.
-    """
+    """Shorten a cell, because a merged range can repeat it in a million rows."""
     if isinstance(cell, str):
         return cell[:MAX_TEXT_CHARACTERS]
     return cell

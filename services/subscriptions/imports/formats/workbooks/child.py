@@ -60,8 +60,6 @@ Row = tuple[int, list[CellText] | None, dict[str, str], dict[str, ShownCell]]
 
 
 class WorkbookReader:
-    """A reader of one workbook. It keeps its state between the worker's messages."""
-
     def __init__(self) -> None:
         self._file = io.BytesIO()
         self._package: WorkbookPackage | None = None
@@ -77,7 +75,6 @@ class WorkbookReader:
         }
 
     def answer(self, request: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
-        """Do the step that the worker asks for, and return the result or the refusal."""
         if request["step"] not in ("append", "open") and self._package is None:
             return _LOST, ()
         is_final = False
@@ -207,7 +204,6 @@ def _compare_span(sheet: CalamineSheet, span: CellRange) -> None:
 
 
 def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:
-    """Yield the rows of a sheet that contain a value or an error."""
     if sheet.start is None:
         return
     first_column = sheet.start[1] + 1
@@ -239,7 +235,6 @@ def _list_unread_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[tuple
 
 
 def _read_values(sheet: CalamineSheet) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the number and the values of each row."""
     rows = sheet.iter_rows()
     for number in count(1):
         try:
@@ -269,8 +264,6 @@ def _remove_null_characters(rows: Sequence[Row]) -> list[Row]:
 
 
 class _ShownFormats:
-    """Shows numbers with the leading zeros of their formats."""
-
     def __init__(self, check: SheetCheck, first_column: int) -> None:
         # The formatted rows by the index of the cell, the topmost rows last.
         self._waiting = {
@@ -278,7 +271,6 @@ class _ShownFormats:
         }
 
     def apply(self, row: int, cells: list[CellText]) -> None:
-        """Change the numbers in a row. Call this for each row in order."""
         for index, ranges in self._waiting.items():
             while ranges and ranges[-1].last_row < row:
                 ranges.pop()
@@ -290,8 +282,6 @@ class _ShownFormats:
 
 
 class _OpenRange:
-    """A merged range that continues in the next row, and the content of its first cell."""
-
     def __init__(self, cells: CellRange) -> None:
         self.cells = cells
         self.shown: ShownCell | None = None

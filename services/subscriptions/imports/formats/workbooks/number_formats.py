@@ -37,7 +37,6 @@ class ZeroFormat:
         self._sections = sections
 
     def show(self, value: str) -> str:
-        """Return a number in decimal notation as a spreadsheet program shows it."""
         number = Decimal(value).to_integral_value(ROUND_HALF_UP)
         index = 1 if number < 0 else 2 if number == 0 else 0
         has_section = index < len(self._sections)

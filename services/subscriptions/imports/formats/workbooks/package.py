@@ -74,14 +74,11 @@ class WorkbookPackage:
     """The zip archive of a workbook.
 
     Attributes:
-        file: the archive, in which the main part has the name that the library expects.
-        sheets: the sheets in the order of the workbook, including hidden sheets and chart sheets.
         has_placeholders: whether the program that wrote the file may have stored 0 for formulas,
             because it doesn't calculate. Such a file asks for a calculation when it is opened.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
-        """Open the archive. Raises ``WorkbookRefused``."""
         self._open(file)
         self._check_content_types()
         main_part = self._find_main_part()
@@ -105,7 +102,6 @@ class WorkbookPackage:
         self._parts = self._check_entries()
 
     def find_zero_format(self, style: str) -> ZeroFormat | None:
-        """Return the number format of a style if the format shows leading zeros."""
         code = self._format_codes.get(style)
         return None if code is None else parse_zero_format(code)
 
@@ -118,10 +114,6 @@ class WorkbookPackage:
             raise refuse_damaged("its compressed data is invalid") from None
 
     def edit_part(self, name: str, edits: Sequence[Edit]) -> io.BytesIO:
-        """Return a copy of the archive in which a part is edited.
-
-        ``edits`` are in the order of the part.
-        """
         edited = io.BytesIO(self.file.getvalue())
         old_entry = self._parts[_normalise(name)]
         with zipfile.ZipFile(edited, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -137,7 +129,6 @@ class WorkbookPackage:
         return edited
 
     def _check_entries(self) -> dict[str, zipfile.ZipInfo]:
-        """Return the parts by their normalised names."""
         parts: dict[str, zipfile.ZipInfo] = {}
         expanded_bytes = 0
         for entry in self._archive.infolist():
@@ -171,7 +162,6 @@ class WorkbookPackage:
         )
 
     def _find_main_part(self) -> str:
-        """Return the normalised name of the part that contains the list of sheets."""
         paths: list[str] = []
 
         def add_path(_: str, attributes: dict[str, str]) -> None:
@@ -231,7 +221,6 @@ class WorkbookPackage:
         return moved
 
     def _find_format_codes(self) -> Mapping[str, str]:
-        """Return the codes of number formats with zeros, by the style of a cell."""
         if _STYLES not in self._parts:
             return {}
         codes: dict[str, str] = {}
@@ -319,19 +308,16 @@ def _normalise(name: str) -> str:
 
 
 def _resolve(folder: str, target: str) -> str:
-    """Return the normalised name of the part that a relationship of a part in ``folder`` names."""
     return _normalise(posixpath.normpath(posixpath.join("/", folder, target.replace("\\", "/"))))
 
 
 def _remove_entries(archive: zipfile.ZipFile, names: Sequence[str]) -> None:
-    """Remove parts from the directory of an archive that is open for appending."""
     for name in names:
         del archive.NameToInfo[name]
     archive.filelist = list(archive.NameToInfo.values())
 
 
 def _find_part(target: str) -> str:
-    """Return the normalised name of the part that a relationship of the workbook points to."""
     name = _normalise(target)
     return name if target.startswith("/") else f"xl/{name}"
 

@@ -28,9 +28,6 @@ class ReadingSlot:
 
     At most one process on this machine has the permission. The kernel takes it from a killed
     process.
-
-    Args:
-        deployment: distinguishes the deployments whose workers share the machine.
     """
 
     def __init__(self, limit: MemoryLimit, deployment: str) -> None:
@@ -42,14 +39,12 @@ class ReadingSlot:
         self._turn = _FileLock(Path(tempfile.gettempdir(), f"{name}.turn"))
 
     def acquire(self) -> bool:
-        """Return whether the caller has the slot now. A waiting caller tries again and again."""
         if not self._turn.acquire() or not self._slot.acquire():
             return False
         self._turn.release()
         return True
 
     def release(self) -> None:
-        """Return the slot, or stop waiting for the slot."""
         self._slot.release()
         self._turn.release()
 
@@ -60,7 +55,6 @@ class _FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> bool:
-        """Return whether the caller holds the lock now, without waiting for the lock."""
         if self._descriptor is not None:
             return True
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -17,11 +17,6 @@ class RefusalKind(StrEnum):
 
 
 class WorkbookRefused(Exception):
-    """Raised for a workbook that can't be imported.
-
-    ``what`` states the reason or the file's format. ``what`` may be empty.
-    """
-
     def __init__(self, kind: RefusalKind, what: str = "") -> None:
         super().__init__(kind, what)
         self.kind = kind
@@ -29,10 +24,8 @@ class WorkbookRefused(Exception):
 
 
 def refuse_damaged(what: str) -> WorkbookRefused:
-    """Return the refusal of a damaged workbook."""
     return WorkbookRefused(RefusalKind.DAMAGED, what)
 
 
 def refuse_large(what: str) -> WorkbookRefused:
-    """Return the refusal of a workbook that exceeds a limit."""
     return WorkbookRefused(RefusalKind.TOO_LARGE, what)

@@ -54,8 +54,6 @@ class CellRange(NamedTuple):
 
 
 class FormattedRows(NamedTuple):
-    """Consecutive rows whose cells in a column have the same number format."""
-
     first_row: int
     last_row: int
     format: ZeroFormat
@@ -65,16 +63,12 @@ class SheetCheck:
     """A check of one sheet, which reads the XML of the sheet as a stream.
 
     Attributes:
-        span: the smallest rectangle that contains all cells with values, or ``None`` if there is
-            no such cell.
-        merged: the merged ranges of the sheet.
         errors: what the unreadable cells of a row contain, such as ``the error #N/A``, by the
             number of the row and the column.
         formats: the number formats with leading zeros, by column number.
         edits: replace what the library doesn't read with something that it reads.
 
     Args:
-        find_zero_format: returns the number format of a style if it shows leading zeros.
         has_placeholders: whether a formula with the stored value 0 was never calculated.
     """
 
@@ -127,10 +121,7 @@ class SheetCheck:
         self._pieces = parse_part(content, self._parser)
 
     def advance(self, seconds: float) -> bool:
-        """Read the sheet for a while. Return whether the whole sheet has been read.
-
-        Raises ``WorkbookRefused`` if the sheet is damaged or exceeds a limit.
-        """
+        """Read the sheet for a while. Return whether the whole sheet has been read."""
         ends_at = time.monotonic() + seconds
         is_checked = all(time.monotonic() <= ends_at for _ in self._pieces)
         if is_checked:
@@ -305,7 +296,6 @@ class SheetCheck:
             )
 
     def _read_reference(self, reference: str) -> tuple[int, int]:
-        """Return the row and the column of a reference such as ``B12``."""
         letters = reference.rstrip(_DIGITS)
         column = self._columns.get(letters)
         if column is None:

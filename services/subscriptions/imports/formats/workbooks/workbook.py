@@ -59,7 +59,6 @@ class ShownCell(NamedTuple):
     """The content of a merged range's first cell, which the hidden cells of the range show.
 
     Attributes:
-        first_line: the number of the first cell's row.
         error: what makes the first cell unreadable, or an empty text.
     """
 
@@ -72,9 +71,6 @@ class SheetRecord(NamedTuple):
     """A row of a sheet.
 
     Attributes:
-        line: the number of the row in the sheet, counted from 1.
-        errors: maps the indexes of unreadable cells to their content, such as ``the error #N/A``.
-            The cells themselves are empty.
         hidden: what the hidden cells of merged ranges show, by index. The cells themselves are
             empty.
     """
@@ -95,11 +91,8 @@ class Workbook:
     The generators ``open`` and ``choose_sheet`` must be exhausted before ``records`` is read.
 
     Attributes:
-        sheets: the sheets in the order of the workbook. Hidden sheets are included, and sheets
-            that can't have cells, such as chart sheets, are missing.
-        sheet: the chosen sheet, or ``None`` if no sheet has been chosen.
-        dialect: the header and the first records of the chosen sheet.
-        records: the records of the chosen sheet from its first row on, including the header.
+        sheets: the sheets in the order of the workbook. Hidden sheets are included, and sheets that
+            can't have cells, such as chart sheets, are missing.
         unreadable_headers: the indexes of the columns whose header contains an error, or a formula
             that was never calculated.
     """
@@ -133,7 +126,6 @@ class Workbook:
         return self._child.pid
 
     def close(self) -> None:
-        """Stop the child process."""
         self._child.close()
         if self._slot is not None:
             self._slot.release()
@@ -141,8 +133,7 @@ class Workbook:
     def open(self) -> Generator[None, None, None]:
         """Send the file to the child process, and find the sheets.
 
-        The generator yields between short steps. Raises an ``import.workbook_…`` error or
-        ``import.unknown_format`` for a file that can't be imported.
+        The generator yields between short steps.
         """
         if self._size > MAX_WORKBOOK_BYTES:
             what = f"it has {self._size / 1024**2:,.0f} MB, and the limit is 100 MB"
@@ -167,11 +158,9 @@ class Workbook:
         Args:
             name: the name of the sheet. ``None`` chooses the first visible sheet with an address
                 column. If there is none, the first visible sheet with cells is chosen.
-            mapping: the owner's column mapping.
 
-        Raises ``import.sheet_not_found``, ``import.empty``, or an ``import.workbook_…`` error. If
-        ``name`` is ``None``, the error of a sheet is raised only if no other visible sheet has an
-        address column.
+        If ``name`` is ``None``, the error of a sheet is raised only if no other visible sheet has
+        an address column.
         """
         if name is None:
             yield from self._choose_visible_sheet(mapping)
@@ -181,7 +170,6 @@ class Workbook:
             raise errors.IMPORT_EMPTY()
 
     def describe(self) -> dict[str, Any]:
-        """Return the chosen sheet and the first sheets for the description of an import."""
         return {
             "sheet": None if self.sheet is None else self.sheet.name,
             "sheets": [
@@ -229,7 +217,6 @@ class Workbook:
         raise errors.IMPORT_SHEET_NOT_FOUND(sheet=_shorten(name), sheets=sentence)
 
     def _load(self, sheet: Sheet, mapping: Mapping[str, str] | None) -> Generator[None, None, None]:
-        """Load a sheet into the child process, and read the first rows."""
         self.sheet = sheet
         while not self._ask("check", sheet=sheet.position)["is_checked"]:
             yield
@@ -253,10 +240,7 @@ class Workbook:
     def _name_unreadable_headers(
         self, records: Sequence[SheetRecord | RejectedRecord]
     ) -> Collection[int]:
-        """Name columns whose header can't be read after the content of the header's cell.
-
-        Return the indexes of these columns.
-        """
+        """Name columns whose header can't be read after the content of the header's cell."""
         line = self.dialect.header_line
         for record in records:
             if isinstance(record, SheetRecord) and record.line == line:

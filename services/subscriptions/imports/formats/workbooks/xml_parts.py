@@ -63,7 +63,6 @@ def parse_part(content: IO[bytes], parser: Any) -> Iterator[None]:
 
 
 def list_elements(content: IO[bytes], start_element: StartElement) -> None:
-    """Parse a whole part, and call ``start_element`` for each element."""
     parser = expat.ParserCreate()
     parser.StartElementHandler = lambda name, attributes: start_element(
         remove_prefix(name), attributes
@@ -72,13 +71,11 @@ def list_elements(content: IO[bytes], start_element: StartElement) -> None:
 
 
 def scan_part(content: IO[bytes], parser: Any = None) -> None:
-    """Parse a whole part, in order to reject invalid XML and document type declarations."""
     for _ in parse_part(content, parser or expat.ParserCreate()):
         pass
 
 
 def remove_prefix(name: str) -> str:
-    """Return the name of an element or attribute without its namespace prefix."""
     return name.rpartition(":")[2]
 
 
