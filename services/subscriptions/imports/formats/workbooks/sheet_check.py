@@ -14,7 +14,6 @@ from xml.sax.saxutils import quoteattr
 from services.subscriptions.imports.formats.workbooks.cell_text import UNCALCULATED
 from services.subscriptions.imports.formats.workbooks.number_formats import ZeroFormat
 from services.subscriptions.imports.formats.workbooks.refusals import (
-    WorkbookRefused,
     refuse_damaged,
     refuse_large,
 )
@@ -96,7 +95,6 @@ class SheetCheck:
         self._element = ""
         self._cell_row = 0
         self._column = 0
-        self._cells = 0
         self._error_cells = 0
         self._is_error = False
         self._error_text = ""
@@ -207,7 +205,6 @@ class SheetCheck:
             self._add_format(self._format)
         row = self._cell_row
         column = self._column
-        self._cells += 1
         span = self.span
         if span is None:
             self.span = CellRange(row, column, row, column)
@@ -222,8 +219,6 @@ class SheetCheck:
                 max(span.last_column, column),
             )
             self._check_span(span)
-        if self._cells > MAX_CELLS:
-            raise self._refuse_cells()
         if self._is_error:
             self._error_text = ""
             self._error_start = self._parser.CurrentByteIndex
@@ -261,10 +256,7 @@ class SheetCheck:
                 f"{MAX_COLUMNS}"
             )
         if columns * (span.last_row - span.first_row + 1) > MAX_CELLS:
-            raise self._refuse_cells()
-
-    def _refuse_cells(self) -> WorkbookRefused:
-        return refuse_large(f"the sheet {self._name!r} spans more than {MAX_CELLS:,} cells")
+            raise refuse_large(f"the sheet {self._name!r} spans more than {MAX_CELLS:,} cells")
 
     def _add_error_text(self, text: str) -> None:
         self._error_text = (self._error_text + text)[:MAX_ERROR_CHARACTERS]
