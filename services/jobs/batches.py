@@ -28,11 +28,7 @@ _HAS_WAITING_JOB = Statement("""
 
 
 class Turn:
-    """A turn, a period of a few seconds in which a worker runs a single job.
-
-    A turn ends early if another job waits, so that a short job needn't wait long for a long one.
-    After its turn, an unfinished job returns to the end of the bulk queue.
-    """
+    """A turn ends early if another job waits, so that a short job needn't wait for a long one."""
 
     def __init__(self, resources: Resources, lease: Lease) -> None:
         self._resources = resources
@@ -59,10 +55,9 @@ class Turn:
 def work_in_turns(
     resources: Resources, lease: Lease, run_step: Callable[[UnitOfWork], bool]
 ) -> None:
-    """Call ``run_step`` repeatedly until the job's turn ends, each time in a new transaction.
+    """Call ``run_step`` in a new transaction each time, until it returns true or the turn ends.
 
-    ``run_step`` returns true after the job's last step. An unfinished job is requeued when its turn
-    ends.
+    An unfinished job returns to the end of the bulk queue.
     """
     turn = Turn(resources, lease)
     while not turn.is_over():

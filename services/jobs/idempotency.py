@@ -1,9 +1,8 @@
 """Implements idempotency keys, so that a repeated API request has one effect and one response.
 
-An idempotency key is stored in the same transaction as the job that its request creates. If two
-requests with the same idempotency key race, both return the job of the request that commits first.
-The response to a repeated request describes the job's current state. If a request or its job fails,
-the idempotency key can be used again.
+An idempotency key is stored in the same transaction as the job that its request creates. The
+response to a repeated request describes the job's current state. If a request or its job fails, the
+idempotency key can be used again.
 
 The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempotency-key-header.
 """
@@ -27,11 +26,7 @@ KEY_EXPIRY = text("now() + interval '24 hours'")
 
 @dataclass(frozen=True)
 class IdempotencyKey:
-    """The idempotency key of a request.
-
-    Attributes:
-        fingerprint: the SHA-256 hash of the request's method, path, query and body.
-    """
+    """``fingerprint`` is the SHA-256 hash of the request's method, path, query and body."""
 
     caller_id: int
     route: str
@@ -41,10 +36,7 @@ class IdempotencyKey:
 
 @dataclass(frozen=True)
 class AcceptedJob:
-    """A job that an API request created.
-
-    ``replayed`` is true if an earlier request with the same idempotency key created the job.
-    """
+    """``replayed`` is true if an earlier request with the same key created the job."""
 
     job_id: int
     subject_id: int
@@ -52,15 +44,11 @@ class AcceptedJob:
 
 
 class _EqualRequestCommitted(Exception):
-    """Raised if a simultaneous request with the same idempotency key has committed first."""
+    pass
 
 
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
-    """Return the job of an earlier request with the same idempotency key, or ``None``.
-
-    Uploads call ``find_accepted`` first, to avoid storing the file of a repeated request twice.
-    Raises ``idempotency.key_reused``.
-    """
+    """Uploads call ``find_accepted`` first, to avoid storing a repeated request's file twice."""
     if key is None:
         return None
     with resources.unit_of_work() as uow:
@@ -73,14 +61,7 @@ def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJ
 def accept_once(
     resources: Resources, key: IdempotencyKey | None, store: Callable[[UnitOfWork], Job]
 ) -> AcceptedJob:
-    """Create a job, or return the job of an earlier request with the same idempotency key.
-
-    ``store``: a function that writes the job and its subject, such as an import. ``store`` is
-    called again if a simultaneous request commits first but its job fails.
-
-    Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and all errors that ``store``
-    raises.
-    """
+    """``store`` is called again if a simultaneous request commits first but its job fails."""
     while True:
         accepted = find_accepted(resources, key)
         if accepted is not None:
@@ -116,7 +97,6 @@ def _describe_job(job: Job, *, replayed: bool = False) -> AcceptedJob:
 
 
 def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
-    """Return the unexpired record of an idempotency key. Raises ``idempotency.key_reused``."""
     table = IdempotencyRecord
     query = select(table).where(
         table.caller_id == key.caller_id,
@@ -131,11 +111,10 @@ def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | No
 
 
 def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
-    """Store the idempotency key with the job, in the transaction that writes the job.
+    """Store the idempotency key with the job.
 
-    The INSERT waits for a simultaneous request with the same idempotency key. Raises
-    ``_EqualRequestCommitted`` if a simultaneous request with the same key commits first. Raises
-    ``idempotency.in_progress`` if a simultaneous request with the same key takes too long.
+    The INSERT waits for a simultaneous request with the same key. Raises ``_EqualRequestCommitted``
+    if that request commits first, and ``idempotency.in_progress`` if it takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (

@@ -27,11 +27,7 @@ RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 @dataclass(frozen=True)
 class JobKind:
-    """A kind of job, such as an import or an export.
-
-    Workers call ``run`` to do the work of a job. Modules that only workers need are imported inside
-    ``run``, because the API must not load them.
-    """
+    """Import what only workers need inside ``run``, because the API must not load it."""
 
     # The name of a job kind has the form `resource.verb`, and is also the name of the Celery task.
     name: str
@@ -90,8 +86,6 @@ def register_request_kind(kind: RequestKind, run: RequestWork) -> RequestKind:
 def call_with_subject(
     model: type[Subject], end: Callable[[UnitOfWork, Subject, int, str], None]
 ) -> Callable[[UnitOfWork, Job], None]:
-    """Return a callback that calls ``end`` with the job's subject, for example an import."""
-
     def end_with_job(uow: UnitOfWork, job: Job) -> None:
         subject = uow.session.get(model, job.subject_id)
         if subject is not None:
@@ -101,23 +95,17 @@ def call_with_subject(
 
 
 def list_kinds() -> frozenset[JobKind]:
-    """Return all job kinds that are registered in this process."""
     return frozenset(_kinds.values())
 
 
 def list_request_work() -> Mapping[RequestKind, RequestWork]:
-    """Return the functions that compute the results of requests, by request kind."""
     return _request_work
 
 
 def find_kind(name: str) -> JobKind | None:
-    """Return the job kind with this name, or ``None`` if this release doesn't know the name."""
+    """Return ``None`` if this release doesn't know the name."""
     return _kinds.get(name)
 
 
 def get_kind(name: str) -> JobKind:
-    """Return the job kind with the given name.
-
-    Raises ``KeyError`` if no job kind with the given name is registered.
-    """
     return _kinds[name]

@@ -4,9 +4,8 @@ A worker that claims a job increments the job's ``attempt`` and gets a lease of 
 it renews each second. If a worker dies, its leases expire, and the sweep requeues its jobs.
 
 A worker can lose its lease because of a long pause or a broken connection. Each write to a job
-checks that ``attempt`` is unchanged. Without a valid lease, the write matches no row and raises
-``LeaseLost``, so a worker can't overwrite the work of a later attempt. The column ``attempt`` is a
-fencing token (Kleppmann, "How to do distributed locking", 2016).
+checks that ``attempt`` is unchanged, and otherwise raises ``LeaseLost``. The column ``attempt`` is
+a fencing token (Kleppmann, "How to do distributed locking", 2016).
 """
 
 import threading
@@ -29,16 +28,16 @@ RENEW_EVERY_SECONDS = 1.0
 
 
 class LeaseLost(Exception):
-    """The worker has lost its lease, because a later attempt began or the job ended."""
+    pass
 
 
 class JobCancelled(Exception):
-    """The job's owner has cancelled the job, so the worker must stop."""
+    """The job's owner has cancelled the job."""
 
 
 @dataclass
 class Lease:
-    """A worker's claim on a job, with the values of the job's row at the time of the claim."""
+    """A worker's claim on a job, with the values of the job's row at that time."""
 
     job_id: int
     attempt: int
@@ -79,16 +78,12 @@ class Lease:
         return lease
 
     def check_cancelled(self) -> None:
-        """Raise ``JobCancelled`` if the owner cancelled the job.
-
-        A long job must call ``check_cancelled`` regularly.
-        """
+        """Raise ``JobCancelled``. Long jobs must call this regularly."""
         if self.cancelled.is_set():
             raise JobCancelled
 
 
 def renew_lease(uow: UnitOfWork, lease: Lease) -> None:
-    """Extend the lease on the job until five seconds from now. Raises ``LeaseLost``."""
     renewed = update(Job).where(is_held_by(lease)).values(lease_expires_at=lease_end())
     cancel_requested = uow.session.scalar(renewed.returning(Job.cancel_requested))
     if cancel_requested is None:
@@ -99,7 +94,7 @@ def renew_lease(uow: UnitOfWork, lease: Lease) -> None:
 
 @contextmanager
 def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
-    """Renew the lease every second in a separate thread until the ``with`` block ends."""
+    """Renew the lease in a separate thread until the ``with`` block ends."""
     stop = threading.Event()
 
     def renew_until_stop() -> None:
@@ -123,25 +118,21 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
 
 
 def is_held_by(lease: Lease) -> ColumnElement[bool]:
-    """Return the SQL condition that ``lease`` is the current lease of a running job."""
     is_job = Job.id == lease.job_id
     is_attempt = Job.attempt == lease.attempt
     return and_(is_job, is_attempt, has_status(JobStatus.RUNNING))
 
 
 def has_status(status: JobStatus) -> ColumnElement[bool]:
-    """Return the SQL condition that a job has this status.
+    """Use this condition only in statements that select jobs by id.
 
-    Use the condition only in statements that select jobs by id. ``concat`` keeps Postgres's query
-    planner from using an index on the status, so that the planner uses the index of job ids. The
-    index of queued or running jobs would be slow, because it retains the entries of ended jobs
-    while a long transaction is open.
+    ``concat`` keeps Postgres from using the index on the status. This index would be slow, because
+    it retains the entries of ended jobs while a long transaction is open.
     """
     return Job.status == func.concat(status)
 
 
 def lease_end() -> ColumnElement[datetime]:
-    """Return the SQL expression for the expiry time of a job lease that begins now."""
     # Use clock_timestamp(), because now() returns the start of the transaction, which may be
     # seconds ago.
     return func.clock_timestamp() + LEASE_DURATION

@@ -1,8 +1,7 @@
 """Requeues running jobs whose worker crashed or lost its lease.
 
 A job fails if its workers crash too often. An expired lease counts as a crash until its worker
-shows that it is alive (``transitions.forgive_crash``), for example because a busy machine delayed
-the worker's heartbeat.
+shows that it is alive (``transitions.forgive_crash``).
 """
 
 import math
@@ -53,9 +52,8 @@ _FIND_LONG_EXPIRED = Statement(_FIND_EXPIRED.format(when="<= now() - CAST(:recen
 class DatabaseWatch:
     """Remembers the last time during which the sweeper could not reach the database.
 
-    During a database outage, leases expire although no worker has crashed. For a while after a
-    database outage, leases that expired since its start are ignored, so that live workers can renew
-    their leases.
+    During a database outage, leases expire although no worker has crashed. For a while after it,
+    leases that expired since its start are ignored, so that live workers can renew them.
     """
 
     def __init__(self) -> None:
@@ -64,10 +62,7 @@ class DatabaseWatch:
 
     @property
     def excused_seconds(self) -> float:
-        """Return how long ago a lease may have expired because of the last outage.
-
-        Returns 0 after the grace period.
-        """
+        """Return how long ago a lease may have expired because of the last outage."""
         now = time.monotonic()
         if now - self._outage_ended_at > OUTAGE_GRACE_PERIOD.total_seconds():
             return 0.0
@@ -75,11 +70,7 @@ class DatabaseWatch:
 
     @contextmanager
     def observe(self) -> Iterator[None]:
-        """Measure how long the database statements in the ``with`` block take.
-
-        The database counts as unreachable if the statements in the ``with`` block fail or take more
-        than a second.
-        """
+        """Record an outage if the ``with`` block fails or takes more than a second."""
         began_at = time.monotonic()
         try:
             yield
@@ -92,7 +83,6 @@ class DatabaseWatch:
             self._record_outage(began_at, _MAX_SLOW_SECONDS)
 
     def _record_outage(self, began_at: float, max_seconds: float) -> None:
-        """Record an outage until now, or extend the last outage to at most ``max_seconds``."""
         now = time.monotonic()
         is_new = began_at - self._outage_ended_at > OUTAGE_GRACE_PERIOD.total_seconds()
         earliest = began_at if is_new else self._outage_began_at
@@ -103,7 +93,6 @@ class DatabaseWatch:
 def requeue_lost_jobs(
     resources: Resources, watch: DatabaseWatch, pace: ScanPace | None = None
 ) -> int:
-    """Requeue, fail or cancel all jobs whose lease expired, and return how many jobs changed."""
     pace = pace or ScanPace()
     bounds = {"recent": RECENT_WINDOW, "steady": OUTAGE_GRACE_PERIOD, "batch": _MAX_JOBS_PER_SCAN}
     with watch.observe():
@@ -119,11 +108,7 @@ def requeue_lost_jobs(
 
 
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
-    """Requeue, fail or cancel one job whose lease expired, in a separate transaction.
-
-    Returns false if the job was left unchanged. Errors are only logged, so that the sweep continues
-    with the remaining jobs.
-    """
+    """Return whether the job changed. Log errors, so that the sweep continues."""
     is_job = Job.id == job_id
     is_steady = func.pg_postmaster_start_time() < func.now() - OUTAGE_GRACE_PERIOD
     is_lost = and_(has_status(JobStatus.RUNNING), Job.lease_expires_at < func.now(), is_steady)
@@ -161,5 +146,4 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
 
 
 def _is_given_up() -> ColumnElement[bool]:
-    """The condition that a lease expired so long ago that its worker must have crashed."""
     return Job.lease_expires_at < func.now() - LAST_CRASH_PATIENCE

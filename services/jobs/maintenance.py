@@ -1,14 +1,13 @@
 """Runs maintenance, which is periodic work for the whole deployment.
 
 Each kind of maintenance has a database row with the time of its next run. Each second, every worker
-enqueues the maintenance tasks that are due. The worker that receives a task claims the row of the
-kind of maintenance, and a heartbeat renews the lease. The lease ensures that only one process at a
-time runs a kind of maintenance. Each write of a maintenance run checks that no later run has
-claimed the row. If the broker delivers a task twice, the second delivery has no effect. All times
-in maintenance come from the database's clock.
+enqueues the maintenance tasks that are due. The worker that receives a task claims the row, and a
+heartbeat renews the lease. Each write of a run checks that no later run has claimed the row. If the
+broker delivers a task twice, the second delivery has no effect. All times come from the database's
+clock.
 
-The next run of a kind of maintenance is due one interval after the end of the previous run.
-Maintenance runs that were missed during an outage are skipped.
+The next run is due one interval after the end of the previous run. Runs that were missed during an
+outage are skipped.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,8 +44,6 @@ _MAX_RESEND_DELAY = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class MaintenanceKind:
-    """A kind of periodic work for the whole deployment, such as making backups."""
-
     # The name of the kind of maintenance is also the name of its Celery task.
     name: str
     every: timedelta
@@ -65,8 +62,6 @@ class MaintenanceKind:
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """A worker's lease on a kind of maintenance for a single run."""
-
     kind: MaintenanceKind
     attempt: int
     began_at: datetime
@@ -92,12 +87,10 @@ def register_maintenance(
 
 
 def list_kinds() -> frozenset[MaintenanceKind]:
-    """Return all kinds of maintenance that are registered in this process."""
     return frozenset(_kinds.values())
 
 
 def get_kind(name: str) -> MaintenanceKind:
-    """Return the kind of maintenance with the given name. Raises ``maintenance.not_found``."""
     if name not in _kinds:
         raise MAINTENANCE_NOT_FOUND(name=name, names=", ".join(sorted(_kinds)))
     return _kinds[name]
@@ -111,10 +104,7 @@ _LIST_KINDS = Statement(
 
 
 def send_due_tasks(resources: Resources) -> int:
-    """Enqueue each maintenance task that is due or has waiting work, and that isn't running.
-
-    Returns the number of enqueued tasks.
-    """
+    """Enqueue each task that is due or has waiting work, and return their number."""
     rows = resources.database.rows(_LIST_KINDS)
     known_seconds = {name: every_seconds for name, every_seconds, _ in rows}
     changed = [
@@ -149,18 +139,11 @@ def send_due_tasks(resources: Resources) -> int:
 
 
 def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of all kinds of maintenance.
-
-    Kinds that this process hasn't registered are included, even if this release doesn't know them.
-    """
+    """Include the kinds that this release doesn't know."""
     return list(uow.session.scalars(select(Maintenance).order_by(Maintenance.name)))
 
 
 def request_run(uow: UnitOfWork, name: str) -> None:
-    """Make a kind of maintenance due now, so that a worker runs it within seconds.
-
-    Raises ``maintenance.not_found`` and ``maintenance.running``.
-    """
     row = uow.session.get(Maintenance, name, with_for_update=True)
     if row is None:
         names = ", ".join(known_row.name for known_row in list_all_rows(uow))
@@ -172,7 +155,7 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return the id of the row from which the next run resumes the scan of a large table."""
+    """Return the id of the row from which the next run resumes the scan."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 
@@ -182,7 +165,6 @@ def write_bookmark(uow: UnitOfWork, kind: MaintenanceKind, place: int | None) ->
 
 
 def read_state(uow: UnitOfWork, kind: MaintenanceKind) -> dict[str, Any]:
-    """Return the data that the last run has stored for the next one."""
     query = select(Maintenance.state).where(Maintenance.name == kind.name)
     return uow.session.scalar(query) or {}
 
@@ -193,12 +175,10 @@ def write_state(uow: UnitOfWork, kind: MaintenanceKind, state: dict[str, Any]) -
 
 
 def is_running(name: str) -> ColumnElement[bool]:
-    """Return the SQL condition that a process holds the lease on this kind of maintenance."""
     return exists().where(Maintenance.name == name, Maintenance.lease_expires_at > func.now())
 
 
 def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> None:
-    """Raise ``LeaseLost`` unless the run that began at ``began_at`` still holds its lease."""
     query = select(Maintenance.name).where(
         Maintenance.name == kind.name,
         Maintenance.last_started_at == began_at,
@@ -209,10 +189,6 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
 
 
 def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
-    """Run one kind of maintenance if it is due or has waiting work, and isn't already running.
-
-    Raises all errors that the maintenance function ``work`` raises.
-    """
     is_hurried = kind.has_work is not None and kind.has_work(resources)
     with resources.unit_of_work() as uow:
         run = _claim(uow, kind, *(() if is_hurried else (_is_due(),)))
@@ -221,10 +197,6 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 
 
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
-    """Run one kind of maintenance immediately, even if it isn't due yet.
-
-    Raises ``maintenance.running`` and all errors that the maintenance function ``work`` raises.
-    """
     with resources.unit_of_work() as uow:
         _write_rows(uow, [kind])
         run = _claim(uow, kind)
@@ -236,7 +208,6 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def _write_rows(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
-    """Insert a row for each kind of maintenance that has none, and update changed intervals."""
     # Sort the rows, so that two processes that write the same rows at the same time can't deadlock.
     rows = sorted((kind.name, _interval_seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(
@@ -317,10 +288,6 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
 def _change_row(
     resources: Resources, run: MaintenanceRun, *fence: ColumnElement[bool], **changes: Any
 ) -> None:
-    """Update the database row for the maintenance task that this process is running.
-
-    Raises ``LeaseLost`` if the maintenance run has lost its lease.
-    """
     statement = (
         update(Maintenance)
         .where(

@@ -2,9 +2,8 @@
 
 Workers process the messages of a queue in order. A queue contains only a few messages per owner, so
 that one owner's many jobs don't delay other owners. An owner's jobs above the limit wait in the
-database. For a waiting job, the column ``sends`` is 0, because no message about the job has been
-sent. When a worker claims an owner's job, a broker message is sent for the owner's next waiting
-job.
+database with ``sends`` 0. When a worker claims an owner's job, the owner's next waiting job is
+sent.
 """
 
 from collections.abc import Iterable
@@ -77,11 +76,8 @@ def enqueue_job(
 def enqueue_spare_jobs(uow: UnitOfWork, kind: JobKind, *, subject_ids: Iterable[int]) -> list[int]:
     """Store jobs as a fallback, before the caller itself does the work of the jobs.
 
-    Return the ids of the stored jobs. The function doesn't send the jobs to a queue. Right after
-    the commit, the caller does the work of the jobs in a second transaction, which also deletes the
-    jobs. If the caller fails or its process is killed, the jobs remain in the database. After
-    ``FIRST_RESEND_DELAY``, the periodic search for jobs to resend sends the jobs to their queue.
-    The stored jobs belong to no user.
+    Right after the commit, the caller does the work in a second transaction, which also deletes the
+    jobs. If the caller fails or is killed, the sweep sends the jobs after ``FIRST_RESEND_DELAY``.
     """
     jobs = [
         Job(
@@ -100,7 +96,6 @@ def enqueue_spare_jobs(uow: UnitOfWork, kind: JobKind, *, subject_ids: Iterable[
 
 
 def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
-    """Return column values that decide whether a job is sent now or waits in the database."""
     other_job = aliased(Job)
     is_queued = other_job.status == JobStatus.QUEUED
     was_sent = other_job.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
@@ -118,17 +113,14 @@ def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
 
 
 def send_after_commit(uow: UnitOfWork, job: Job) -> None:
-    """Send the job to its queue after the commit, unless ``plan_turn`` makes the job wait."""
     if job.sends:
         uow.after_commit(lambda: send_job(uow.broker, job))
 
 
 def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
-    """Send an owner's next waiting job after a worker has claimed one of the owner's jobs.
+    """An owner's jobs are sent in the order of creation, so the search starts at the claimed job.
 
-    An owner's jobs are sent in the order of creation, so the search starts at the creation time of
-    the claimed job. If ``send_next_job`` misses a waiting job, the sweep sends the job to the
-    broker.
+    The sweep sends a job that this search misses.
     """
     oldest = (
         select(Job.id)
@@ -155,10 +147,7 @@ def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
 
 
 def send_job(broker: "Broker", job: Job) -> bool:
-    """Send a message with the job's id to the job's queue.
-
-    Duplicate messages about a job are harmless, because only one worker can claim the job.
-    """
+    """Duplicate messages about a job are harmless, because only one worker can claim the job."""
     # The Celery task id appears in the monitoring tool Flower and in the worker's log.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"
     return broker.send(job.kind, Queue(job.queue), {"job_id": job.id}, task_id=task_id)

@@ -32,7 +32,7 @@ _MAX_SCANNED_JOBS = 1_000_000
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a job, with the rate in units of work per second."""
+    """The rate is in units of work per second."""
 
     done: int
     total: int | None
@@ -41,11 +41,6 @@ class Progress:
 
 
 def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> Job:
-    """Return the caller's job with the given id.
-
-    Raises ``job.not_found``. Raises ``auth.insufficient_scope`` if the caller lacks the scope of
-    the job kind.
-    """
     query = select(Job).where(Job.id == job_id, Job.user_id == caller.user_id)
     job = uow.session.scalar(query.with_for_update() if lock else query)
     if job is None:
@@ -60,10 +55,6 @@ def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False)
 
 
 def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[Job]:
-    """List the jobs that the caller may see, newest first.
-
-    Raises ``cursor.invalid``.
-    """
     known_kinds = list_kinds()
     hidden_names = [kind.name for kind in known_kinds if kind.scope not in caller.scopes]
     is_visible: ColumnElement[bool] = Job.kind.not_in(hidden_names)
@@ -80,7 +71,6 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
 def find_unfinished_job(
     uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
-    """Return the user's newest unfinished job that has one of these kinds and this subject."""
     query = select(Job).where(is_working_on(subject_id, of_kinds, user_id))
     return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
 
@@ -88,11 +78,7 @@ def find_unfinished_job(
 def is_working_on(
     subject_id: int | None, of_kinds: Collection[JobKind], user_id: int
 ) -> ColumnElement[bool]:
-    """Return the SQL condition for queued or running jobs of these kinds with this subject.
-
-    The condition matches the partial indexes of queued and running jobs, so that the query reads no
-    ended jobs.
-    """
+    """The condition matches the partial indexes of queued and running jobs."""
     is_queued = and_(
         Job.status == JobStatus.QUEUED,
         Job.queue.in_({kind.queue for kind in of_kinds}),
@@ -106,10 +92,7 @@ def is_working_on(
 def find_recent_job(
     uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
-    """Return the user's newest job of the given kinds and subject, including ended jobs.
-
-    Only the user's ``_MAX_RECENT_JOBS`` newest jobs are searched.
-    """
+    """Search only the user's ``_MAX_RECENT_JOBS`` newest jobs, including ended jobs."""
     recent_ids = paging.order_newest_first(select(Job.id), Job.user_id, user_id, Job.id)
     names = [kind.name for kind in of_kinds]
     query = select(Job).where(
@@ -128,10 +111,9 @@ def list_all_jobs(
     queue: Queue | None = None,
     max_scanned: int = _MAX_SCANNED_JOBS,
 ) -> PageOfRows[Job]:
-    """List the jobs of all users for the operator, newest first. Raises ``cursor.invalid``.
+    """Scan at most ``max_scanned`` ended jobs per page, because the table can contain millions.
 
-    The table can contain millions of ended jobs, so at most ``max_scanned`` of them are scanned per
-    page. A page of ended jobs may contain fewer jobs than requested without being the last page.
+    A page of ended jobs may contain fewer jobs than requested without being the last page.
     """
     query = select(Job)
     scan_end = 0
@@ -155,7 +137,6 @@ def list_all_jobs(
 
 
 def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
-    """Return any user's job, for use by the operator. Raises ``job.not_found``."""
     job = uow.session.get(Job, job_id, with_for_update=lock or None)
     if job is None:
         raise JOB_NOT_FOUND_BY_ID(job_id=job_id)
@@ -163,18 +144,13 @@ def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
 
 
 def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Cancel the caller's job, or ask the worker that runs the job to cancel it.
-
-    Returns the number of affected jobs, which is 0 if the job has already ended.
-    """
     return cancel_locked_job(uow, get_job(uow, caller, job_id, lock=True))
 
 
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
-    """Cancel a job that the caller has locked, or ask the job's worker to cancel it.
+    """Cancel a locked job, or ask its worker to cancel it. Returns 0 if the job has ended.
 
-    Returns 0 if the job has ended. If this release doesn't know the job's kind, only a worker that
-    knows the kind can cancel the job and clean up.
+    Only a worker that knows the job's kind can cancel the job and clean up.
     """
     if job.status in FINISHED:
         return 0
@@ -190,20 +166,12 @@ def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
 
 
 def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
-    """Cancel a job because its subject, for example an import, is being deleted.
-
-    The worker that is running the cancelled job loses its lease.
-    """
     is_job = Job.id == job.id
     change_job(uow, is_job, to=JobStatus.CANCELLED, error=reason, ends_subject=False)
 
 
 def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Restart the caller's failed or cancelled job. Return 1.
-
-    Raises ``job.not_retryable`` and ``quota.exceeded``. Raises ``auth.login_again`` if the job kind
-    requires a recent login and the user's login is too old.
-    """
+    """Raises ``auth.login_again`` if the job kind requires a more recent login. Returns 1."""
     job = get_job(uow, caller, job_id, lock=True)
     kind = find_kind(job.kind)
     if kind is not None and kind.needs_recent_login:
@@ -222,10 +190,6 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
 
 def retry_locked_job(uow: UnitOfWork, job: Job) -> None:
-    """Restart a failed or cancelled job that the caller has locked.
-
-    Raises ``job.not_retryable``.
-    """
     has_ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     kind = find_kind(job.kind)
     can_restart = has_ended_badly and kind is not None and kind.retryable
@@ -237,7 +201,6 @@ def retry_locked_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def is_retry_sensible(job: Job) -> bool:
-    """Return whether the job failed because of a temporary problem, not because of its input."""
     if job.status != JobStatus.FAILED or job.error is None:
         return False
     code = job.error["code"]
@@ -246,7 +209,6 @@ def is_retry_sensible(job: Job) -> bool:
 
 
 def restore_error(job: Job) -> DomainError:
-    """Return the stored error of a failed or cancelled job as a ``DomainError``."""
     assert job.error is not None
     kind = Kind(job.error["kind"])
     return DomainError(
@@ -259,17 +221,12 @@ def restore_error(job: Job) -> DomainError:
 
 
 def describe_error(job: Job) -> dict[str, Any] | None:
-    """Return the code and the message of a job's error, or ``None`` if the job has no error."""
     if job.error is None:
         return None
     return {"code": job.error["code"], "message": job.error["message"]}
 
 
 def get_retry_time(job: Job) -> datetime | None:
-    """Return the time of the next attempt of a job that is retried after a failure.
-
-    Returns ``None`` if the job is not waiting for a retry.
-    """
     return job.run_at if job.status == JobStatus.QUEUED and job.failing_since else None
 
 
@@ -279,12 +236,10 @@ _FIND_FINISHED = Statement(
 
 
 def find_finished_jobs(database: Database, job_ids: Collection[int]) -> set[int]:
-    """Return the ids in ``job_ids`` whose jobs have ended."""
     return {job_id for (job_id,) in database.rows(_FIND_FINISHED, job_ids=list(job_ids))}
 
 
 def measure_progress(job: Job) -> Progress:
-    """Return a job's progress, its average rate, and the estimated remaining time in seconds."""
     rate = None
     eta_seconds = None
     if job.started_at is not None and job.progress_done:

@@ -30,14 +30,10 @@ _SECONDS_PER_HOUR = 3600
 def retry_or_fail_job(
     uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta, was_slow: bool = False
 ) -> None:
-    """Retry the job after a pause, or fail the job if it has been retried for long enough.
-
-    Raises ``LeaseLost``.
+    """Fail the job if it has been retried for long enough.
 
     Args:
-        was_slow: whether the attempt exceeded its time limit.
-        reason: why the attempt failed. The job's owner can read ``reason``, so it must not contain
-            secrets.
+        reason: the job's owner can read it, so it must not contain secrets.
         patience: how long the job is retried, unless its kind has its own ``patience``.
     """
     failing = func.now() - func.coalesce(Job.failing_since, func.now())
@@ -59,7 +55,6 @@ def retry_or_fail_job(
 def retry_job_after(
     uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str, *, was_slow: bool = False
 ) -> None:
-    """Requeue the job, so that its next attempt starts after a pause. Raises ``LeaseLost``."""
     due_at = func.now() + pause
     changes = {
         "run_at": due_at,

@@ -1,11 +1,9 @@
 """Decides how often the sweep scans all queued and running jobs.
 
-Every second, the sweep checks only the jobs that became due recently, which is always fast. Full
-scans of all queued and running jobs run less often than every second, because full scans can become
-slow. While a database snapshot is open for hours, for example for a dump, the indexes of queued and
-running jobs retain the entries of ended jobs. A full scan also reads the index entries of ended
-jobs, which makes the scan slow. The pause after a full scan is proportional to the duration of the
-scan.
+Every second, the sweep checks only the jobs that became due recently, which is always fast. While a
+database snapshot is open for hours, for example for a dump, the indexes of queued and running jobs
+retain the entries of ended jobs. A full scan also reads these entries, so full scans run less
+often. The pause after a full scan is proportional to its duration.
 """
 
 import math
@@ -20,8 +18,6 @@ _MAX_PAUSE_SECONDS = 60.0
 
 
 class ScanPace:
-    """Decides when a worker runs its next full scan."""
-
     def __init__(self) -> None:
         self._due_at = -math.inf
 
@@ -30,20 +26,13 @@ class ScanPace:
         return time.monotonic() >= self._due_at
 
     def record_scan(self, seconds: float, *, has_results: bool) -> None:
-        """Compute the time of the next full scan from the duration of the last full scan.
-
-        If the last full scan found results, the next full scan is due immediately.
-        """
+        """Make the next full scan due immediately if the last one found results."""
         pause = min(seconds * _PAUSE_SECONDS_PER_SCAN_SECOND, _MAX_PAUSE_SECONDS)
         self._due_at = -math.inf if has_results else time.monotonic() + pause
 
 
 class SweepPaces:
-    """Decides when a worker runs its next full scan of each queue.
-
-    Each queue has its own schedule of full scans, so that slow scans of one queue don't delay the
-    other queues.
-    """
+    """A schedule for each queue, so that slow scans of one queue don't delay the other queues."""
 
     def __init__(self) -> None:
         self.lost = ScanPace()

@@ -1,9 +1,8 @@
 """Makes every worker search for lost and unclaimed jobs each second.
 
-The sweep sends a queued job again if no worker has claimed it in time, so a job runs even if the
-broker loses its message. A running job with an expired lease is requeued, and fails after three
-crashes. All workers can sweep at the same time, because the statements lock rows with ``SKIP
-LOCKED``.
+A queued job is sent again if no worker has claimed it in time, so a job runs even if the broker
+loses its message. All workers can sweep at the same time, because the statements lock rows with
+``SKIP LOCKED``.
 """
 
 import time
@@ -49,7 +48,7 @@ _CHECK_QUEUES = Statement("""
 def sweep_jobs(
     resources: Resources, watch: DatabaseWatch | None = None, paces: SweepPaces | None = None
 ) -> int:
-    """Run the sweep once, and return how many jobs were changed or sent again."""
+    """Return how many jobs were changed or sent again."""
     paces = paces or SweepPaces()
     swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()

@@ -1,8 +1,8 @@
 """Changes the status of jobs, for example from queued to running.
 
-Each status change of a job is a single UPDATE. The WHERE condition of the UPDATE is called the
-fence. The fence checks either the attempt number of a worker's lease or the id of a locked row. If
-two transactions change a job's status at the same time, the second UPDATE matches no row.
+Each status change is a single UPDATE. Its WHERE condition, the fence, checks either the attempt
+number of a worker's lease or the id of a locked row. If two transactions change a job's status at
+the same time, the second UPDATE matches no row.
 
 A job can delegate its remaining work to smaller jobs, which are called its helpers. A delegating
 job has the status "running" although no worker holds the job. Each write of a helper checks the
@@ -39,10 +39,10 @@ MAX_SLOW_ATTEMPTS_IN_TURN = 2
 
 
 def claim_job(uow: UnitOfWork, job_id: int) -> Lease | None:
-    """Claim a queued job for a worker, and return the lease.
+    """Return ``None`` if the job can't be claimed.
 
-    Returns ``None`` if the job is not queued, not yet due, or deleted. A job whose attempts were
-    too slow isn't claimed while other jobs wait in its queue. The sweep sends its message again.
+    A job whose attempts were too slow isn't claimed while other jobs wait in its queue. The sweep
+    sends its message again.
     """
     job = change_job(
         uow,
@@ -65,15 +65,13 @@ def claim_job(uow: UnitOfWork, job_id: int) -> Lease | None:
 
 
 def set_total(uow: UnitOfWork, lease: Lease, *, total: int | None) -> None:
-    """Store the total amount of a job's work, without recording progress. Raises ``LeaseLost``."""
     change_held_job(uow, lease, progress_total=total)
 
 
 def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = None) -> None:
-    """Record how much of the job is done, in the same transaction as the job's work.
+    """Call ``record_progress`` in the transaction of the job's work.
 
-    A job that makes progress isn't broken, so its counts of crashes and retries are reset. Raises
-    ``LeaseLost``.
+    A job that makes progress isn't broken, so its counts of crashes and retries are reset.
     """
     changes: dict[str, Any] = {"progress_done": done, **_NO_CRASHES, **_NO_FAILURES}
     if total is not None:
@@ -90,18 +88,12 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
 
 
 def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
-    """Mark the job as succeeded, in the transaction of the job's last changes.
-
-    Raises ``LeaseLost``.
-    """
+    """Call ``complete_job`` in the transaction of the job's last changes."""
     change_held_job(uow, lease, JobStatus.SUCCEEDED, result=result, **_NO_FAILURES)
 
 
 def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Mark the job and its subject, for example an import, as failed. Raises ``LeaseLost``.
-
-    A client that is waiting for the job receives ``error``.
-    """
+    """Mark the job and its subject as failed. A waiting client receives ``error``."""
     change_held_job(uow, lease, JobStatus.FAILED, error=error)
     lease.failed_by = error.code
     if lease.user_id is not None and is_plan_error(error.code):
@@ -109,38 +101,25 @@ def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
 
 
 def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
-    """Cancel a job and its subject, for example an import, at its owner's request.
-
-    Raises ``LeaseLost``.
-    """
     change_held_job(uow, lease, JobStatus.CANCELLED, error=JOB_CANCELLED())
 
 
 def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
-    """Requeue the worker's job behind the other jobs of the job's owner.
-
-    A worker requeues a long job after each turn, and requeues its jobs when it shuts down. Raises
-    ``LeaseLost``.
-    """
+    """Requeue a job after a turn or when the worker shuts down."""
     if requeue_job(uow, is_held_by(lease), **changes) is None:
         raise LeaseLost(lease.job_id)
 
 
 def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
-    """Delegate the job's remaining work to helper jobs. Raises ``LeaseLost``.
-
-    The caller must enqueue the first helper job in the transaction that delegates the work. The
-    helper job that finishes last must end the job that delegated the work.
-    """
+    """Enqueue the first helper in the same transaction. The last helper must end the job."""
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, **_NO_CRASHES, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)
 
 
 def lock_shared_lease(uow: UnitOfWork, job_id: int | None) -> Lease | None:
-    """Lock a delegating job, and return the lease that its helper jobs share.
+    """Return the lease that helpers share, or ``None`` if the job isn't delegating.
 
-    Returns ``None`` if the job has ended or isn't delegating its work. To prevent deadlocks, a
-    helper job must lock its own row first.
+    To prevent deadlocks, a helper must lock its own row first.
     """
     is_delegated = Job.lease_expires_at == HELPERS_LEASE_END
     query = select(Job).where(Job.id == job_id, has_status(JobStatus.RUNNING), is_delegated)
@@ -152,10 +131,6 @@ def lock_shared_lease(uow: UnitOfWork, job_id: int | None) -> Lease | None:
 def change_held_job(
     uow: UnitOfWork, lease: Lease, to: JobStatus | None = None, **changes: Any
 ) -> None:
-    """Change the row of the job to which the lease belongs.
-
-    Raises ``LeaseLost`` if a later attempt has claimed the job or the job has ended.
-    """
     if change_job(uow, is_held_by(lease), to=to, **changes) is None:
         raise LeaseLost(lease.job_id)
 
@@ -170,13 +145,13 @@ def requeue_job(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) ->
 
 
 def restart_job(uow: UnitOfWork, *fence: ColumnElement[bool]) -> Job | None:
-    """Queue an ended job again, and reset its counts of crashes and retries."""
+    """Queue an ended job again, and reset its counts."""
     changes = {"cancel_requested": False, "run_at": func.now(), **_NO_CRASHES, **_NO_FAILURES}
     return requeue_job(uow, *fence, **changes)
 
 
 def forgive_crash(uow: UnitOfWork, lease: Lease) -> None:
-    """Stop counting a lost lease as a crash, because the worker that lost it is alive."""
+    """Stop counting a lost lease as a crash, because its worker is alive."""
     is_job = Job.id == lease.job_id, Job.status.in_((JobStatus.QUEUED, JobStatus.RUNNING))
     forgiven = {
         "crashes": func.greatest(Job.crashes - 1, 0),
@@ -187,7 +162,7 @@ def forgive_crash(uow: UnitOfWork, lease: Lease) -> None:
 
 
 def _has_waiting_neighbour() -> ColumnElement[bool]:
-    """The condition that another job, which isn't slow itself, is due in the job's queue."""
+    """Another job, which isn't slow itself, is due in the job's queue."""
     neighbour = aliased(Job)
     return exists().where(
         neighbour.status == JobStatus.QUEUED,
@@ -207,17 +182,13 @@ def change_job(
 ) -> Job | None:
     """Change and return the job that matches ``fence``, or return ``None``.
 
-    Clients that are waiting for the job are notified after the commit. If a job fails or is
-    cancelled, the import or other object that the job processes is also marked as ended. A
-    cancelled job's idempotency key can be used again.
+    Waiting clients are notified after the commit. A cancelled job's idempotency key can be used
+    again.
 
     Args:
         to: the new status, or ``None`` to keep the status, the lease, the error and the end time.
-        error: the error to store in a failed or cancelled job.
-        ends_subject: whether to end the job's subject, such as an import, by calling
-            ``on_abandoned`` of the job's kind. If false, the caller must itself update the import,
-            export or other subject of the failed or cancelled job.
-        changes: new values for columns of the job, by column name.
+        ends_subject: whether to call ``on_abandoned`` of the job's kind if the job fails or is
+            cancelled. If false, the caller must end the subject itself.
     """
     if to is not None:
         changes["status"] = to

@@ -114,11 +114,7 @@ _FIND_OVERLOOKED = text("""
 
 
 def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool = True) -> int:
-    """Send unclaimed jobs again, and send waiting jobs that were not sent when they became due.
-
-    Returns the number of sent jobs. If ``full_scan`` is false, only jobs that became due recently
-    are sent.
-    """
+    """Send only jobs that became due recently if ``full_scan`` is false."""
     waiting = resources.broker.count_waiting(queue)
     if waiting is None:
         return 0
@@ -140,7 +136,6 @@ def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool
 
 
 def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) -> list[Job]:
-    """Increment the column ``sends`` of the jobs that a query selects, and return the jobs."""
     job_ids = list(uow.session.scalars(query, values))
     if not job_ids:
         return []

@@ -1,12 +1,12 @@
 """Queues of work that is too small for jobs, such as the bodies of senders' requests.
 
 Each queue is a table. A worker locks due rows and begins a try of each row. The worker commits
-before it processes the rows, because the processing may kill the worker or break the connection to
-the database. If a try doesn't end, the row becomes due again after a pause.
+before it processes the rows, because the processing may kill the worker or break the connection. If
+a try doesn't end, the row becomes due again after a pause.
 
 A worker that has processed a row deletes it. ``end_tries`` records all other ends of tries, unless
-the next worker must know that the row may be processed partly. An outage of the database can't use
-up the tries of a row, because no try begins during the outage.
+the next worker must know that the row may be processed partly. An outage can't use up the tries of
+a row, because no try begins during the outage.
 """
 
 from collections.abc import Collection
@@ -31,26 +31,17 @@ Row = TypeVar("Row", bound=WaitingWork)
 
 @dataclass(frozen=True)
 class WorkQueue(Generic[Row]):
-    """A table with waiting work.
-
-    Attributes:
-        pauses: the pauses after the beginnings of tries that don't end. A pause must be longer than
-            a try.
-    """
+    """Each pause in ``pauses`` must be longer than a try."""
 
     model: type[Row]
     pauses: Pauses
 
     def select_due(self, *columns: Any) -> Select[*tuple[Any, ...]]:
-        """Select and lock due rows, except for rows that another worker has locked."""
         query = select(*columns).where(self.model.due_at <= func.now())
         return query.with_for_update(skip_locked=True)
 
     def begin_tries(self, uow: UnitOfWork, ids: Collection[int]) -> list[Row]:
-        """Begin a try of each locked row, and return the rows in the order of ``ids``.
-
-        The caller must commit before it processes the rows.
-        """
+        """Return the locked rows in the order of ``ids``."""
         if not ids:
             return []
         tries = self.model.unfinished_tries + 1
@@ -74,7 +65,6 @@ class WorkQueue(Generic[Row]):
         pause: timedelta | ColumnElement[timedelta] = timedelta(),
         **changes: Any,
     ) -> None:
-        """Record that the tries ended, and make the rows due after the pause."""
         statement = (
             update(self.model)
             .where(self.model.id.in_(ids))
