@@ -1,7 +1,6 @@
 """Provides the adapters for mail providers, which verify and parse the providers' requests.
 
-All code in a process shares the same adapters, because the adapter for Amazon SES caches
-certificates.
+All code in a process shares them, because the adapter for Amazon SES caches certificates.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ def get_adapter(resources: Resources, provider: SenderProvider) -> SenderAdapter
 
 
 def get_sns_base_url(resources: Resources) -> str | None:
-    """Return the URL of the server that replaces Amazon SNS, or ``None`` to use Amazon."""
+    """Return the URL of the server that replaces Amazon SNS, if any."""
     url = resources.settings.sns_base_url
     return None if url is None else str(url)
 

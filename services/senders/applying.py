@@ -1,13 +1,12 @@
 """Processes the reports in the stored bodies of senders' requests.
 
-A sender, such as a mail provider, posts reports about mails in the bodies of its requests. Only one
-worker at a time processes stored request bodies. Senders take turns. A turn processes a batch of
+Only one worker at a time processes stored bodies. Senders take turns. A turn processes a batch of
 bodies of one sender, and ends after a few seconds, so that a sender with many reports doesn't delay
-the other senders. Members' opt-outs in the bodies of all senders come first.
+the others. Members' opt-outs in the bodies of all senders come first.
 
-A turn consists of several transactions with a limited number of reports and of lists that they
-concern. The transaction that processes the last reports of a request body also deletes the body. If
-a worker is killed, the next worker processes the remaining reports.
+A turn consists of several transactions with a limited number of reports and lists. The transaction
+that processes the last reports of a body also deletes the body. If a worker is killed, the next
+worker processes the remaining reports.
 """
 
 import time
@@ -92,12 +91,7 @@ ON CONFLICT (sender_id, hour, outcome) DO UPDATE SET count = c.count + excluded.
 
 @dataclass(frozen=True)
 class _Turn:
-    """A batch of a sender's bodies that is processed until ``ends_at``.
-
-    Attributes:
-        lists: the number of lists that a report without a delivery id can concern.
-        ends_at: the end of the turn on the clock ``time.monotonic``.
-    """
+    """A batch of a sender's bodies, until ``ends_at`` on the clock ``time.monotonic``."""
 
     resources: Resources
     sender: Sender
@@ -111,10 +105,7 @@ class _Turn:
 
 
 def apply_waiting_bodies(resources: Resources) -> int:
-    """Process the stored request bodies of all senders, and return the number of processed ones.
-
-    After ``MAX_RUN_SECONDS``, the function starts no further turn.
-    """
+    """Start turns for at most ``MAX_RUN_SECONDS``, and return the number of processed bodies."""
     ends_at = time.monotonic() + MAX_RUN_SECONDS
     applied = 0
     # The senders that had the last turn, by the two kinds of turns.
@@ -145,11 +136,10 @@ APPLY_BODIES = register_maintenance(
 def _take_turn(
     resources: Resources, sender_id: int, rows: Sequence[SenderBody], *, for_opt_outs: bool
 ) -> int:
-    """Process claimed bodies, and return the number of processed ones.
+    """Return the number of processed bodies. After an error, bodies are processed one by one.
 
-    If an error occurs, record the failure. The next turns process the bodies one by one. If another
-    transaction has locked a list or a person, don't wait for the lock, so that other senders'
-    reports aren't delayed.
+    If another transaction has locked a list or a person, don't wait, so that other senders' reports
+    aren't delayed.
     """
     ids = [row.id for row in rows]
     try:
@@ -206,10 +196,7 @@ def _has_opt_outs_of_others(turn: _Turn) -> bool:
 
 
 def _store_opt_outs(turn: _Turn, job_ids: list[int]) -> bool:
-    """Store the opt-outs of members, and return whether all opt-outs in the bodies are stored.
-
-    Add the ids of the jobs that unsubscribe the members to ``job_ids``.
-    """
+    """Add the unsubscribing jobs to ``job_ids``, and return whether all opt-outs are stored."""
     reports = effects.choose_opt_outs(
         report for body in turn.bodies if not body.has_opt_outs_applied for report in body.reports
     )
@@ -235,7 +222,6 @@ def _store_opt_outs(turn: _Turn, job_ids: list[int]) -> bool:
 
 
 def _choose_batch(turn: _Turn, reports: Sequence[ReceivedReport]) -> Sequence[ReceivedReport]:
-    """Return the first reports, as many as one transaction processes."""
     total = 0
     for start in range(0, len(reports), _ESTIMATED_REPORTS):
         candidates = reports[start : start + _ESTIMATED_REPORTS]
@@ -255,7 +241,6 @@ def _choose_batch(turn: _Turn, reports: Sequence[ReceivedReport]) -> Sequence[Re
 
 
 def _apply_reports(turn: _Turn) -> int:
-    """Process the reports until the turn is over, and return the number of processed bodies."""
     processed = 0
     while processed < len(turn.bodies):
         bodies = turn.bodies[processed:]
@@ -268,10 +253,6 @@ def _apply_reports(turn: _Turn) -> int:
 
 
 def _apply_batch(turn: _Turn, bodies: Sequence[ReadBody], reports: Sequence[ReceivedReport]) -> int:
-    """Process the first reports of bodies, and return the number of processed bodies.
-
-    Raises ``TransientError`` if another worker is processing the bodies.
-    """
     room = len(reports)
     finished: list[ReadBody] = []
     begun: ReadBody | None = None
@@ -306,13 +287,11 @@ def _apply_batch(turn: _Turn, bodies: Sequence[ReadBody], reports: Sequence[Rece
 def _confirm_topic(
     resources: Resources, sender: Sender, bodies: Sequence[ReadBody]
 ) -> Sequence[ReadBody]:
-    """Answer Amazon SNS's request to confirm the sender's subscription to a topic, if there is one.
+    """Confirm the sender's subscription to a topic if Amazon SNS asks for it.
 
-    Return the request bodies that the caller must process now. If Amazon SNS is unreachable, the
-    result omits the requests that ask Pressroom to confirm the subscription, and a worker retries
-    the confirmation later. Pressroom deletes a request for the confirmation after a day, even if
-    the subscription wasn't confirmed. If Amazon SNS rejects the confirmation, the function replaces
-    the content of each request that asked for the confirmation with an invalid event.
+    Return the bodies that the caller must process now. If Amazon SNS is unreachable, the result
+    omits the requests for confirmation, which are retried for a day. If it rejects the
+    confirmation, they become invalid events.
     """
     # Import this module here, because it loads an HTTP library that only confirmations need.
     from integrations.senders.sns_subscriptions import confirm_subscription
@@ -344,7 +323,6 @@ def _confirm_topic(
 
 
 def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[ReadBody]) -> None:
-    """Update a sender's state and warnings after a batch of the sender's requests was processed."""
     changes = [body.content.topic_change for body in bodies if body.content.topic_change]
     states.record_bodies(
         uow,
@@ -362,7 +340,6 @@ def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[ReadBody]) 
 
 
 def _store_reports(uow: UnitOfWork, sender_id: int, reports: Sequence[ReceivedReport]) -> None:
-    """Add the reports to the sender's recent reports, and update the sender's hourly counts."""
     if reports:
         facts = [describe_report(report) for report in reports]
         kinds, outcomes, codes, statuses, mailing_ids, list_ids, user_ids, recipients = zip(

@@ -1,15 +1,10 @@
 """Changes members and mailings according to the reports of senders.
 
-A sender is a registered source of reports, such as a mail provider. Complaints and unsubscriptions
-are opt-outs.
-
-A large batch of reports needs about as many SQL statements as a small batch, because most
-statements handle all reports of the batch. Opt-outs of members are stored one by one, each with its
-own SQL statements, which is acceptable because such opt-outs are rare.
+Complaints and unsubscriptions are opt-outs. Opt-outs of members are stored one by one, which is
+acceptable because they are rare. Most other statements handle all reports of a batch.
 
 A worker stores the members' opt-outs first and in transactions of their own, so that an opt-out
-takes effect even while a bulk action locks the list. ``apply_reports`` makes all other changes that
-result from reports: for example, it records bounces. If ``apply_reports`` fails, the worker later
+takes effect even while a bulk action locks the list. If ``apply_reports`` fails, the worker later
 repeats both steps. Storing an opt-out twice has no effect.
 """
 
@@ -61,17 +56,13 @@ WHERE NOT EXISTS (
 
 
 def choose_opt_outs(reports: Iterable[ReceivedReport]) -> list[ReceivedReport]:
-    """Return the complaints and unsubscriptions among the reports."""
     return [report for report in reports if get_opt_out_source(report) is not None]
 
 
 def find_missing_opt_outs(
     uow: UnitOfWork, reports: Iterable[ReceivedReport]
 ) -> dict[tuple[int, int], str]:
-    """Return the opt-outs of members who complained or unsubscribed and that aren't stored yet.
-
-    The result maps pairs of a list id and a user id to the value of ``opt_outs.source``.
-    """
+    """Map the list id and the user id of each opt-out that isn't stored to ``opt_outs.source``."""
     sources: dict[tuple[int, int], str] = {}
     for report in reports:
         source = get_opt_out_source(report)
@@ -89,9 +80,7 @@ def find_missing_opt_outs(
 
 
 def apply_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
-    """Make all changes that result from reports, except members' opt-outs.
-
-    Set the ``outcome`` of each report.
+    """Make all changes except members' opt-outs, and set the ``outcome`` of each report.
 
     Raises ``TransientError`` if another transaction has locked a list.
     """
@@ -112,7 +101,7 @@ def apply_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRep
 
 
 def predict_outcomes(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
-    """Set the ``outcome`` that ``apply_reports`` would set, without changing any data."""
+    """Set the ``outcome`` that ``apply_reports`` would set."""
     bounces, _ = _collect_mails(reports)
     bounces.set_outcomes(
         bounce_recording.predict_bounces(
@@ -125,11 +114,7 @@ def predict_outcomes(uow: UnitOfWork, sender: Sender, reports: Sequence[Received
 
 
 class _Bounces(NamedTuple):
-    """The hard and soft bounces in reports.
-
-    Attributes:
-        places: the report of each bounce, and the index of its member in ``report.members``.
-    """
+    """``places``: the report of each bounce, and the index of its member in ``report.members``."""
 
     places: list[tuple[ReceivedReport, int]]
     reported: list[ReportedBounce]

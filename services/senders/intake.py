@@ -1,13 +1,9 @@
 """Verifies requests in which senders post reports, and stores the request bodies for a worker.
 
-A sender is a registered source of reports, such as a mail provider. A signature, password or API
-key proves that a request comes from the sender.
-
 A response must not reveal whether a sender exists. A request with a wrong signature, password or
-API key therefore gets the same response as a request for an unknown or paused sender. The API
-delays the responses to rejected requests, because their duration must not reveal whether the sender
-exists. If the sender is unknown, the API checks the request with the secret of a dummy sender,
-which takes equally long.
+API key therefore gets the same response as one for an unknown or paused sender. The API delays
+these responses, because their duration must not reveal it either. If the sender is unknown, the API
+checks the request with the secret of a dummy sender, which takes equally long.
 """
 
 import base64
@@ -109,13 +105,7 @@ RETURNING s.id, l.count >= l.max_count AND l.count_before < l.max_count AS is_to
 
 @dataclass(frozen=True)
 class StoredSender:
-    """A sender, with the secrets and the topic for verifying the sender's requests.
-
-    Attributes:
-        id: the sender's id, or ``None`` for the dummy sender that replaces an unknown sender.
-        user_id: the id of the sender's owner.
-        any_list: whether the sender covers the lists of all owners.
-    """
+    """``id`` is ``None`` for the dummy sender that replaces an unknown sender."""
 
     id: int | None
     provider: SenderProvider
@@ -126,10 +116,9 @@ class StoredSender:
 
 
 class RefusedCalls:
-    """Counts the rejected requests of each sender in memory.
+    """Counts the rejected requests of each sender in memory, until a thread stores the counts.
 
-    A background thread writes the numbers of rejected requests to the database. If the API wrote
-    each rejected request to the database immediately, the response time would reveal whether the
+    If the API wrote each rejected request immediately, the response time would reveal whether the
     sender exists.
     """
 
@@ -143,11 +132,7 @@ class RefusedCalls:
                 self._counts[sender_id] += 1
 
     def write_counts(self, resources: Resources) -> None:
-        """Write the numbers of rejected requests to the database, and reset the numbers in memory.
-
-        Senders with too many rejected requests get the state ``failing``. Raises
-        ``SQLAlchemyError``.
-        """
+        """Senders with too many rejected requests get the state ``failing``."""
         with self._lock:
             counts = self._counts
             self._counts = Counter()
@@ -165,10 +150,7 @@ class RefusedCalls:
 
 
 def find_sender(resources: Resources, sender_id: int) -> StoredSender:
-    """Return the sender with this id, or the dummy sender if there is no such sender.
-
-    Raises ``psycopg2.Error``.
-    """
+    """Return the sender, or the dummy sender if there is no such sender."""
     rows = resources.database.rows(_FIND_SENDER, sender_id=sender_id)
     if not rows:
         dummy_sender, wrapped, context = resources.shared(_create_dummy_sender)
@@ -203,14 +185,9 @@ def _create_dummy_sender(resources: Resources) -> tuple[StoredSender, WrappedKey
 def verify_call(
     resources: Resources, sender: StoredSender, headers: Mapping[str, str], body: PostedBody
 ) -> None:
-    """Verify the signature or password of a request, which proves that the sender made the request.
+    """Verify the signature or password of a request. ``headers`` has names in lower case.
 
-    Raises ``sender.signature_invalid`` if the signature or password is wrong, or if the signature
-    has already arrived with another event. Raises ``KeyMissing`` if a public key must be fetched
-    first. Raises ``psycopg2.Error``.
-
-    Args:
-        headers: the headers of a request that has just arrived, with names in lower case.
+    Raises ``KeyMissing`` if a public key must be fetched first.
     """
     content: bytes | None = body.content
     if sender.provider in _SIGNED_IN_BODY:
@@ -241,17 +218,11 @@ def _spend_proof(resources: Resources, sender: StoredSender, proof: ReusableProo
 
 
 def require_active(sender: StoredSender) -> None:
-    """Raise ``sender.signature_invalid`` if the sender is unknown or paused."""
     if sender.id is None or sender.is_paused:
         raise SENDER_SIGNATURE_INVALID()
 
 
 def require_key(sender: StoredSender, caller: Caller) -> None:
-    """Raise ``sender.signature_invalid`` unless the caller may post reports as the sender.
-
-    The caller must use an API key of the sender's owner with the scope ``sender``. If the sender
-    covers the lists of all owners, the API key also needs the scope ``delivery``.
-    """
     needs = {Scope.SENDER, Scope.DELIVERY} if sender.any_list else {Scope.SENDER}
     is_own = sender.user_id == caller.user_id
     is_key = caller.key_id is not None
@@ -260,11 +231,6 @@ def require_key(sender: StoredSender, caller: Caller) -> None:
 
 
 def store_body(resources: Resources, sender: StoredSender, body: PostedBody) -> None:
-    """Encrypt and store the body of a verified request. A worker processes the reports in the body.
-
-    Raises ``body.too_large``, ``psycopg2.Error`` and ``sender.busy``. For the provider ``generic``,
-    also raises the errors of ``GenericAdapter.parse``.
-    """
     is_generic = sender.provider is SenderProvider.GENERIC
     max_megabytes = 2 if is_generic else 1
     content = body.read(max_megabytes * _MEGABYTE)

@@ -1,7 +1,7 @@
 """Counts the bounces, opens and other reported events of each mailing.
 
 A mark is a row in ``mailing_marks``, which records that an event of a member and a mailing was
-counted. If a provider reports an event twice, the mark prevents a second count.
+counted. It prevents a second count if a provider reports an event twice.
 
 A soft bounce counts only while the mail isn't delivered by a later attempt. The times in the marks
 decide about this, so that the order of the reports doesn't matter.
@@ -107,11 +107,7 @@ _Place = tuple[_Mark, ReportOutcome, ReceivedReport, int]
 
 
 def count_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
-    """Count each new report for its mailing, and record that the report was counted.
-
-    If a report is already marked as counted, it isn't counted again, and its outcome becomes
-    ``DUPLICATE``.
-    """
+    """Count each report once. The outcome of a repeated report becomes ``DUPLICATE``."""
     places = [*_iterate_places(reports)]
     all_times = _collect_times(places)
     times = {mark: moment for mark, moment in all_times.items() if _decides_soft_bounce(mark)}
@@ -138,13 +134,12 @@ def count_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRep
 
 
 def predict_duplicates(uow: UnitOfWork, reports: Sequence[ReceivedReport]) -> None:
-    """Predict the outcomes of ``count_reports`` without writing to the database."""
     places = [*_iterate_places(reports)]
     _mark_duplicates(uow, places, _collect_times(places), _FIND_MARKS)
 
 
 def _collect_times(places: Iterable[_Place]) -> dict[_Mark, datetime]:
-    """Return for each mark when the latest event happened. Include repeated reports."""
+    """Return when the latest event of each mark happened. Include repeated reports."""
     times: dict[_Mark, datetime] = {}
     for mark, outcome, report, _ in places:
         if outcome in (ReportOutcome.APPLIED, ReportOutcome.DUPLICATE):
@@ -153,12 +148,10 @@ def _collect_times(places: Iterable[_Place]) -> dict[_Mark, datetime]:
 
 
 def _decides_soft_bounce(mark: _Mark) -> bool:
-    """Return whether a mark is of a soft bounce or a delivery of a known mailing."""
     return mark[3] in (_DELIVERED, _SOFT_BOUNCED) and mark[2] > 0
 
 
 def _read_times(uow: UnitOfWork, marks: Iterable[_Mark]) -> dict[_Mark, datetime]:
-    """Return the times of the counted deliveries and soft bounces of the marks' mails."""
     mails = [mark[:3] for mark in marks]
     if not mails:
         return {}
@@ -167,7 +160,6 @@ def _read_times(uow: UnitOfWork, marks: Iterable[_Mark]) -> dict[_Mark, datetime
 
 
 def _update_times(uow: UnitOfWork, times: Mapping[_Mark, datetime]) -> None:
-    """Replace the times of counted events, because the events happened again later."""
     if times:
         marks = sorted(times)
         values = _format_keys(marks) | {
@@ -178,7 +170,6 @@ def _update_times(uow: UnitOfWork, times: Mapping[_Mark, datetime]) -> None:
 
 
 def _has_soft_bounce(mail: _Mail, times: Mapping[_Mark, datetime]) -> bool:
-    """Return whether a mail bounced softly and wasn't delivered later."""
     bounced_at = times.get((*mail, _SOFT_BOUNCED))
     delivered_at = times.get((*mail, _DELIVERED))
     return bounced_at is not None and (delivered_at is None or delivered_at < bounced_at)
@@ -199,12 +190,7 @@ def _mark_duplicates(
     times: Mapping[_Mark, datetime],
     find_old_marks: TextClause,
 ) -> Collection[_Mark]:
-    """Set the outcome of reports that were counted before, and return the other reports' marks.
-
-    Args:
-        times: the times of the marks' events.
-        find_old_marks: the SQL statement that returns the indexes of marks that already exist.
-    """
+    """Set the outcome of repeated reports, and return the other reports' marks."""
     places_by_mark: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
     for mark, outcome, report, index in places:
         if outcome is ReportOutcome.APPLIED:
@@ -241,12 +227,6 @@ def _choose_figure(event: Report) -> str:
 def _add_figures(
     uow: UnitOfWork, sender: Sender, figures: Mapping[tuple[int, int], Counter[str]]
 ) -> None:
-    """Change the counters of mailings, and notify the lists' owners of alarming mailings.
-
-    A mailing is alarming if too many of its mails bounced or caused complaints.
-
-    ``figures``: maps the mailing id and the list id of each mailing to the changes of its counters.
-    """
     if not figures:
         return
     keys = sorted(figures)
@@ -261,5 +241,4 @@ def _add_figures(
 
 
 def _is_alarming(rows: int, hard_bounced: int, complained: int) -> bool:
-    """Return whether too many of a mailing's mails bounced or caused complaints."""
     return has_many_bounces(rows, hard_bounced) or has_many_complaints(rows, complained)

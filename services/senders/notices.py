@@ -1,9 +1,8 @@
 """Notifies owners about failing senders, recovered senders, and mailings with many bounces.
 
-A sender is a registered source of reports, such as a mail provider. Each notification consists of a
-feed event and a mail. An owner gets the same mail at most once a day. Otherwise, strangers could
-flood the owner with mails by sending invalid requests, which make a sender fail. Feed events aren't
-limited to one a day.
+Each notification consists of a feed event and a mail. An owner gets the same mail at most once a
+day. Otherwise, strangers could flood the owner with mails by sending invalid requests, which make a
+sender fail.
 """
 
 from enum import StrEnum
@@ -16,8 +15,6 @@ from storage.unit_of_work import UnitOfWork
 
 
 class FailureReason(StrEnum):
-    """The problem that prevents Pressroom from getting reports from a sender."""
-
     CALLS_REJECTED = "calls_rejected"
     # The sender's URL is no longer subscribed to the topic of Amazon SNS.
     TOPIC_UNSUBSCRIBED = "topic_unsubscribed"
@@ -44,7 +41,6 @@ FAILURE_SENTENCES = {
 
 
 def report_failure(uow: UnitOfWork, sender: Sender, reason: FailureReason) -> None:
-    """Notify the owner of a sender that has just started to fail."""
     announce_event(
         uow,
         sender.user_id,
@@ -58,7 +54,6 @@ def report_failure(uow: UnitOfWork, sender: Sender, reason: FailureReason) -> No
 
 
 def report_recovery(uow: UnitOfWork, sender: Sender, state: SenderState) -> None:
-    """Notify a sender's owner that the sender works again."""
     announce_event(
         uow, sender.user_id, FeedEventType.SENDER_RECOVERED, sender.id, state=state.value
     )
@@ -66,7 +61,6 @@ def report_recovery(uow: UnitOfWork, sender: Sender, state: SenderState) -> None
 
 
 def report_alarm(uow: UnitOfWork, sender: Sender, mailing_id: int) -> None:
-    """Notify the owner of a list that a mailing had many bounces or complaints."""
     mailing = uow.session.get_one(Mailing, mailing_id, populate_existing=True)
     mailing_list = uow.session.get_one(MailingList, mailing.list_id)
     announce_event(
@@ -89,7 +83,6 @@ def report_alarm(uow: UnitOfWork, sender: Sender, mailing_id: int) -> None:
 
 
 def _mail(uow: UnitOfWork, user_id: int, kind: MailKind, detail: str) -> None:
-    """Enqueue a mail to an owner, at most once a day. Erased people get no mail."""
     person: User | None = accounts.find_user(uow, user_id)
     if person is not None and person.erased_at is None:
         # Without a limit, strangers could flood the owner with mails.

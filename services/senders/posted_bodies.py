@@ -13,12 +13,7 @@ _GZIP_BITS = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True)
 class PostedBody:
-    """The body of a sender's request.
-
-    Attributes:
-        content: the bytes exactly as received.
-        is_gzip: whether ``content`` is compressed with gzip.
-    """
+    """``content`` holds the bytes exactly as received."""
 
     content: bytes
     is_gzip: bool = False
@@ -26,8 +21,8 @@ class PostedBody:
     def read(self, max_bytes: int) -> bytes | None:
         """Return the decompressed body, or ``None`` if it has more than ``max_bytes`` bytes.
 
-        The function never decompresses more than one byte above the limit. If the body is damaged,
-        return it unchanged, so that it counts as a body that Pressroom can't read.
+        At most one byte above the limit is decompressed. A damaged body is returned unchanged, so
+        that it counts as unreadable.
         """
         content = self.content
         if self.is_gzip and len(content) <= max_bytes:
@@ -37,10 +32,7 @@ class PostedBody:
 
 
 def _decompress(content: bytes, max_bytes: int) -> bytes:
-    """Return at most the first ``max_bytes`` of the decompressed content.
-
-    Raises ``zlib.error`` if the content is damaged or incomplete, or has too many parts.
-    """
+    """Raises ``zlib.error`` if the content is damaged or incomplete, or has too many parts."""
     decompressed = b""
     for _ in range(_MAX_GZIP_MEMBERS):
         member = zlib.decompressobj(_GZIP_BITS)

@@ -21,13 +21,7 @@ CREATED_SECRETS = frozenset({SenderProvider.GENERIC, SenderProvider.POSTMARK, Se
 
 
 def choose_key(provider: SenderProvider, keys: Mapping[str, str]) -> str | None:
-    """Return the provider's signing key, or ``None`` if the owner sent no key.
-
-    Raises ``sender.key_invalid`` if the key is invalid, or if the owner sent an API field that the
-    provider doesn't use.
-
-    ``keys``: maps API fields such as ``signing_key`` to the keys that the owner sent.
-    """
+    """``keys`` maps API fields such as ``signing_key`` to the keys that the owner sent."""
     name = KEY_NAMES.get(provider)
     for unused in keys.keys() - {name}:
         raise SENDER_KEY_INVALID(name=unused, rule=f"isn't used by the provider {provider}")
@@ -40,11 +34,7 @@ def choose_key(provider: SenderProvider, keys: Mapping[str, str]) -> str | None:
 
 
 def require_topic(provider: SenderProvider, topic_arn: str | None) -> None:
-    """Raise ``sender.topic_invalid`` unless the topic is valid for the provider.
-
-    The provider ``ses`` (Amazon SES) requires the ARN of an Amazon SNS topic. For all providers
-    except ``ses``, ``topic_arn`` must be ``None``.
-    """
+    """Require a topic of Amazon SNS for ``ses``, and none for other providers."""
     if provider is not SenderProvider.SES:
         if topic_arn is not None:
             raise SENDER_TOPIC_INVALID(rule=f"isn't used by the provider {provider}")

@@ -1,8 +1,7 @@
 """Finds the list members that are affected by the reports of a sender.
 
-A sender is a registered source of reports, such as a mail provider. A sender covers certain lists,
-and only members of these lists are found. A report identifies the member by the delivery id of a
-mail or, without a delivery id, by the address.
+A report identifies the member by the delivery id of a mail or, without a delivery id, by the
+address.
 """
 
 import hashlib
@@ -108,12 +107,6 @@ _LISTS_OF_ANY_OWNER = 100
 
 
 class _Candidate(NamedTuple):
-    """A member who may be the recipient in a report without a delivery id.
-
-    Attributes:
-        has_address: whether the subscription has the reported address.
-    """
-
     list_id: int
     user_id: int
     status: str
@@ -121,12 +114,10 @@ class _Candidate(NamedTuple):
 
 
 def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
-    """Find the members that are affected by each report, and choose an outcome for each member.
+    """Set ``members`` and ``outcomes`` of each report, unless an earlier call has set them.
 
-    The function sets ``members`` and ``outcomes`` of each report, unless an earlier call has set
-    them. ``apply_reports`` may later change the outcome of a report, for example to ``DUPLICATE``.
-    The outcome for a member is ``STALE`` if the member joined the list or turned mail on after the
-    reported event.
+    The outcome is ``STALE`` if the member joined the list or turned mail on after the reported
+    event.
     """
     readable_reports = [
         report
@@ -162,7 +153,6 @@ def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRepo
 
 
 def read_recipients(reports: Iterable[ReceivedReport], keyring: Keyring) -> None:
-    """Set ``delivery`` and ``address`` to the verified delivery id and the normalised address."""
     addressed: list[tuple[ReceivedReport, str]] = []
     for report in reports:
         if report.is_recipient_read or not isinstance(report.event, Report):
@@ -178,7 +168,6 @@ def read_recipients(reports: Iterable[ReceivedReport], keyring: Keyring) -> None
 
 
 def count_lists(uow: UnitOfWork, sender: Sender) -> int:
-    """Return how many lists a report of the sender can concern."""
     if sender.any_list:
         return _LISTS_OF_ANY_OWNER
     if sender.list_ids is not None:
@@ -190,12 +179,7 @@ def count_lists(uow: UnitOfWork, sender: Sender) -> int:
 def estimate_costs(
     uow: UnitOfWork, sender: Sender, lists: int, reports: Sequence[ReceivedReport]
 ) -> list[int]:
-    """Return about how many rows each report changes.
-
-    The caller must have called ``read_recipients``.
-
-    ``lists``: the result of ``count_lists``.
-    """
+    """Return about how many rows each report changes. Call ``read_recipients`` first."""
     costs = [1] * len(reports)
     has_only_address: dict[str, list[int]] = defaultdict(list)
     for number, report in enumerate(reports):
@@ -218,7 +202,6 @@ def estimate_costs(
 
 
 def _find_by_delivery(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
-    """Set ``members`` of each report to the member that the report's delivery id identifies."""
     deliveries = [(report, report.delivery) for report in reports if report.delivery is not None]
     if not deliveries:
         return
@@ -241,7 +224,7 @@ def _find_by_delivery(uow: UnitOfWork, sender: Sender, reports: Sequence[Receive
 def _find_mailings(
     uow: UnitOfWork, keys: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], datetime]:
-    """Map each pair of a mailing id and a list id to the time at which the mailing began."""
+    """Map each mailing id and list id to the time at which the mailing began."""
     mailing_ids, list_ids = zip(*keys, strict=True)
     values = {"mailing_ids": format_numbers(mailing_ids), "list_ids": format_numbers(list_ids)}
     rows = uow.session.execute(_FIND_MAILINGS, values)
@@ -249,10 +232,7 @@ def _find_mailings(
 
 
 def _add_transferred(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]) -> None:
-    """Extend each opt-out to the lists to which the member was transferred after the mailing.
-
-    Complaints and unsubscriptions are opt-outs.
-    """
+    """Extend each opt-out to the lists to which the member was transferred after the mailing."""
     opt_outs = [
         report for report in reports if report.members and get_opt_out_source(report) is not None
     ]
@@ -302,11 +282,9 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, reports: Sequence[Received
 
 
 def _derive_mailing_id(report: ReceivedReport) -> int:
-    """Return a negative number that replaces the mailing id for a report without a delivery id.
+    """Return a hash of the message id or the event's date, for a report without a delivery id.
 
-    The returned number is a hash of the provider's message id or, if the report has no message id,
-    of the event's date. A negative number can't equal the id of a mailing, because the ids of
-    mailings are positive.
+    It is negative, because the ids of mailings are positive.
     """
     assert isinstance(report.event, Report)
     message_id = report.event.message_id
@@ -323,10 +301,9 @@ def _begin_day(day: date) -> datetime:
 def _choose_outcome(
     event: Report | UnusedEvent, member: MemberMailing, oldest: datetime
 ) -> ReportOutcome:
-    """Return the outcome of a report that is neither stale nor a duplicate.
+    """Let an old report take effect only if it is an opt-out or a hard bounce.
 
-    If the mailing began before ``oldest``, only complaints, unsubscriptions and hard bounces take
-    effect.
+    A report is old if the mailing began before ``oldest``.
     """
     assert isinstance(event, Report)
     is_late = member.mailing_at < oldest

@@ -1,7 +1,4 @@
-"""The reports that a sender posted, with their outcomes and the members that they concern.
-
-A sender is a registered source of reports, such as a mail provider.
-"""
+"""The reports that a sender posted, with their outcomes and the members that they concern."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -29,20 +26,10 @@ ENGAGEMENT_KINDS = frozenset({ReportKind.DELIVERED, ReportKind.OPENED, ReportKin
 class ReceivedReport:
     """A report that a sender posted, or an event that Pressroom ignores or can't read.
 
-    The functions ``find_members`` and ``apply_reports`` set the attributes ``delivery``,
-    ``address``, ``members``, ``outcomes`` and ``outcome``.
-
     Attributes:
-        is_recipient_read: whether ``delivery`` and ``address`` are set.
-        are_members_found: whether ``members`` and ``outcomes`` are set.
-        occurred_at: the time of the event according to the sender, or the time of arrival if the
-            sender's time is missing or lies in the future.
-        delivery: the decoded delivery id of the report, or ``None`` if the report has no valid
-            delivery id.
-        address: the normalised address of the recipient, or ``None`` if the report has no valid
-            address.
-        members: the members that the report concerns. A report without a delivery id can concern
-            the same person on several lists.
+        occurred_at: the time of arrival if the sender's time is missing or lies in the future.
+        delivery: the decoded delivery id, or ``None`` if the report has no valid one.
+        members: a report without a delivery id can concern the same person on several lists.
         outcomes: the outcome for each item of ``members``, in the same order.
         outcome: the outcome that owners see.
     """
@@ -70,7 +57,7 @@ class ReceivedReport:
 
 
 class ReportFacts(NamedTuple):
-    """The stored facts about a report, which owners see among a sender's recent reports.
+    """The stored facts about a report, which owners see.
 
     Attributes:
         code: the class of a bounce, such as ``hard``, or the provider's name for the type of an
@@ -108,10 +95,7 @@ def describe_report(report: ReceivedReport) -> ReportFacts:
 
 
 def get_opt_out_source(report: ReceivedReport) -> str | None:
-    """Return the value of ``opt_outs.source`` for the report.
-
-    The result is ``None`` if the report is neither a complaint nor an unsubscription.
-    """
+    """Return the value of ``opt_outs.source``, or ``None`` if the report isn't an opt-out."""
     event = report.event
     return OPT_OUT_SOURCES.get(event.kind) if isinstance(event, Report) else None
 
@@ -119,10 +103,7 @@ def get_opt_out_source(report: ReceivedReport) -> str | None:
 def iterate_outcomes(
     reports: Iterable[ReceivedReport],
 ) -> Iterator[tuple[ReceivedReport, Report, int, MemberMailing, ReportOutcome]]:
-    """Yield each report once per member that the report concerns, with the outcome for the member.
-
-    The third item of each returned tuple is the member's index in ``report.members``.
-    """
+    """The third item of each returned tuple is the member's index in ``report.members``."""
     for report in reports:
         if isinstance(report.event, Report):
             members = zip(report.members, [*report.outcomes], strict=True)

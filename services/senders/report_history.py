@@ -1,7 +1,4 @@
-"""Lists the recent reports of senders, and removes the masked addresses of erased people.
-
-A sender is a registered source of reports about mails, such as a mail provider.
-"""
+"""Lists the recent reports of senders, and removes the masked addresses of erased people."""
 
 from collections.abc import Collection
 
@@ -30,10 +27,9 @@ def list_reports(
     outcome: ReportOutcome | None = None,
     kind: ReportKind | None = None,
 ) -> PageOfRows[SenderReport]:
-    """Return a page of a sender's recent reports, newest first.
+    """List the newest reports first.
 
     If ``outcome`` or ``kind`` is set, a page can be short or empty although more pages follow.
-    Raises ``cursor.invalid`` and ``sender.not_found``.
     """
     sender = senders.get_sender(uow, caller, sender_id)
     query = select(SenderReport.id).where(SenderReport.sender_id == sender.id)
@@ -56,12 +52,7 @@ def list_reports(
 def read_addresses(
     uow: UnitOfWork, caller: Caller, members: Collection[tuple[int, int]]
 ) -> dict[tuple[int | None, int | None], str]:
-    """Map pairs of a list id and a user id to the addresses of members.
-
-    The result omits erased people, and members of lists that the caller doesn't own.
-
-    ``members``: the list id and the user id of each member.
-    """
+    """Omit erased people, and members of lists that the caller doesn't own."""
     query = (
         select(Subscription.list_id, Subscription.user_id, Subscription.email)
         .join(MailingList, MailingList.id == Subscription.list_id)
@@ -75,20 +66,14 @@ def read_addresses(
 
 
 def mask_recipient(address: str) -> str:
-    """Return a masked address, such as ``a…@e….org``.
-
-    ``address``: a normalised e-mail address. The function doesn't mask a text without an ``@``.
-    """
+    """Return a masked address, such as ``a…@e….org``. A text without an ``@`` isn't masked."""
     local_part, _, domain = address.rpartition("@")
     name, _, top_level_domain = domain.rpartition(".")
     return f"{local_part[:1]}…@{name[:1]}….{top_level_domain}"
 
 
 def forget_recipients(uow: UnitOfWork, addresses: Collection[str]) -> None:
-    """Remove an erased person's masked addresses from the recent reports of all senders.
-
-    ``addresses``: the current and former addresses of the person.
-    """
+    """Remove a person's masked addresses, current and former, from all senders' reports."""
     masks = {mask_recipient(address) for address in addresses}
     statement = update(SenderReport).where(SenderReport.recipient.in_(masks))
     uow.session.execute(statement.values(recipient=None))

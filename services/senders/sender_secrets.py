@@ -1,8 +1,7 @@
 """Stores the secrets and public keys with which Pressroom verifies the requests of senders.
 
-A sender is a registered source of reports about mails, such as a mail provider. The secrets and
-keys are encrypted in the database. After a sender's secret or key is replaced, the former one stays
-valid for a day, so that the owner has time to change the mail provider's settings.
+They are encrypted in the database. A replaced secret or key stays valid for a day, so that the
+owner has time to change the mail provider's settings.
 """
 
 import base64
@@ -24,14 +23,12 @@ _MAX_LIVE_SECRETS = 5
 
 
 def generate_secret(provider: SenderProvider) -> str:
-    """Return a random secret in the format that the provider uses."""
     if provider is SenderProvider.GENERIC:
         return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
     return secrets.token_urlsafe(_SECRET_BYTES)
 
 
 def store_secret(uow: UnitOfWork, sender_id: int, value: str) -> None:
-    """Store a new secret or public key. The sender's former secrets or keys expire within a day."""
     table = SenderSecret
     ends_at = func.least(table.expires_at, func.now() + FORMER_SECRET_LIFETIME)
     former = update(table).where(table.sender_id == sender_id).values(expires_at=ends_at)

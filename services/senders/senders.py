@@ -1,8 +1,7 @@
 """Creates, changes and deletes senders.
 
-A sender is a registered source of reports about mails, such as a mail provider. Most senders report
-only about the lists of the sender's owner. If ``any_list`` is true, the sender covers the lists of
-all owners. ``any_list`` is meant for a central program that sends the mail of all lists.
+Most senders report only about the lists of the sender's owner. ``any_list`` is meant for a central
+program that sends the mail of all lists.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,15 +35,7 @@ GROUP BY sender_id, outcome
 
 @dataclass(frozen=True)
 class NewSender:
-    """The settings of a new sender.
-
-    Attributes:
-        list_ids: the ids of the lists that the sender covers, or ``None`` for all lists of the
-            owner.
-        any_list: whether the sender covers the lists of all owners.
-        topic_arn: the ARN of the topic of Amazon SNS, if the provider is ``ses``.
-        keys: maps the name of an API field, such as ``signing_key``, to the provider's key.
-    """
+    """``list_ids`` is ``None`` if the sender covers all lists of its owner."""
 
     name: str
     provider: SenderProvider
@@ -56,14 +47,7 @@ class NewSender:
 
 @dataclass(frozen=True)
 class SenderChange:
-    """The requested changes to a sender. A setting whose attribute is ``None`` isn't changed.
-
-    Attributes:
-        list_ids: the ids of the lists that the sender will cover.
-        covers_all_lists: whether the sender will cover all lists of its owner.
-        any_list: whether the sender will cover the lists of all owners.
-        keys: maps the name of an API field, such as ``signing_key``, to the provider's key.
-    """
+    """A setting whose attribute is ``None`` isn't changed."""
 
     name: str | None = None
     list_ids: Sequence[int] | None = None
@@ -76,25 +60,13 @@ class SenderChange:
 
 @dataclass(frozen=True)
 class SenderFigures:
-    """The numbers of a sender's reports and rejected requests in the last 24 hours.
-
-    Attributes:
-        outcomes: maps each outcome to the number of reports with this outcome, but omits outcomes
-            that no report has.
-        refused: the number of rejected requests.
-    """
+    """The numbers of the last 24 hours."""
 
     outcomes: Mapping[str, int] = field(default_factory=dict)
     refused: int = 0
 
 
 def create_sender(uow: UnitOfWork, caller: Caller, new: NewSender) -> tuple[Sender, str | None]:
-    """Create a sender for the caller, notify the caller by mail, and return the sender.
-
-    If Pressroom creates the secret for the provider, the function also returns the secret.
-
-    Raises ``auth.login_again``, ``sender.needs_delivery`` and the same errors as ``add_sender``.
-    """
     sessions.lock_caller(uow, caller)
     if new.any_list:
         _require_delivery(caller)
@@ -108,15 +80,10 @@ def create_sender(uow: UnitOfWork, caller: Caller, new: NewSender) -> tuple[Send
 def add_sender(
     uow: UnitOfWork, user_id: int, new: NewSender, *, key_id: int | None, detail: str
 ) -> tuple[Sender, str | None]:
-    """Create a sender for a person, and notify the person by mail. Scopes aren't checked.
+    """Create a sender, and notify the person by mail. Scopes aren't checked.
 
-    Return the sender and the secret that Pressroom created. The secret is ``None`` if the provider
-    creates its own secret. Raises ``list.not_found``, ``sender.key_invalid``, ``sender.too_many``
-    and ``sender.topic_invalid``.
-
-    Args:
-        key_id: the id of the API key to which the sender belongs, if any.
-        detail: how the sender was created, as part of a sentence in the mail.
+    The returned secret is ``None`` if the provider creates its own secret. ``detail`` is a part of
+    a sentence in the mail.
     """
     key = provider_keys.choose_key(new.provider, new.keys)
     key_name = provider_keys.KEY_NAMES.get(new.provider)
@@ -151,18 +118,15 @@ def add_sender(
 
 
 def list_senders(uow: UnitOfWork, user_id: int) -> list[Sender]:
-    """Return a person's senders, newest first."""
     return find_senders(uow, Sender.user_id == user_id)
 
 
 def find_senders(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[Sender]:
-    """Return the senders that meet a condition and aren't deleted, newest first."""
     query = select(Sender).where(condition, is_not_deleted())
     return list(uow.session.scalars(query.order_by(Sender.created_at.desc(), Sender.id.desc())))
 
 
 def get_sender(uow: UnitOfWork, caller: Caller, sender_id: int, *, lock: bool = False) -> Sender:
-    """Return the caller's sender with this id, or raise ``sender.not_found``."""
     query = select(Sender).where(
         Sender.id == sender_id, Sender.user_id == caller.user_id, is_not_deleted()
     )
@@ -173,7 +137,6 @@ def get_sender(uow: UnitOfWork, caller: Caller, sender_id: int, *, lock: bool = 
 
 
 def count_outcomes(uow: UnitOfWork, sender_ids: Collection[int]) -> dict[int, SenderFigures]:
-    """Map sender ids to the numbers of reports and rejected requests in the last 24 hours."""
     counts: dict[int, dict[str, int]] = {sender_id: {} for sender_id in sender_ids}
     for sender_id, outcome, count in uow.session.execute(_COUNT_OUTCOMES, {"ids": [*counts]}):
         counts[sender_id][outcome] = count
@@ -184,13 +147,6 @@ def count_outcomes(uow: UnitOfWork, sender_ids: Collection[int]) -> dict[int, Se
 
 
 def change_sender(uow: UnitOfWork, caller: Caller, sender_id: int, to: SenderChange) -> Sender:
-    """Change a sender, and return it.
-
-    Raises ``auth.login_again`` if the caller changes the key or the topic in a browser, and the
-    caller's last login in this browser is too old. Raises ``list.not_found``,
-    ``sender.key_invalid``, ``sender.needs_delivery``, ``sender.not_found`` and
-    ``sender.topic_invalid``.
-    """
     changes_proof = bool(to.keys) or to.topic_arn is not None
     if changes_proof:
         sessions.lock_caller(uow, caller)
@@ -247,11 +203,6 @@ def _set_state(uow: UnitOfWork, caller: Caller, sender: Sender, state: SenderSta
 
 
 def rotate_secret(uow: UnitOfWork, caller: Caller, sender_id: int) -> str:
-    """Create and return a new secret for the sender. The previous secret stays valid for a day.
-
-    Raises ``auth.login_again``, ``sender.needs_delivery`` and ``sender.not_found``. Raises
-    ``sender.key_invalid`` if Pressroom doesn't create secrets for the sender's provider.
-    """
     sessions.lock_caller(uow, caller)
     sender = get_sender(uow, caller, sender_id, lock=True)
     if sender.any_list:
@@ -268,30 +219,24 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, sender_id: int) -> str:
 
 
 def delete_sender(uow: UnitOfWork, caller: Caller, sender_id: int) -> int:
-    """Delete one of the caller's senders. Return 1, the number of deleted senders."""
     sender = get_sender(uow, caller, sender_id, lock=True)
     end_senders(uow, caller.user_id, [sender.id])
     return 1
 
 
 def end_all_senders(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """Delete a person's senders, because an intruder may have created them.
-
-    ``but``: the ids of senders to keep.
-    """
+    """Delete a person's senders except ``but``, because an intruder may have created them."""
     end_senders(uow, user_id, {row.id for row in list_senders(uow, user_id)} - set(but))
 
 
 def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> None:
-    """Delete senders of a person, for example after an API key was revoked.
+    """Delete senders, their secrets, and the bodies that wait for a worker.
 
-    The function immediately deletes the secrets of the senders, and the request bodies that wait
-    for a worker. The function doesn't delete request bodies whose reports a worker is processing at
-    this moment. If the worker fails to process a request body of a deleted sender, the next worker
-    deletes the request body.
+    Bodies that a worker is processing at this moment stay. If the worker fails, the next worker
+    deletes them.
 
     The senders' rows are only marked as deleted, because deleting a row would also delete all
-    reports of the sender. A maintenance task later deletes the sender's row.
+    reports of the sender. A maintenance task later deletes the rows.
     """
     conditions = (Sender.user_id == user_id, Sender.id.in_(sorted(sender_ids)), is_not_deleted())
     deleted = uow.session.scalars(select(Sender).where(*conditions).with_for_update()).all()
@@ -308,17 +253,14 @@ def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> N
 
 
 def build_events_url(public_base: str, sender_id: int) -> str:
-    """Return the URL to which the sender's provider posts reports."""
     return f"{public_base}/senders/{sender_id}/events"
 
 
 def is_not_deleted() -> ColumnElement[bool]:
-    """Return the SQL condition that a sender isn't deleted."""
     return Sender.deleted_at.is_(None)
 
 
 def _require_delivery(caller: Caller) -> None:
-    """Raise ``sender.needs_delivery`` unless the caller has the scope ``delivery``."""
     if Scope.DELIVERY not in caller.scopes:
         raise errors.SENDER_NEEDS_DELIVERY()
 

@@ -1,7 +1,7 @@
 """Deletes the senders that belong to revoked API keys.
 
-A sender is a registered source of reports about mails, such as a mail provider. A sender belongs to
-the API key that created it, or that last changed the sender's secret, key or topic.
+A sender belongs to the API key that created it, or that last changed the sender's secret, key or
+topic.
 """
 
 from sqlalchemy import update
@@ -16,11 +16,10 @@ from storage.unit_of_work import UnitOfWork
 def revoke_key(
     uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
 ) -> int:
-    """Revoke an API key and all keys that it created, and return the number of revoked keys.
+    """Revoke an API key and all keys that it created, and return their number.
 
     ``keep_endpoints``: whether to transfer the webhook endpoints and senders of the keys to the
-    account. If ``keep_endpoints`` is false, the function permanently disables the endpoints, and
-    deletes the senders.
+    account. Otherwise, the endpoints are permanently disabled, and the senders deleted.
     """
     revoked = endpoints_of_keys.revoke_key(
         uow, key_id=key_id, user_id=user_id, keep_endpoints=keep_endpoints
@@ -35,5 +34,5 @@ def revoke_key(
 
 
 def list_senders_of_key(uow: UnitOfWork, key_id: int) -> list[Sender]:
-    """Return the senders that belong to an API key or to a key that it created, newest first."""
+    """Include the senders of the keys that the API key created."""
     return senders.find_senders(uow, Sender.key_id.in_(api_keys.select_key_family(key_id)))

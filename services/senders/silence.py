@@ -1,8 +1,6 @@
 """Finds senders that have posted no report since a large mailing.
 
-A sender is a registered source of reports about mails, such as a mail provider. If no report about
-a large mailing arrives, the provider's webhook probably doesn't work, so Pressroom asks the
-sender's owner to check the webhook.
+The provider's webhook probably doesn't work then, so Pressroom asks the sender's owner to check it.
 """
 
 from datetime import timedelta
@@ -54,7 +52,6 @@ ORDER BY id
 
 
 def mark_silent_senders(resources: Resources) -> int:
-    """Mark senders without reports about a large mailing as failing, and return their number."""
     rows = resources.database.rows(
         _FIND_SILENT_SENDERS,
         max_age=_MAX_MAILING_AGE,

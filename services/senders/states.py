@@ -1,8 +1,4 @@
-"""Marks senders as failing or working.
-
-A sender is a registered source of reports, such as a mail provider. If a sender counts as failing,
-its warnings include the reasons for the failure.
-"""
+"""Marks senders as failing or working. The warnings of a failing sender include the reasons."""
 
 from collections.abc import Collection
 
@@ -16,7 +12,6 @@ from storage.unit_of_work import UnitOfWork
 
 
 def mark_failing(uow: UnitOfWork, sender_id: int, reason: FailureReason) -> None:
-    """Mark a sender as failing, unless it is paused, deleted or already failing for this reason."""
     sender = _lock_sender(uow, sender_id)
     if sender is None or sender.state == SenderState.PAUSED or reason in sender.warnings:
         return
@@ -33,18 +28,10 @@ def record_bodies(
     is_confirmed: bool,
     warnings: Collection[str],
 ) -> None:
-    """Update a sender's state and warnings after a worker processed some of the sender's requests.
+    """Update a sender's state and warnings after a worker processed some of its requests.
 
-    A sender no longer counts as failing after Pressroom has received and processed one of the
-    sender's requests. However, if Amazon SNS has ended the subscription to the sender's topic, the
-    sender stays failing until a new subscription is confirmed. Amazon SNS can deliver earlier
-    messages even after it has ended a subscription.
-
-    Args:
-        has_reports: whether the processed requests contain readable events.
-        is_confirmed: whether the processed requests led to a confirmed subscription to the sender's
-            topic.
-        warnings: the warnings about the latest request.
+    If Amazon SNS has ended the subscription, the sender stays failing until a new one is confirmed.
+    Amazon SNS can deliver earlier messages even after it has ended a subscription.
     """
     sender = _lock_sender(uow, sender_id)
     if sender is None or not (has_reports or is_confirmed):
@@ -64,10 +51,7 @@ def record_bodies(
 
 
 def _lock_sender(uow: UnitOfWork, sender_id: int) -> Sender | None:
-    """Lock and return a sender, or return ``None`` if it was deleted.
-
-    While a transaction holds the lock, the API can still store further requests of the sender.
-    """
+    """Lock a sender. The API can still store further requests of the sender."""
     query = select(Sender).where(Sender.id == sender_id, is_not_deleted())
     query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
     return uow.session.scalar(query)
@@ -81,10 +65,7 @@ def _update_sender(
     *,
     has_reports: bool,
 ) -> None:
-    """Store a sender's state and warnings.
-
-    Keep ``updated_at``, because it says when the owner last changed the sender.
-    """
+    """Keep ``updated_at``, because it says when the owner last changed the sender."""
     statement = update(Sender).where(Sender.id == sender.id)
     statement = statement.values(
         state=state.value,

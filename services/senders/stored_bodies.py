@@ -37,12 +37,7 @@ _HAS_DUE_BODY = Statement(
 
 @dataclass
 class ReadBody:
-    """The decrypted and parsed body of a sender's request.
-
-    Attributes:
-        reports: the reports that weren't processed yet.
-        applied_reports: how many earlier reports of the body were processed.
-    """
+    """``reports`` omits the processed reports, whose number is ``applied_reports``."""
 
     id: int
     received_at: datetime
@@ -58,10 +53,7 @@ def has_due_body(resources: Resources) -> bool:
 
 
 def find_next_sender(uow: UnitOfWork, after: int, *, for_opt_outs: bool) -> int | None:
-    """Return the id of the first sender above ``after`` with a due body, or else of the first one.
-
-    ``for_opt_outs``: whether to find only senders with a body whose opt-outs aren't stored yet.
-    """
+    """Return the first sender above ``after`` with a due body, or else the first one."""
     query = select(SenderBody.sender_id).where(SenderBody.due_at <= func.now())
     if for_opt_outs:
         query = query.where(~SenderBody.has_opt_outs_applied)
@@ -71,12 +63,10 @@ def find_next_sender(uow: UnitOfWork, after: int, *, for_opt_outs: bool) -> int 
 
 
 def claim_bodies(uow: UnitOfWork, sender_id: int, *, for_opt_outs: bool) -> list[SenderBody]:
-    """Begin a try of a sender's oldest due bodies, and return the bodies.
+    """Begin a try of a sender's oldest due bodies.
 
-    The caller must commit before it processes the bodies. Only bodies that were never tried are
-    claimed together, so that a failure shows which of the other bodies is at fault.
-
-    ``for_opt_outs``: whether to choose only bodies whose opt-outs aren't stored yet.
+    Only bodies that were never tried are claimed together, so that a failure shows which of the
+    other bodies is at fault.
     """
     query = BODIES.select_due(
         SenderBody.id, SenderBody.size, SenderBody.failures, SenderBody.unfinished_tries
@@ -99,10 +89,8 @@ def claim_bodies(uow: UnitOfWork, sender_id: int, *, for_opt_outs: bool) -> list
 
 
 def read_body(resources: Resources, sender: Sender, row: SenderBody) -> ReadBody:
-    """Decrypt and parse a body.
-
-    A body is invalid if it can't be parsed, if an operator has removed the key that encrypts it, or
-    if it is given up after many tries.
+    """A body is invalid if it can't be parsed, if an operator has removed the key that encrypts it,
+    or if it is given up after many tries.
     """
     content = INVALID
     if _is_given_up(row):
@@ -125,7 +113,7 @@ def read_body(resources: Resources, sender: Sender, row: SenderBody) -> ReadBody
 
 
 def _is_given_up(row: SenderBody) -> bool:
-    """Return whether a body will not be retried. The try in progress counts as unfinished."""
+    """Count the try in progress as unfinished."""
     is_old = clock.now() - row.received_at > _GIVE_UP_AGE
     return row.unfinished_tries > MAX_UNFINISHED_TRIES or (is_old and row.failures > 0)
 
@@ -137,20 +125,13 @@ def release_bodies(
     pause: timedelta = timedelta(),
     has_opt_outs_applied: bool = False,
 ) -> None:
-    """End the tries of bodies that weren't processed for a reason outside of the bodies.
-
-    ``has_opt_outs_applied``: whether the opt-outs in the bodies were stored.
-    """
+    """End the tries of bodies that weren't processed for an outside reason."""
     changes = {"has_opt_outs_applied": True} if has_opt_outs_applied else {}
     BODIES.end_tries(uow, ids, pause, **changes)
 
 
 def record_failures(uow: UnitOfWork, ids: Collection[int], *, is_batch: bool) -> None:
-    """Record that the tries of bodies ended with an error.
-
-    ``is_batch``: whether the bodies were tried together. They are then retried immediately, one at
-    a time.
-    """
+    """Record errors. If ``is_batch``, the bodies are retried immediately, one at a time."""
     failures = SenderBody.failures + 1
     pause = timedelta() if is_batch else build_pause(BODIES.pauses, failures)
     BODIES.end_tries(uow, ids, pause, failures=failures)

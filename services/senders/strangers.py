@@ -1,9 +1,9 @@
 """Opts addresses out of lists if their owners complained or unsubscribed, but aren't members.
 
-The stored opt-outs contain an HMAC of the address instead of a person's id. If the report contains
-a valid delivery id, the opt-out applies only to the list of the reported mail. If the report
-contains no valid delivery id, the opt-out applies to all lists that the sender covers at that time.
-There is no opt-out if the sender covers the lists of all owners.
+The stored opt-outs contain an HMAC of the address instead of a person's id. With a valid delivery
+id, the opt-out applies only to the list of the reported mail. Without one, it applies to all lists
+that the sender covers at that time. There is no opt-out if the sender covers the lists of all
+owners.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -32,13 +32,7 @@ _FindNew = Callable[
 
 
 class _Place(NamedTuple):
-    """A report of a stranger's opt-out.
-
-    Attributes:
-        digest: the HMAC of the stranger's address.
-        list_id: the id of the list to which the opt-out applies, or ``None`` if it applies to all
-            lists that the sender covers.
-    """
+    """``list_id`` is ``None`` if the opt-out applies to all lists that the sender covers."""
 
     report: ReceivedReport
     digest: bytes
@@ -47,12 +41,10 @@ class _Place(NamedTuple):
 
 
 def opt_out_strangers(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]) -> None:
-    """Store the opt-outs, and set the outcomes of their reports."""
     _judge_strangers(uow, sender, reports, address_opt_outs.record)
 
 
 def predict_opt_outs(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]) -> None:
-    """Set the outcomes that ``opt_out_strangers`` would set, without changing any data."""
     _judge_strangers(uow, sender, reports, address_opt_outs.find_new)
 
 
@@ -93,7 +85,6 @@ def _is_opt_out_of_stranger(report: ReceivedReport) -> bool:
 
 
 def _read_covered_ids(uow: UnitOfWork, sender: Sender) -> Collection[int]:
-    """Return the ids of the lists that the sender covers now."""
     if sender.list_ids is not None:
         return sender.list_ids
     query = select(MailingList.id).where(MailingList.user_id == sender.user_id)

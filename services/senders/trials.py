@@ -28,11 +28,7 @@ MAX_TRIAL_SECONDS = 2.0
 
 
 def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[ReceivedReport]:
-    """Return the reports in ``body``, each with the outcome that it would have in a real request.
-
-    The function only reads. Raises ``request.too_slow``, because the caller waits for the result,
-    and the errors of ``read_reports``.
-    """
+    """Raises ``request.too_slow``, because the caller waits for the result."""
     ends_at = time.monotonic() + MAX_TRIAL_SECONDS
     reports = read_reports(resources, sender, body)
     with resources.unit_of_work() as uow, _limit_time(uow, ends_at):
@@ -44,11 +40,6 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
 
 
 def read_reports(resources: Resources, sender: Sender, body: bytes) -> list[ReceivedReport]:
-    """Return the reports in ``body`` without their members and outcomes.
-
-    Raises ``body.too_large`` and ``report.too_many``. For the provider ``generic``, also raises the
-    errors of ``GenericAdapter.parse``.
-    """
     if len(body) > MAX_TRIED_BODY_BYTES:
         raise BODY_TOO_LARGE(most="256 KB")
     # Count the events before they are converted, because a hostile address takes a millisecond.
@@ -71,10 +62,7 @@ def _count_events(body: bytes) -> int:
 
 @contextmanager
 def _limit_time(uow: UnitOfWork, ends_at: float) -> Iterator[None]:
-    """Limit the statements of a transaction together, and raise ``request.too_slow`` after that.
-
-    ``ends_at``: the end of the limit on the clock ``time.monotonic``.
-    """
+    """Limit the statements together. The clock of ``ends_at`` is ``time.monotonic``."""
     too_slow = REQUEST_TOO_SLOW(seconds=MAX_TRIAL_SECONDS)
 
     def limit_statement(_connection: object, cursor: Any, *_: object) -> None:
