@@ -33,18 +33,14 @@ _MIN_ECHOED_WORDS = 3
 
 
 class UnreadableAnswer(Exception):
-    """The response of a language model contains no JSON object that matches the schema.
-
-    The exception's message never quotes the response.
-    """
+    """No JSON object matches the schema. The exception's message never quotes the response."""
 
 
 def remove_drafts(text: str) -> str:
     """Remove a language model's drafts, which are enclosed in draft tags.
 
-    If the opening tag of a draft is missing, the draft begins at the start of the text. If the
-    closing tag of a draft is missing, the draft extends to the end of the text. Draft tags inside
-    JSON objects are not removed.
+    If the opening tag is missing, the draft begins at the start of the text. If the closing tag is
+    missing, it extends to the end. Draft tags inside JSON objects are not removed.
     """
     pieces: list[str] = []
     start = 0
@@ -68,8 +64,7 @@ def read_answer(
     """Return the field values of the last JSON object that matches the schema.
 
     A language model may correct its answer within one response, so the last object counts. JSON
-    objects that only repeat the schema or the instructions are ignored. Raises
-    ``UnreadableAnswer``.
+    objects that only repeat the schema or the instructions are ignored.
     """
     properties = schema["properties"]
     reason = f"The answer isn't a JSON object with {', '.join(sorted(properties))}."
@@ -90,10 +85,7 @@ def read_answer(
 
 
 def _iterate_objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
-    """Yield the match and the parsed value of each JSON object and draft tag.
-
-    A draft tag has the value ``None``.
-    """
+    """Yield the match and the parsed value of each JSON object and draft tag (``None``)."""
     at = 0
     broken = 0
     while match := _OBJECT_OR_MARK.search(text, at):
@@ -132,11 +124,7 @@ def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> 
 
 
 def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
-    """Return whether a field contains a placeholder instead of real text.
-
-    A text counts as a placeholder if it is the field's type or name, a row of dots, or a part of
-    the instructions.
-    """
+    """A placeholder is the field's type or name, a row of dots, or a part of the instructions."""
     words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
     kinds = {word.rstrip("0123456789 _-") or word for word in words}
     if len(kinds) != 1:

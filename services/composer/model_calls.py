@@ -13,12 +13,6 @@ MIN_CALL_SECONDS = 1.0
 
 
 class ModelCalls:
-    """Sends prompts about one post to a language model, with a time limit for all prompts together.
-
-    Attributes:
-        context_tokens: the size of the model's context window in tokens.
-    """
-
     def __init__(self, llm: LanguageModel, seconds: float) -> None:
         self.context_tokens = llm.context_tokens
         self._llm = llm
@@ -37,12 +31,7 @@ class ModelCalls:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """Send a prompt to the language model.
-
-        Return the model's final answer without the drafts before the answer. ``repair``: two texts
-        that ask the model to correct its answer. The first text is added to the prompt's
-        instructions, and the second text to the prompt's material.
-        """
+        """Return the answer without drafts. ``repair`` extends the instructions and material."""
         mark, delimited = delimit_text(material)
         request = CompletionRequest(
             instructions=FRAME.format(mark=mark, task=prompt.text) + repair[0],

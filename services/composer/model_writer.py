@@ -1,8 +1,7 @@
 """Writes metadata and tweets about a post with a language model.
 
-The model's answer is checked against the rules in ``services.composer.rules``. If an answer breaks
-a rule, Pressroom asks the model once to correct the answer. If the corrected answer also breaks a
-rule, Pressroom changes it without the model.
+If an answer breaks a rule in ``services.composer.rules``, Pressroom asks the model once to correct
+the answer. If the corrected answer also breaks a rule, Pressroom changes it without the model.
 """
 
 from collections.abc import Callable
@@ -31,7 +30,6 @@ Product = TypeVar("Product", PostMetadata, tuple[str, ...])
 
 
 def read_metadata(text: str, prompt: PromptSpec) -> PostMetadata:
-    """Parse the model's response to a metadata prompt. Raises ``UnreadableAnswer``."""
     values: dict[str, Any] = read_answer(text, prompt.schema, prompt.text)
     return PostMetadata(**values)
 
@@ -53,11 +51,7 @@ class _Task(Generic[Product]):
 def write_metadata(
     plain: PlainPost, fields: frozenset[MetadataField], llm: LanguageModel, seconds: float
 ) -> PostMetadata:
-    """Write the requested metadata fields of a post with a language model.
-
-    Raises ``composer.answer_unusable`` if the model writes no usable text. Propagates all errors
-    from the language model.
-    """
+    """Raises ``composer.answer_unusable`` if the model writes no usable text."""
 
     def find_faults(metadata: PostMetadata) -> list[str]:
         return [
@@ -84,11 +78,6 @@ def write_metadata(
 
 
 def write_tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
-    """Use a language model to write tweets about a post.
-
-    Raises ``composer.answer_unusable`` if the model writes no usable text. Propagates all errors
-    from the language model.
-    """
     task = _Task(
         TWEETS_PROMPT,
         _read_tweets,
@@ -127,10 +116,9 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
 def _ask(
     task: _Task[Product], material: str, calls: ModelCalls, repair: tuple[str, str] = ("", "")
 ) -> tuple[str, Product | None, list[str]]:
-    """Call the language model once, and parse and check the answer.
+    """Return the answer's text, the parsed answer, and the broken rules.
 
-    Returns the answer's text, the parsed answer, and the broken rules. The parsed answer is
-    ``None`` if the text can't be parsed.
+    The parsed answer is ``None`` if the text can't be parsed.
     """
     if calls.seconds_left < MIN_CALL_SECONDS:
         raise LLM_TOO_SLOW()

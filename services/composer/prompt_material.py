@@ -22,11 +22,7 @@ _MAX_TITLE_TOKENS = 250
 
 
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
-    """Return the text of a post for prompts, shortened to fit the model's context window.
-
-    If the post is too long, the model first summarises parts of the post. Raises an error if a call
-    to the language model fails.
-    """
+    """Let the model first summarise parts of a post that is too long."""
     room = calls.context_tokens - MAX_ANSWER_TOKENS - OVERHEAD_TOKENS - REPAIR_TOKENS
     title = truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
     headings = truncate_to_tokens("\n".join(plain.headings), _MAX_HEADING_TOKENS)
@@ -48,7 +44,6 @@ def build_material(plain: PlainPost, calls: ModelCalls) -> str:
 
 
 def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
-    """Split a post into parts of at most ``room`` tokens."""
     pieces: list[str] = []
     size = 0
     for paragraph in plain.paragraphs:
@@ -65,11 +60,7 @@ def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
 
 
 def _condense(part: str, calls: ModelCalls) -> str:
-    """Return the model's summary of a part of a post.
-
-    If too little time is left or the summary is unreadable, return the beginning of the part
-    instead of a summary.
-    """
+    """Return a summary, or the beginning of the part if the time or the answer doesn't suffice."""
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
     # Reserve enough time for the final prompt about the whole post.
     spare = calls.seconds_left - MAX_CALL_SECONDS

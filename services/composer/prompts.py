@@ -1,9 +1,8 @@
 """Builds the prompts for a language model.
 
-A prompt consists of instructions and material. In a prompt, the post stands between two delimiter
-lines that contain a random marker. Each prompt has a new random marker, so that the author of a
-post can't forge a delimiter line to insert instructions. The instructions of a prompt never contain
-text from a post or from a model's answer.
+In a prompt, the post stands between two delimiter lines that contain a random marker. Each prompt
+has a new marker, so that the author of a post can't forge a delimiter line to insert instructions.
+The instructions never contain text from a post or from a model's answer.
 """
 
 import secrets
@@ -37,8 +36,6 @@ REPAIR = _read_text("repair.txt")
 
 @dataclass(frozen=True)
 class PromptSpec:
-    """The instructions of a prompt, and the JSON schema of the answer."""
-
     text: str
     schema_name: str
     schema: dict[str, Any]
@@ -64,7 +61,6 @@ CONDENSE_PROMPT = PromptSpec(
 
 
 def build_metadata_prompt(fields: frozenset[MetadataField]) -> PromptSpec:
-    """Return the prompt that asks a language model for the given metadata fields."""
     # Sort the fields, so that equal requests produce equal prompts.
     ordered_fields = [field for field in MetadataField if field in fields]
     instructions = "\n".join(_FIELD_INSTRUCTIONS[field] for field in ordered_fields)
@@ -77,9 +73,6 @@ def build_metadata_prompt(fields: frozenset[MetadataField]) -> PromptSpec:
 
 
 def delimit_text(text: str) -> tuple[str, str]:
-    """Put delimiter lines with a new random marker around a text.
-
-    Return the marker and the result.
-    """
+    """Put delimiter lines around a text, and return the marker and the result."""
     mark = f"post-{secrets.token_hex(16)}"
     return mark, f"<{mark}>\n{text}\n</{mark}>"

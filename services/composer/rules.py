@@ -1,9 +1,7 @@
 """Checks and corrects the metadata and tweets from a writer.
 
-The rules for metadata and tweets are the same for the language model and the offline writer. The
-functions ``find_…_faults`` return a sentence about each broken rule. The functions ``fit_…``
-correct violations without a writer, for example by cutting a text. The functions don't change texts
-that follow the rules.
+The functions ``find_…_faults`` return a sentence about each broken rule. The functions ``fit_…``
+correct violations without a writer, and don't change texts that follow the rules.
 """
 
 import re
@@ -35,7 +33,6 @@ _TAG_PUNCTUATION = " \t.。!！?？:：\"'“”«»„()（）[]#＃-–—…�
 def find_metadata_faults(
     plain: PlainPost, metadata: PostMetadata, fields: frozenset[MetadataField]
 ) -> list[str]:
-    """Return a sentence about each rule that the metadata breaks, for a repair prompt."""
     faults = [
         f"{part} is {'missing' if part in fields else 'not wanted'}"
         for part in MetadataField
@@ -57,11 +54,7 @@ def find_metadata_faults(
 
 
 def find_foreign_faults(plain: PlainPost, metadata: PostMetadata) -> list[str]:
-    """Return a sentence about each metadata field with a link or mention that the post lacks.
-
-    A link or mention is foreign if it doesn't occur in the post. Slugs are not checked, because
-    they can't contain links.
-    """
+    """Find the fields with a link or mention that the post lacks. Slugs can't contain links."""
     fault = "has a link or a mention that the post doesn't have"
     parts = {"the summary": (metadata.summary or "",), "a tag": metadata.tags or ()}
     return [
@@ -84,12 +77,7 @@ def find_tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:
 
 
 def fit_slug(text: str, content_hash: str) -> str:
-    """Convert a text to a slug.
-
-    If the text has no letters or digits, the slug is built from ``content_hash``.
-
-    ``content_hash``: the hexadecimal hash of the post's content.
-    """
+    """Build the slug from ``content_hash`` if the text has no letters or digits."""
     latin_text = transliterate(_APOSTROPHES.sub("", text)).casefold()
     words = _NON_SLUG_PATTERN.sub("-", latin_text).strip("-")
     if len(words) > MAX_SLUG_CHARACTERS:
@@ -99,10 +87,7 @@ def fit_slug(text: str, content_hash: str) -> str:
 
 
 def fit_summary(text: str) -> str:
-    """Shorten a text to a summary that consists of the text's first sentences.
-
-    If the first sentence is too long, it is cut between words.
-    """
+    """Return the text's first sentences. A first sentence that is too long is cut between words."""
     text = clean_text(text)
     if len(text) <= MAX_SUMMARY_CHARACTERS:
         return text
@@ -111,7 +96,6 @@ def fit_summary(text: str) -> str:
 
 
 def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Remove commas, surrounding punctuation and duplicates from tags, and keep their order."""
     fitting: dict[str, str] = {}
     for tag in tags:
         without_commas = _COMMAS.sub(" ", clean_text(tag[:_MAX_CONSIDERED_CHARACTERS]))
@@ -122,10 +106,7 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
-    """Remove links and mentions that the post doesn't contain, and shorten long tweets.
-
-    Returns an empty tuple if no tweet can be corrected.
-    """
+    """Remove foreign links and mentions, and shorten long tweets, or omit them."""
     fitting: dict[str, str] = {}
     for tweet in tweets:
         text = remove_foreign_links(plain, clean_text(tweet[:_MAX_CONSIDERED_CHARACTERS]))
@@ -141,7 +122,6 @@ def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
 
 
 def remove_foreign_links(plain: PlainPost, text: str) -> str:
-    """Remove from a text all links and mentions that don't occur in the post."""
     remaining = hyperlinks.remove_foreign_links(text, plain.comparable_links, plain.mentions)
     return text if remaining == text else join_lines(remaining)
 

@@ -1,8 +1,7 @@
 """Runs a child process for the post parser and the offline writer.
 
-The offline writer writes metadata and tweets without a language model. A hostile post can take a
-very long time to parse, or exploit a bug in the parser. The child process keeps a hostile post from
-delaying the worker's other jobs or reading its secrets.
+A hostile post can take a very long time to parse, or exploit a bug in the parser. The child process
+keeps it from delaying the worker's other jobs or reading its secrets.
 """
 
 import os

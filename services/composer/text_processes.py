@@ -25,11 +25,10 @@ _MODULE = "services.composer.text_child"
 
 
 class TextProcesses:
-    """A pool of child processes that parse posts and run the offline writer.
+    """A pool of child processes that all threads of a worker share.
 
-    All threads of a worker share one pool of child processes. If all child processes are busy, a
-    thread waits for a free child process, but stops waiting when the API request times out. Child
-    processes are started on demand and reused.
+    If all child processes are busy, a thread waits for a free one until the API request times out.
+    Child processes are started on demand and reused.
     """
 
     def __init__(self, *, cpu_seconds: float = MAX_POST_CPU_SECONDS) -> None:
@@ -55,20 +54,10 @@ class TextProcesses:
             self._free.put(child)
 
     def read(self, post: Post, seconds_left: SecondsLeft) -> PlainPost:
-        """Parse a post in a child process, and return its text without markup.
-
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, ``request.too_slow``, and
-        the same errors as ``seconds_left``.
-        """
         payload = {"title": post.title, "content": post.content}
         return PlainPost.from_payload(self._ask(payload, seconds_left))
 
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> dict[str, str]:
-        """Write metadata or tweets with the offline writer in a child process.
-
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, ``request.too_slow``, and
-        the same errors as ``seconds_left``.
-        """
         fields: dict[str, str] = self._ask(request.to_payload(), seconds_left)
         return fields
 
@@ -91,10 +80,6 @@ class TextProcesses:
         return answer
 
     def _take_child(self, seconds_left: SecondsLeft) -> ChildProcess:
-        """Wait for an idle child process, and return it.
-
-        Raises the same error as ``seconds_left`` if no caller is waiting anymore.
-        """
         with suppress(Empty):
             return self._free.get_nowait()
         while True:

@@ -11,14 +11,13 @@ _OTHER_BYTES_PER_TOKEN = 2
 
 
 def estimate_tokens(text: str) -> int:
-    """Return a high estimate of the number of tokens in a text."""
+    """Return a high estimate."""
     ascii_count = len(text.encode("ascii", "ignore"))
     other_bytes = len(text.encode("utf-8", "replace")) - ascii_count
     return ascii_count // _ASCII_CHARACTERS_PER_TOKEN + other_bytes // _OTHER_BYTES_PER_TOKEN + 1
 
 
 def truncate_to_tokens(text: str, max_tokens: int) -> str:
-    """Return at most the first ``max_tokens`` tokens of a text."""
     while (size := estimate_tokens(text)) > max_tokens:
         text = text[: max(len(text) * max_tokens // size - 1, 0)]
     return text

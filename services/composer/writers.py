@@ -1,9 +1,7 @@
 """Uses a language model or the offline writer to write metadata and tweets about a post.
 
-The settings select a language model or the offline writer. If the language model fails, the offline
-writer takes over, unless the settings disable this fallback. If the offline writer replaces a
-failed language model, the result is not cached, because the language model may work again at the
-next call.
+If the language model fails, the offline writer takes over, unless the settings disable this
+fallback. Its result is not cached then, because the language model may work again at the next call.
 """
 
 from dataclasses import dataclass, replace
@@ -40,10 +38,7 @@ _MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SL
 
 @dataclass(frozen=True)
 class MetadataWriter:
-    """Writes metadata and tweets about posts, and caches the results.
-
-    ``llm`` is ``None`` if the settings select the offline writer.
-    """
+    """``llm`` is ``None`` if the settings select the offline writer."""
 
     settings: Settings
     cache: requests.MetadataCache
@@ -61,10 +56,8 @@ class MetadataWriter:
     def load(self) -> None:
         """Load the offline writer's models in advance if it is the fallback.
 
-        Loading the models takes a few seconds. After a timeout of the language model, the request
-        has too little time left for loading the offline writer's models. If the settings select the
-        offline writer, the first call loads its models. The offline writer's first call has enough
-        time to load the models, because the call doesn't wait for a language model first.
+        Loading takes a few seconds. After a timeout of the language model, the request has too
+        little time left for it.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: _MAX_LOADING_SECONDS)
@@ -75,14 +68,7 @@ class MetadataWriter:
         seconds_left: requests.SecondsLeft,
         payment: RunPayment | None = None,
     ) -> MetadataResult:
-        """Write the requested metadata fields or tweets with the selected writer.
-
-        Raises the same errors as ``TextProcesses.read``. If the settings disable the fallback,
-        ``write`` also raises the same errors as the language model.
-
-        Args:
-            payment: the payment for the language model, or ``None`` if the call is free.
-        """
+        """``payment`` pays for the language model, and is ``None`` if the call is free."""
         # Check the cache again, because another worker may have cached the result in the meantime.
         # Compute the cache key again, because the API and the worker may have different settings or
         # rules.

@@ -83,15 +83,7 @@ _DETECTOR_LOCK = Lock()
 
 
 class Morpheme(NamedTuple):
-    """A Japanese word with its part of speech and reading.
-
-    Attributes:
-        surface: the word as written in the text.
-        lemma: the base form of the word, as in a dictionary.
-        kind: the part of speech, such as noun or verb.
-        sort: the subcategory of the part of speech, such as proper noun.
-        reading: the pronunciation in Katakana, or ``surface`` if it is unknown.
-    """
+    """``reading`` is the pronunciation in Katakana, or ``surface`` if it is unknown."""
 
     surface: str
     lemma: str
@@ -111,10 +103,7 @@ def split_morphemes(text: str) -> list[Morpheme]:
 
 
 def spell_japanese(text: str) -> str:
-    """Romanise a Japanese text, with spaces between words.
-
-    Words without a known reading don't change.
-    """
+    """Romanise a text, with spaces between words. Words without a known reading don't change."""
     spelled = ""
     for word in split_morphemes(text):
         is_attached = word.kind == _AUXILIARY or word.sort == _CONJUNCTIVE_PARTICLE
@@ -144,7 +133,6 @@ class Word(NamedTuple):
     """A word in a sentence of a post.
 
     Attributes:
-        surface: the word as written in the sentence.
         plain: the normalised word, for comparisons.
         key: the word's stem. The key of a word that is not a content word is empty.
         is_noun: whether the word is a noun. Only nouns can be tags. If the language's tokenizer
@@ -161,10 +149,7 @@ Tokenizer = Callable[[str], list[Word]]
 
 
 def get_tokenizer(language: str) -> Tokenizer:
-    """Return a function that splits a text in this language into words.
-
-    Each thread needs its own tokenizer, because threads can't share a stemmer.
-    """
+    """Each thread needs its own tokenizer, because threads can't share a stemmer."""
     if language == "zh":
         return _tokenize_chinese
     if language == "ja":
@@ -243,7 +228,6 @@ class Sentence:
     """A sentence of a post.
 
     Attributes:
-        opens_paragraph: whether the sentence is the first of its paragraph.
         is_complete: whether the sentence ends with punctuation and contains no URL.
         is_listed: whether the sentence belongs to a list item or introduces a list.
     """
@@ -260,8 +244,6 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The language of a post, and the words of its title, headings and sentences."""
-
     language: str
     title: tuple[Word, ...]
     headings: tuple[tuple[Word, ...], ...]
@@ -305,10 +287,8 @@ def parse_document(plain: PlainPost) -> Document:
 
 
 def _find_dashed_items(texts: list[str]) -> set[int]:
-    """Return the indexes of the sentences that are items of a list with dashes.
-
-    List items stand next to each other, unlike the names of quoted persons. Unlike lines of
-    dialogue, they have no full stop.
+    """List items stand next to each other, unlike the names of quoted persons. Unlike dialogue,
+    they have no full stop.
     """
     items = {
         index
@@ -323,7 +303,7 @@ def _find_dashed_items(texts: list[str]) -> set[int]:
 
 
 def _sample_evenly(items: list[Item], max_items: int, first: int) -> list[Item]:
-    """Return the first items, and an evenly spaced sample of the remaining items."""
+    """Keep the first items, and sample the others evenly."""
     if len(items) <= max_items:
         return items
     rest = items[first:]

@@ -1,9 +1,8 @@
 """Chooses the tags of a post from its words and pairs of words.
 
 A phrase is a good tag if it is a name, if it is frequent, if it occurs early or in headings, or if
-it occurs throughout the post. The criteria for good tags come from methods for key phrase
-extraction (KP-Miner and YAKE). Words with the same stem are counted together, such as a singular
-and its plural.
+it occurs throughout the post. The criteria come from methods for key phrase extraction (KP-Miner
+and YAKE). Words with the same stem are counted together.
 """
 
 from collections import Counter
@@ -52,12 +51,7 @@ PhraseKey = tuple[str, ...]
 
 
 class _Occurrence(NamedTuple):
-    """A place where a phrase occurs in a post.
-
-    Attributes:
-        text_number: the index of the title, heading or sentence with the phrase.
-        previous_word: the preceding word in the title, heading or sentence, or ``None``.
-    """
+    """``text_number``: the index of the title, heading or sentence with the phrase."""
 
     text_number: int
     previous_word: Word | None
@@ -70,13 +64,11 @@ class _PhraseCounts:
 
     Attributes:
         first_text: the index of the first title, heading or sentence that contains the phrase.
-        last_text: the index of the last title, heading or sentence that contains the phrase.
         texts: the number of titles, headings and sentences with the phrase.
         names: how often the phrase is capitalised like a name.
         articles: how often the phrase follows an article, such as `the`.
         surfaces: how often each spelling of the phrase occurs.
-        inner_surfaces: how often each spelling of the phrase occurs inside sentences, where only
-            names are capitalised.
+        inner_surfaces: the same inside sentences, where only names are capitalised.
     """
 
     first_text: int
@@ -120,7 +112,6 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
 
 
 def _count_phrases(document: Document) -> dict[PhraseKey, _PhraseCounts]:
-    """Count the content words and the pairs of adjacent content words in a post."""
     phrases: dict[PhraseKey, _PhraseCounts] = {}
     separator = "" if document.language in {"zh", "ja"} else " "
     sentences = (sentence.words for sentence in document.sentences)
@@ -166,7 +157,6 @@ def _count_occurrence(
 def _score_phrases(
     phrases: dict[PhraseKey, _PhraseCounts], document: Document
 ) -> dict[PhraseKey, float]:
-    """Return a score for each phrase that can be a tag."""
     scores: dict[PhraseKey, float] = {}
     title_keys = _list_keys(document.title)
     heading_keys = set().union(*map(_list_keys, document.headings))
@@ -189,10 +179,9 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return a phrase's weight, which multiplies the phrase's score.
+    """Return a higher weight for names and for nouns after articles.
 
-    The weight is higher for names and for nouns after articles. In German, only capitalised phrases
-    can be tags, because all nouns are capitalised.
+    In German, only capitalised phrases can be tags, because all nouns are capitalised.
     """
     if language == "de":
         return 1.0 if counts.names else 0.0
@@ -202,7 +191,6 @@ def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
 
 
 def _list_keys(words: Sequence[Word]) -> set[PhraseKey]:
-    """Return the keys of all words and of all pairs of adjacent words."""
     keys = [word.key for word in words]
     return {(key,) for key in keys} | set(pairwise(keys))
 
@@ -210,10 +198,8 @@ def _list_keys(words: Sequence[Word]) -> set[PhraseKey]:
 def _drop_overlapping(
     ranked: list[PhraseKey], phrases: dict[PhraseKey, _PhraseCounts]
 ) -> Iterator[PhraseKey]:
-    """Yield the phrases in order of rank, without overlapping phrases.
-
-    A phrase is dropped if a better phrase contains one of its words. A single word is dropped if it
-    occurs mostly as part of a pair.
+    """A phrase is dropped if a better phrase contains one of its words. A single word is dropped if
+    it occurs mostly as part of a pair.
     """
     max_pair_counts: dict[str, int] = {}
     for key in ranked:

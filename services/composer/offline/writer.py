@@ -1,9 +1,8 @@
 """Writes metadata and tweets about a post without a language model.
 
-The offline writer builds metadata and tweets from sentences and words of the post. A sentence that
-begins with a pronoun or a connective, such as `However`, refers back to the preceding sentence. A
-summary contains a sentence that refers back only together with the sentence before it. Tweets never
-contain sentences that refer to an earlier sentence.
+A sentence that begins with a pronoun or a connective, such as `However`, refers back to the
+preceding sentence. A summary contains such a sentence only together with the sentence before it.
+Tweets never contain such sentences.
 """
 
 import re
@@ -46,12 +45,7 @@ _QUOTES = re.compile('["“”«»„‟「」『』]')
 def write_metadata(
     plain: PlainPost, fields: frozenset[MetadataField], content_hash: str
 ) -> PostMetadata:
-    """Write the requested metadata fields of a post without a language model.
-
-    Equal posts get equal metadata.
-
-    ``content_hash``: the hexadecimal hash of the post's content.
-    """
+    """Equal posts get equal metadata."""
     document = parse_document(plain)
     return PostMetadata(
         slug=write_slug(plain, document, content_hash) if MetadataField.SLUG in fields else None,
@@ -61,11 +55,7 @@ def write_metadata(
 
 
 def write_tweets(plain: PlainPost) -> tuple[str, ...]:
-    """Write tweets from sentences that don't refer back to the preceding sentence.
-
-    The first tweet begins with the post's title, unless the tweet's text already contains the
-    title.
-    """
+    """Begin the first tweet with the post's title, unless its text already contains the title."""
     document = parse_document(plain)
     language = document.language
     tweet_count = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_PER_TWEET)
@@ -104,11 +94,7 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
 
 
 def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
-    """Build a slug from the post's title.
-
-    If the post has no title, the slug is built from its tags. If the post contains no words, the
-    slug is built from ``content_hash``, as in `post-1a2b3c4d`.
-    """
+    """Build a slug from the title, or else from the tags, or else from ``content_hash``."""
     fallback_slug = rules.fit_slug("", content_hash)
     title = _spell_in_latin(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
     slug = rules.fit_slug(title, content_hash)
@@ -147,21 +133,14 @@ def _spell_in_latin(text: str, language: str) -> str:
 
 @cache
 def _load_words(file_name: str) -> dict[str, frozenset[str]]:
-    """Read a file of word lists, and return the words per language code.
-
-    Each line of the file begins with a language code.
-    """
+    """Read word lists. Each line of the file begins with a language code."""
     text = Path(__file__).with_name(file_name).read_text("utf-8")
     lines = (line.split() for line in text.splitlines())
     return {code: frozenset(words) for code, *words in lines}
 
 
 def has_back_reference(sentence: Sentence, language: str) -> bool:
-    """Return whether a sentence refers back to the preceding sentence.
-
-    For example, a sentence that begins with `this` refers back, but one that begins with `this
-    week` doesn't.
-    """
+    """A sentence that begins with `this` refers back, but not one that begins with `this week`."""
     known_phrases = _load_words("points_back.txt").get(language, frozenset())
     for count in range(_MAX_PHRASE_WORDS, 0, -1):
         phrase = "_".join(word.plain for word in sentence.words[:count])
@@ -182,10 +161,7 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
 
 
 def write_summary(plain: PlainPost, document: Document) -> str:
-    """Return a summary that consists of the first sentences of a post.
-
-    The summary is empty only if the post has no text.
-    """
+    """Return an empty summary only if the post has no text."""
     for impersonal in (True, False):
         chosen = _choose_first(document, impersonal=impersonal)
         if chosen:
@@ -227,6 +203,5 @@ def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
 
 
 def _are_similar(keys: set[str], earlier_keys: set[str]) -> bool:
-    """Return whether two sentences share most words of the shorter one."""
     min_count = max(1, min(len(keys), len(earlier_keys)))
     return len(keys & earlier_keys) > _SIMILAR_SHARE * min_count

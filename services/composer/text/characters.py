@@ -41,8 +41,7 @@ _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 def romanise_kana(kana: str, *, verb: bool = False) -> str:
     """Romanise Japanese kana in the Hepburn system, without marks for long vowels.
 
-    Characters other than kana are not changed. The final `u` of a Japanese verb such as `omou` is
-    kept, because it is a separate vowel.
+    The final `u` of a Japanese verb such as `omou` is kept, because it is a separate vowel.
     """
     plain = _KATAKANA.sub(lambda match: chr(ord(match[0]) - _KATAKANA_OFFSET), kana)
     spelled = ""
@@ -75,10 +74,9 @@ def _load_syllables() -> dict[str, str]:
 
 
 class CleanText(str):
-    """Visible text in a single line without markup.
+    """Visible text in a single line without markup, created only by ``markup.clean_text``.
 
-    Only ``markup.clean_text`` creates instances of ``CleanText``. ``clean_text`` returns a
-    ``CleanText`` unchanged, so that no text is cleaned twice. A substring of a ``CleanText`` is an
+    ``clean_text`` returns it unchanged, so that no text is cleaned twice. A substring is an
     ordinary ``str``, because cutting a text can turn ordinary characters into markup.
     """
 
@@ -102,9 +100,8 @@ def remove_invisible_characters(text: str) -> str:
 def _limit_marks(characters: Iterable[str]) -> str:
     """Shorten each sequence of combining marks, such as accents, to 30 marks.
 
-    The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. Without a limit on
-    combining marks, Unicode normalisation could take too long, because it sorts combining marks in
-    quadratic time.
+    The limit comes from Unicode's Stream-Safe Text Format. Without it, Unicode normalisation could
+    take too long, because it sorts combining marks in quadratic time.
     """
     remaining = []
     marks = 0
@@ -143,12 +140,7 @@ def transliterate(text: str) -> str:
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:
-    """Shorten a text to ``max_length``, and append `…`.
-
-    If possible, cut the text between two words.
-
-    ``measure``: a function that returns the length of a text.
-    """
+    """Shorten a text to ``max_length``, if possible between two words, and append `…`."""
     if measure(text) <= max_length:
         return text
     low = 0

@@ -16,7 +16,6 @@ _YAML_CONTINUATION = re.compile(r"[\s#\]})'\"-]")
 
 
 def remove_front_matter(text: str) -> str:
-    """Remove the front matter from a post, and return the rest of the post."""
     head = text[:_MAX_CHARACTERS].lstrip()
     start = min(len(text), _MAX_CHARACTERS) - len(head)
     if head.startswith("{"):
@@ -36,11 +35,7 @@ def remove_front_matter(text: str) -> str:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Return whether the lines between two `---` lines are YAML.
-
-    A `---` line at the start of a post can be a horizontal rule instead of the start of front
-    matter.
-    """
+    """A `---` line at the start of a post can be a horizontal rule instead."""
     filled = [line for line in lines if line.strip()]
     keys = [line for line in filled if not _YAML_CONTINUATION.match(line)]
     return all(map(_YAML_KEY.match, keys)) and bool(keys or not filled)

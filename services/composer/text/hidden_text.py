@@ -47,11 +47,7 @@ _MIN_VISIBLE_OFFSET = -900
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Says whether the text of an HTML element is visible.
-
-    If ``is_invisible`` or ``has_no_size`` is ``None``, the element inherits the value from the
-    enclosing element.
-    """
+    """If an attribute is ``None``, the element inherits the value from the enclosing element."""
 
     # True if the element and all its inner elements are hidden. An inner element's style can't
     # override ``is_hidden``.
@@ -82,10 +78,7 @@ def read_visibility(attributes: Mapping[str, str | None]) -> Visibility:
 
 
 def _parse_declarations(style: str) -> dict[str, str]:
-    """Return the value of each CSS property in a `style` attribute, in lower case.
-
-    The last value of a CSS property applies, but values with `!important` take precedence.
-    """
+    """The last value of a CSS property applies, but values with `!important` take precedence."""
     plain: dict[str, str] = {}
     important: dict[str, str] = {}
     for declaration in " ".join(_COMMENT.sub(" ", style).casefold().split()).split(";"):
@@ -129,7 +122,7 @@ def _is_clipped(style: Mapping[str, str]) -> bool:
 
 
 def _is_far_away(style: Mapping[str, str]) -> bool:
-    """Return whether a style moves text far beyond the left or top edge of the screen."""
+    """Detect text that is far beyond the left or top edge of the screen."""
     is_moved = style.get("position") in {"absolute", "fixed"}
     sides = ("text-indent", *(("left", "top", "margin-left") if is_moved else ()))
     lengths = (_parse_length(style.get(side)) for side in sides)
@@ -139,10 +132,9 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
     """Return the index of each element's end, keyed by the index of its start tag.
 
-    An element normally ends at its end tag. If an optional end tag is missing, the element ends at
-    the tag that closes it implicitly. If a required end tag is missing, the element ends at the
-    next block tag, so that it can't hide the rest of the post. The result doesn't contain void
-    elements such as `<br>`.
+    If an optional end tag is missing, the element ends at the tag that closes it implicitly. If a
+    required end tag is missing, the element ends at the next block tag, so that it can't hide the
+    rest of the post. Void elements such as `<br>` are omitted.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):
@@ -156,10 +148,7 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
 
 
 class _Scope:
-    """The open HTML elements of a scope, outermost first.
-
-    A scope is an element, such as a table, whose inner tags can't close outer elements.
-    """
+    """An element, such as a table, whose inner tags can't close outer elements."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -189,7 +178,6 @@ class _OpenElements:
             self._scopes.append(_Scope(tag))
 
     def end(self, tag: str, place: int) -> None:
-        """Close the innermost open element with this tag, and all elements inside it."""
         if tag in _SCOPE_CLOSING_ELEMENTS and self._totals[tag]:
             while not self._scopes[-1].counts[tag]:
                 self._leave_scope(place)
@@ -205,7 +193,6 @@ class _OpenElements:
             self._record_end(tag, start, place)
 
     def _pop(self, tag: str, place: int) -> None:
-        """Close open elements, innermost first, until an element with this tag is closed."""
         scope = self._scopes[-1]
         popped = ""
         while popped != tag:

@@ -48,12 +48,10 @@ def find_mentions(text: str) -> frozenset[str]:
 
 
 def find_links(text: str) -> frozenset[str]:
-    """Return everything in a text that a program might turn into a link, in normalised form."""
     return frozenset(link for _, _, link in _find_link_spans(fold_link(text)))
 
 
 def remove_foreign_links(text: str, links: frozenset[str], mentions: frozenset[str]) -> str:
-    """Remove all links and mentions from a text, except ``links`` and ``mentions``."""
     cuts = [(start, end) for start, end, link in _find_link_spans(text) if link not in links]
     cuts += [
         match.span() for match in _MENTION.finditer(text) if fold_link(match[0]) not in mentions
@@ -68,10 +66,7 @@ def trim_punctuation(link: str) -> str:
 
 
 def normalise_link(link: str) -> str:
-    """Return a link in normalised form for comparisons.
-
-    The normalised form of `HTTPS://WWW.Example.org/` is `example.org`.
-    """
+    """Turn `HTTPS://WWW.Example.org/` into `example.org`."""
     link = trim_punctuation(fold_link(link))
     scheme, separator, rest = link.partition("://")
     if separator and scheme in {"http", "https"}:
@@ -80,13 +75,11 @@ def normalise_link(link: str) -> str:
 
 
 def fold_link(text: str) -> str:
-    """Convert a text to lower case and to Unicode NFKC."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", _MARKS.sub("", text))
     return _WIDE_STOP.sub(".", plain.casefold())
 
 
 def _find_link_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, the end and the normalised form of each link in a text."""
     candidates = [*_SCHEME_LINK.finditer(text), *_BARE_LINK.finditer(text)]
     end = 0
     for match in sorted(candidates, key=lambda match: (match.start(), -match.end())):

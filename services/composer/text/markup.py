@@ -84,13 +84,7 @@ _TEXT_START = "\ue002"
 
 
 class HtmlBlocks:
-    """Splits an HTML document into blocks of text, such as paragraphs and headings.
-
-    Attributes:
-        listed: the indexes of the paragraphs that are part of a list.
-        table_texts: the blocks of text inside tables.
-        has_loose_text: whether the HTML contains text outside all blocks.
-    """
+    """``listed`` holds the indexes of the paragraphs that are part of a list."""
 
     def __init__(self, html: str) -> None:
         self.paragraphs: list[str] = []
@@ -116,10 +110,7 @@ class HtmlBlocks:
         self._close_block()
 
     def _process_token(self, tokens: list[Token], place: int) -> int:
-        """Process an HTML token, and return the index of the next token to process.
-
-        If the token begins a hidden element, all tokens of this element are skipped.
-        """
+        """Return the index of the next token to process."""
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:
             self._enclosing_styles.pop()
@@ -142,10 +133,7 @@ class HtmlBlocks:
         return place + 1
 
     def _process_start_tag(self, place: int, tag: str, attributes: dict[str, str | None]) -> bool:
-        """Process the start tag of an HTML element.
-
-        Returns true if the parser must skip the whole element.
-        """
+        """Return whether to skip the whole element."""
         # Two consecutive `<br>` tags end the paragraph, and a single `<br>` becomes a space.
         if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
             self._close_block()
@@ -169,7 +157,6 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store whether the text in an element and in its inner elements is visible."""
         is_invisible = visibility.is_invisible
         has_no_size = visibility.has_no_size
         if is_invisible is None and has_no_size is None:
@@ -205,10 +192,7 @@ def _add_end_tag(tag: re.Match[str]) -> str:
 
 
 def parse_post(post: Post) -> PlainPost:
-    """Parse a post, and return its text without markup.
-
-    Parsing never fails. Invalid markup becomes text or is removed.
-    """
+    """Parsing never fails. Invalid markup becomes text or is removed."""
     content = remove_marks(remove_front_matter(remove_invisible_characters(post.content)))
     blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
     # If a post begins with HTML but has text outside all blocks, treat it as Markdown with embedded
@@ -242,7 +226,6 @@ def parse_post(post: Post) -> PlainPost:
 
 
 def clean_text(text: str) -> CleanText:
-    """Return the visible text in a single line without markup."""
     return text if isinstance(text, CleanText) else _clean_line(clean_line(text))
 
 
@@ -269,7 +252,6 @@ def _remove_markup(text: str) -> str:
 
 
 def _replace_incomplete_markup(mark: re.Match[str]) -> str:
-    """Return the replacement for markup characters that have no matching counterpart."""
     run = mark[0]
     if run[0] in "*_~`":
         # Remove emphasis marks without inserting a space, because emphasis can begin or end inside

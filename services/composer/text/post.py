@@ -19,11 +19,7 @@ MAX_TWEETS = 5
 
 @dataclass(frozen=True)
 class Post:
-    """A post in the markup that its author used.
-
-    The title and the content of a post may contain Markdown or HTML. A post has a title, content or
-    both.
-    """
+    """A post in Markdown or HTML. It has a title, content or both."""
 
     title: str
     content: str
@@ -31,15 +27,12 @@ class Post:
 
 @dataclass(frozen=True)
 class PlainPost:
-    """A post without markup.
-
-    Metadata and tweets are written only from a ``PlainPost``.
+    """A post without markup. Metadata and tweets are written only from a ``PlainPost``.
 
     Attributes:
         paragraphs: the blocks of running text, such as paragraphs, list items and quotes, but not
             code and tables.
         links: the absolute http and https URLs in the post, which metadata and tweets may contain.
-        mentions: the handles in the post. Metadata and tweets may contain only these handles.
         content_hash: the SHA-256 hash of the post's content including its markup, in hexadecimal.
         listed: the indexes of paragraphs that are list items.
     """
@@ -53,7 +46,6 @@ class PlainPost:
     listed: frozenset[int] = frozenset()
 
     def to_payload(self) -> dict[str, Any]:
-        """Return the post as JSON fields, which a child process sends to the worker."""
         return {
             "title": self.title,
             "paragraphs": self.paragraphs,
@@ -66,7 +58,6 @@ class PlainPost:
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "PlainPost":
-        """Restore a post from the result of `to_payload`."""
         return cls(
             title=CleanText(payload["title"]),
             paragraphs=tuple(map(CleanText, payload["paragraphs"])),
@@ -103,17 +94,14 @@ class PostMetadata:
     tags: tuple[str, ...] | None = None
 
     def to_fields(self) -> dict[str, str]:
-        """Return the requested metadata fields as strings for the API's response."""
         tags = None if self.tags is None else ",".join(self.tags)
         fields = {"slug": self.slug, "summary": self.summary, "tags": tags}
         return {name: text for name, text in fields.items() if text is not None}
 
 
 def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
-    """Return the response field `tweets`, a string that contains all tweets."""
     return {"tweets": _TWEET_SEPARATOR.join(tweets)}
 
 
 def split_tweets(tweets: str) -> list[str]:
-    """Split the value of the response field `tweets` into single tweets."""
     return tweets.split(_TWEET_SEPARATOR)

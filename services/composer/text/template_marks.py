@@ -57,10 +57,8 @@ _SENTENCE_START = re.compile(r"(?:\A|[\n>.!?…])(?:\s|[*_]|<[a-z]{1,10}>){0,3}\
 
 
 class _Surroundings:
-    """The end tags and Markdown link references in a text.
-
-    A word in brackets, such as `[b]`, is a placeholder if the text contains the end tag `[/b]`.
-    Brackets with a link reference are ordinary text.
+    """A word such as `[b]` is a placeholder if the text contains the end tag `[/b]`. Brackets with
+    a link reference are ordinary text.
     """
 
     def __init__(self, text: str) -> None:
@@ -68,7 +66,6 @@ class _Surroundings:
 
     @cached_property
     def ended(self) -> frozenset[str]:
-        """Return the names of all end tags in square brackets, for example `b` for `[/b]`."""
         return frozenset(re.findall(rf"\[/({_NAME})\s?\]", self._text))
 
     @cached_property
@@ -77,7 +74,7 @@ class _Surroundings:
 
     @cached_property
     def references(self) -> frozenset[str]:
-        """Return the names of link references, such as `docs` in `[docs]: https://docs.example`."""
+        """Find link references, such as `docs` in `[docs]: https://docs.example`."""
         names = re.findall(r"^ {0,3}\[([^\]\n]{1,100})\]:", self._text, re.MULTILINE)
         return frozenset(map(str.casefold, names))
 
@@ -237,10 +234,7 @@ _FORMS = (
 
 
 def remove_marks(text: str) -> str:
-    """Remove all template placeholders from a text.
-
-    The text between the start and end tags of a shortcode is kept.
-    """
+    """Remove all placeholders. The text between the start and end tags of a shortcode is kept."""
     if not _ANY_OPENING.search(text):
         return text
     surroundings = _Surroundings(text)
@@ -252,8 +246,6 @@ def remove_marks(text: str) -> str:
 
 
 class _Removal(NamedTuple):
-    """A template placeholder, with its position and the text that replaces the placeholder."""
-
     start: int
     end: int
     replacement: str
@@ -275,11 +267,6 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
 
 
 def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
-    """Remove the placeholders in ``removals`` from a text, and yield the remaining parts.
-
-    When a placeholder for a person's name is removed, the greeting before the placeholder and the
-    comma after it are removed too.
-    """
     at = 0
     for removal in _join_adjacent(text, removals):
         before = text[at : removal.start]
@@ -308,10 +295,7 @@ def _needs_space(previous: str, following: str) -> bool:
 
 
 def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Yield the placeholders to remove.
-
-    Adjacent placeholders for a person's name are yielded as one.
-    """
+    """Join adjacent placeholders for a person's name."""
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]
@@ -324,7 +308,7 @@ def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 
 
 def _remove_comma(text: str, before: str, removal: _Removal) -> tuple[str, int, bool]:
-    """Remove the comma next to a removed template placeholder if the comma is no longer needed.
+    """Remove the comma next to a removed placeholder if the comma is no longer needed.
 
     If the placeholder stands for a person's name, the preceding greeting is removed too. Returns
     the text before the placeholder, the position after it, and whether a sentence begins there.
@@ -364,10 +348,7 @@ def _compile_greeting_pattern() -> re.Pattern[str]:
 
 @cache
 def _load_field_names(kind: str) -> frozenset[str]:
-    """Return the names of known merge fields.
-
-    ``kind``: ``person`` for fields with a person's name, or ``other``.
-    """
+    """Load merge fields of the ``kind`` ``person`` (a person's name) or ``other``."""
     lines = Path(__file__).with_name("field_names.txt").read_text("utf-8").splitlines()
     parts = (line.partition(": ") for line in lines)
     return frozenset(
@@ -376,15 +357,11 @@ def _load_field_names(kind: str) -> frozenset[str]:
 
 
 def _split_field_name(field: str) -> list[str]:
-    """Split a merge tag's field name into its parts.
-
-    For example, the field name `Subscriber:first_name` has the parts `subscriber` and `firstname`.
-    """
+    """Split a field name such as `Subscriber:first_name` into `subscriber` and `firstname`."""
     return [_SEPARATORS.sub("", part.casefold()) for part in re.split(r"[.:=]", field)]
 
 
 def _is_field(field: str) -> bool:
-    """Return whether known newsletter software has a merge field with this name."""
     match = _FIELD.match(field)
     path = _split_field_name(match[0]) if match else [""]
     return any(
@@ -393,13 +370,12 @@ def _is_field(field: str) -> bool:
 
 
 def _has_owner(field: str, separators: str) -> bool:
-    """Return whether a known object precedes the field, as in `subscriber:city`."""
+    """Detect a known object before the field, as in `subscriber:city`."""
     owner = re.match(rf"([\w-]{{1,60}})[{separators}]\w", field)
     return owner is not None and _SEPARATORS.sub("", owner[1].casefold()) in _OWNERS
 
 
 def _is_person(expression: str) -> bool:
-    """Return whether a merge tag with this expression inserts a person's name."""
     fields = [match[0] for match in _FIELD.finditer(expression[:200])]
     words = (
         word

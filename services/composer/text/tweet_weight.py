@@ -43,12 +43,7 @@ _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_te
 
 
 def measure_tweet_weight(text: str) -> int:
-    """Return the length of a tweet as X (Twitter) counts it.
-
-    For example, each Chinese character counts as two characters. If the tweet contains a URL whose
-    top-level domain isn't in ``_KNOWN_DOMAINS``, the returned length may be higher than the length
-    that X counts.
-    """
+    """The result may be too high if the top-level domain of a URL isn't in ``_KNOWN_DOMAINS``."""
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight = 0
     end = 0

@@ -38,7 +38,6 @@ def split_words(text: str) -> list[str]:
 
 
 def find_content_words(plain: PlainPost, max_words: int) -> set[str]:
-    """Return up to ``max_words`` distinct words of a post, except stop words such as "the"."""
     words: set[str] = set()
     for text in (plain.title, *plain.paragraphs, *plain.headings):
         for word in split_words(text):
@@ -50,10 +49,7 @@ def find_content_words(plain: PlainPost, max_words: int) -> set[str]:
 
 
 def is_content_word(word: str, stop_words: frozenset[str]) -> bool:
-    """Return whether a normalised word says something about the content of a text.
-
-    Numbers, very short words and stop words are not content words.
-    """
+    """Exclude numbers, very short words and stop words."""
     if not word[:1].isalpha() or word in stop_words:
         return False
     if len(word) >= _MIN_LETTERS:
@@ -63,7 +59,7 @@ def is_content_word(word: str, stop_words: frozenset[str]) -> bool:
 
 @cache
 def load_stop_words(language: str) -> frozenset[str]:
-    """Return the normalised stop words of a language, or an empty set for an unknown language."""
+    """Return the normalised stop words, or an empty set for an unknown language."""
     from stopwordsiso import has_lang, stopwords
 
     words = frozenset(map(fold_word, stopwords(language))) if has_lang(language) else frozenset()
@@ -79,10 +75,6 @@ def load_all_stop_words() -> frozenset[str]:
 
 @cache
 def _compile_word_pattern() -> re.Pattern[str]:
-    """Return a regular expression that matches a word.
-
-    Words consist of letters, digits, combining marks, and inner characters such as hyphens.
-    """
     characters = map(chr, range(0x300, 0x1_0000))
     marks = "".join(
         character for character in characters if unicodedata.category(character) in {"Mn", "Mc"}
@@ -91,7 +83,6 @@ def _compile_word_pattern() -> re.Pattern[str]:
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Split a text into sentences without surrounding whitespace."""
     # Import the sentence splitter only if it is needed, because most workers don't install
     # `pressroom[languages]`.
     from sentencex import segment
@@ -103,7 +94,6 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def take_whole_sentences(text: str, max_characters: int) -> str:
-    """Return the beginning of a text up to the last sentence that fits into ``max_characters``."""
     end = 0
     for sentence in split_sentences(text[: 2 * max_characters + 1], "en"):
         start = text.index(sentence, end)
