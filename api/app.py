@@ -27,6 +27,7 @@ from api.middleware.layers import build_request_layers
 from api.openapi import document
 from api.pages import PAGES, READER_PAGES
 from api.readiness import Readiness
+from api.route_classes import require_access_rules
 from api.routes import ROUTERS
 from api.state import State, state_of
 from api.waiting import waiters
@@ -104,6 +105,7 @@ def create_app(settings: Settings) -> FastAPI:
         },
     )
     for router in ROUTERS:
+        require_access_rules(router)
         app.include_router(router)
     if settings.api_docs:
         add_docs(app)

@@ -7,7 +7,7 @@ from inspect import iscoroutinefunction
 from json import JSONDecodeError
 from typing import Any
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
@@ -33,6 +33,17 @@ def find_accesses(dependant: Dependant) -> list[Access]:
     return [call for call in calls if isinstance(call, Access)]
 
 
+def require_access_rules(router: APIRouter) -> None:
+    """Raise ``TypeError`` for a route class that enforces no access rule."""
+    for route in router.routes:
+        if isinstance(route, APIRoute) and not isinstance(route, ThreadedRoute):
+            raise TypeError(f"{_name_handler(route)} must have the route class ThreadedRoute")
+
+
+def _name_handler(route: APIRoute) -> str:
+    return f"{route.endpoint.__module__}.{route.endpoint.__qualname__}"
+
+
 class ThreadedRoute(APIRoute):
     """A route that runs a synchronous handler in a thread of the bulkhead ``RECORDS``."""
 
@@ -44,8 +55,12 @@ class ThreadedRoute(APIRoute):
     @cached_property
     def access(self) -> Access:
         """Raise ``ValueError`` unless there is exactly one access rule."""
-        [access] = find_accesses(self.dependant)
-        return access
+        accesses = find_accesses(self.dependant)
+        if len(accesses) != 1:
+            raise ValueError(
+                f"{_name_handler(self)} must declare exactly one access rule, not {len(accesses)}"
+            )
+        return accesses[0]
 
     def get_route_handler(self) -> Handler:
         access = self.access

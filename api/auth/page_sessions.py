@@ -3,19 +3,14 @@
 Pressroom's pages accept only the session cookie, because API keys and tokens are for programs.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Depends, Request, Response
+from fastapi import Request, Response
 
-from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.redirects import redirect_to_path
-from api.bodies.page_forms import FormFields, FormOf
 from api.cookies import SESSION_COOKIE
 from api.html.frame import HEADERS
-from api.limits.bulkheads import AUTHENTICATION
 from api.state import State, state_of
 from core.errors import DomainError
 from services import event_origins
@@ -83,14 +78,9 @@ def find_page_session(request: Request, state: State) -> PageSession | None:
     return PageSession(session.caller, cookie, session.lacks_factor, session.is_operator)
 
 
-def find_form_session(request: Request, state: State, form: FormFields) -> PageSession | None:
-    """Return the session of the person who submitted the form, or ``None`` if nobody is logged in.
-
-    Raises ``auth.csrf`` if a page of another site may have submitted the form.
-    """
-    member = find_page_session(request, state)
-    if member is not None:
-        require_csrf(request, state, member.cookie, form.get(CSRF_FIELD))
+def require_login(member: PageSession | None) -> PageSession:
+    if member is None:
+        raise LoginNeeded
     return member
 
 
@@ -100,7 +90,7 @@ def require_member(member: PageSession | None) -> PageSession:
     Raises ``LoginNeeded`` if nobody is logged in. Raises ``FactorNeeded`` if the person must set up
     a second factor.
     """
-    session = _require_login(member)
+    session = require_login(member)
     if session.lacks_factor:
         raise FactorNeeded
     return session
@@ -134,60 +124,3 @@ async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
 
 async def redirect_to_factors(request: Request, _: FactorNeeded) -> Response:
     return redirect_to_path(state_of(request), FACTORS_PATH)
-
-
-def depend_on_form(find: Callable[..., Any]) -> Any:
-    """Return a FastAPI dependency that checks a form's CSRF token and finds the user's session."""
-
-    async def check_form(
-        # FastAPI resolves ``member`` before ``form``, so the form is read only if the user is
-        # logged in.
-        member: Annotated[PageSession, Depends(find)],
-        form: FormOf,
-        request: Request,
-    ) -> PageSession:
-        require_csrf(request, state_of(request), member.cookie, form.get(CSRF_FIELD))
-        return member
-
-    return Depends(check_form)
-
-
-def depend_on_recent(session: Any) -> Any:
-    """Return a FastAPI dependency that requires a recent login.
-
-    ``session``: the FastAPI dependency that finds the person's session.
-    """
-
-    @AUTHENTICATION.threaded
-    def check_login(request: Request, member: Annotated[PageSession, session]) -> PageSession:
-        with state_of(request).resources.unit_of_work() as uow:
-            require_recent_session(uow, member)
-        return member
-
-    return Depends(check_login)
-
-
-def _require_login(member: PageSession | None) -> PageSession:
-    if member is None:
-        raise LoginNeeded
-    return member
-
-
-@AUTHENTICATION.threaded
-def _find_member(request: Request) -> PageSession:
-    return require_member(find_page_session(request, state_of(request)))
-
-
-@AUTHENTICATION.threaded
-def _find_starter(request: Request) -> PageSession:
-    return _require_login(find_page_session(request, state_of(request)))
-
-
-Member = Annotated[PageSession, Depends(_find_member)]
-FormMember = Annotated[PageSession, depend_on_form(_find_member)]
-RecentMember = Annotated[PageSession, depend_on_recent(Depends(_find_member))]
-RecentFormMember = Annotated[PageSession, depend_on_recent(depend_on_form(_find_member))]
-# A ``Starter`` is a person who is logged in but may still have to set up a second factor.
-Starter = Annotated[PageSession, Depends(_find_starter)]
-RecentStarter = Annotated[PageSession, depend_on_recent(Depends(_find_starter))]
-RecentFormStarter = Annotated[PageSession, depend_on_recent(depend_on_form(_find_starter))]

@@ -1,4 +1,4 @@
-"""Defines access rules, which state the credentials that a route requires.
+"""Defines access rules, which state the credentials that a route or page requires.
 
 Each route declares exactly one access rule. Credentials are checked before the request body is
 read, so that anonymous callers can't fill the memory.
@@ -20,12 +20,20 @@ from api.auth.access_docs import (
     describe_scope_or_trace,
     describe_unrestricted_credential,
 )
+from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.identification import (
     count_anonymous,
     count_trace,
     identify_and_count,
     identify_cached_caller,
 )
+from api.auth.page_sessions import (
+    PageSession,
+    find_page_session,
+    require_member,
+    require_recent_session,
+)
+from api.bodies.page_forms import read_page_form
 from api.limits.bulkheads import AUTHENTICATION
 from api.limits.rate_limits import RateLimitName
 from api.middleware.body_limits import body_of
@@ -54,10 +62,9 @@ class Access(ABC):
     docs: AccessDocs = field(default_factory=AccessDocs)
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
 
-    async def __call__(self, request: Request) -> Caller | None:
+    async def __call__(self, request: Request) -> Any:
         """Return the caller that ``admit`` has stored, or ``None`` without credentials."""
-        caller: Caller | None = request.scope[_CALLER_KEY]
-        return caller
+        return request.scope[_CALLER_KEY]
 
     async def admit(self, request: Request) -> None:
         """Authorise the request, and store the caller in the request.
@@ -71,7 +78,7 @@ class Access(ABC):
             body_of(request.scope).owner_id = caller.user_id
 
     @abstractmethod
-    async def authorise(self, request: Request) -> Caller | None:
+    async def authorise(self, request: Request) -> Caller | PageSession | None:
         """Authenticate the caller, and count the request against a rate limit.
 
         Raises the errors that ``docs`` lists.
@@ -136,6 +143,49 @@ class CachedKeyAccess(CallerAccess):
             return await super().authorise(request)
         require_scope(caller, self.scope)
         return caller
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PageAccess(Access):
+    """An access rule for pages behind a login, which accept only the session cookie.
+
+    Every request counts against the rate limit of its IP address.
+
+    Attributes:
+        check: a function that returns the session if the person may open the page, or else raises
+            an error. ``check`` gets ``None`` if nobody is logged in.
+        is_form: whether the request body is a form with a CSRF token.
+        is_recent: whether the person must have logged in recently.
+    """
+
+    check: Callable[[PageSession | None], PageSession | None] = require_member
+    is_form: bool = False
+    is_recent: bool = False
+
+    async def admit(self, request: Request) -> None:
+        await super().admit(request)
+        session: PageSession | None = request.scope[_CALLER_KEY]
+        if session is None:
+            return
+        # Check the CSRF token before the time of the login, so that a page of another site can't
+        # lead people to the login page.
+        if self.is_form:
+            form = await read_page_form(request)
+            require_csrf(request, state_of(request), session.cookie, form.get(CSRF_FIELD))
+        if self.is_recent:
+            await AUTHENTICATION.run(_require_recent_login, request, session)
+
+    async def authorise(self, request: Request) -> PageSession | None:
+        return await AUTHENTICATION.run(self._find_session, request)
+
+    def _find_session(self, request: Request) -> PageSession | None:
+        count_anonymous(request, self.stranger)
+        return self.check(find_page_session(request, state_of(request)))
+
+
+def _require_recent_login(request: Request, session: PageSession) -> None:
+    with state_of(request).resources.unit_of_work() as uow:
+        require_recent_session(uow, session)
 
 
 class TraceAccess(Access):
@@ -245,6 +295,13 @@ EVENT_TYPE_SCOPES = _any_credential(
 UNRESTRICTED = Depends(
     CallerAccess(describe_unrestricted_credential(), check=_require_unrestricted)
 )
+
+# ``OptionalSession`` is for pages that people may open without a login, or that check the session
+# only after the rest of the request. ``None`` means that nobody is logged in.
+OptionalSession = Annotated[PageSession | None, Depends(PageAccess(check=lambda session: session))]
+OptionalSessionForm = Annotated[
+    PageSession | None, Depends(PageAccess(check=lambda session: session, is_form=True))
+]
 
 # The types of the handler parameters that receive the caller.
 AnyCaller = Annotated[Caller, ANY_CALLER]

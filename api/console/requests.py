@@ -10,25 +10,17 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from api.auth.member_reads import count_members_page
-from api.auth.page_sessions import (
-    FormMember,
-    Member,
-    PageSession,
-    RecentFormMember,
-    RecentFormStarter,
-    RecentMember,
-    RecentStarter,
-    Starter,
-)
+from api.auth.page_sessions import PageSession, require_login
 from api.auth.redirects import redirect_to_path
-from api.auth.requirements import PUBLIC
-from api.bodies.page_forms import FormFields, FormOf
+from api.auth.requirements import PageAccess
+from api.bodies.page_forms import FormFields, read_page_form
 from api.console.frame import render_console_page, render_console_part
 from api.console.navigation import get_main_pages
 from api.console.typed_forms import TypedForm
 from api.cookies import NOTICE_COOKIE
+from api.limits.rate_limits import RateLimitName
 from api.route_classes import ThreadedRoute
-from api.state import State, StateOf
+from api.state import State, state_of
 from core.errors import DomainError
 from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from models import MailingList
@@ -45,11 +37,10 @@ _NO_SOURCES: Mapping[str, str] = {}
 def build_router(prefix: str) -> APIRouter:
     """Return a router for the pages of one area of the console.
 
-    Route handlers that aren't ``async`` run in threads.
+    The type of a handler's parameter ``console`` is the access rule of the route, such as
+    ``ConsoleForm``. Route handlers that aren't ``async`` run in threads.
     """
-    return APIRouter(
-        prefix=prefix, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
-    )
+    return APIRouter(prefix=prefix, include_in_schema=False, route_class=ThreadedRoute)
 
 
 @dataclass(frozen=True)
@@ -164,37 +155,13 @@ class ConsoleRequest:
         return response
 
 
-def depend_on_console(member: Any) -> Any:
-    """Return a FastAPI dependency that builds a ``ConsoleRequest`` without form fields.
+class ConsoleAccess(PageAccess):
+    """An access rule for a handler whose parameter ``console`` has the type ``ConsoleRequest``."""
 
-    ``member``: the FastAPI dependency that finds the user's session.
-    """
-
-    async def build_request(
-        request: Request,
-        state: StateOf,
-        member: member,
-    ) -> ConsoleRequest:
-        return ConsoleRequest(request, state, member)
-
-    return Depends(build_request)
-
-
-def depend_on_console_form(member: Any) -> Any:
-    """Return a FastAPI dependency that builds a ``ConsoleRequest`` with form fields.
-
-    ``member``: the FastAPI dependency that finds the user's session and checks the CSRF token.
-    """
-
-    async def build_request(
-        request: Request,
-        state: StateOf,
-        member: member,
-        form: FormOf,
-    ) -> ConsoleRequest:
-        return ConsoleRequest(request, state, member, form)
-
-    return Depends(build_request)
+    async def __call__(self, request: Request) -> ConsoleRequest:
+        session = await super().__call__(request)
+        form = await read_page_form(request) if self.is_form else {}
+        return ConsoleRequest(request, state_of(request), session, form)
 
 
 async def _empty_form() -> TypedForm:
@@ -205,13 +172,31 @@ async def _empty_form() -> TypedForm:
 # error, the POST handler calls the GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
-Console = Annotated[ConsoleRequest, depend_on_console(Member)]
-ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
-# Requests from a user who logged in within the last 15 minutes. ``RecentConsole`` redirects users
-# without a recent login to the login page.
-RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
-RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
+# The access rules of the console, each as the type of the handler's parameter ``console``.
+Console = Annotated[ConsoleRequest, Depends(ConsoleAccess())]
+ConsoleForm = Annotated[ConsoleRequest, Depends(ConsoleAccess(is_form=True))]
+# Requests from a user who logged in within the last 15 minutes. Users without a recent login are
+# redirected to the login page.
+RecentConsole = Annotated[ConsoleRequest, Depends(ConsoleAccess(is_recent=True))]
+RecentConsoleForm = Annotated[ConsoleRequest, Depends(ConsoleAccess(is_form=True, is_recent=True))]
 # Requests that are allowed before the user has set up a required second factor.
-StarterConsole = Annotated[ConsoleRequest, depend_on_console(Starter)]
-RecentStarterConsole = Annotated[ConsoleRequest, depend_on_console(RecentStarter)]
-RecentStarterConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormStarter)]
+StarterConsole = Annotated[ConsoleRequest, Depends(ConsoleAccess(check=require_login))]
+RecentStarterConsole = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(check=require_login, is_recent=True))
+]
+RecentStarterConsoleForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(check=require_login, is_form=True, is_recent=True))
+]
+# Forms with which a thief of a session could guess the password or a code.
+LoginLimitedConsoleForm = Annotated[
+    ConsoleRequest,
+    Depends(ConsoleAccess(is_form=True, is_recent=True, stranger=RateLimitName.LOGIN)),
+]
+LoginLimitedStarterConsoleForm = Annotated[
+    ConsoleRequest,
+    Depends(
+        ConsoleAccess(
+            check=require_login, is_form=True, is_recent=True, stranger=RateLimitName.LOGIN
+        )
+    ),
+]

@@ -9,11 +9,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi.dependencies.models import Dependant
 
 from api.app import create_app
-from api.auth.page_sessions import depend_on_recent
-from api.openapi.document import list_api_routes
+from api.auth.requirements import PageAccess
+from api.openapi.document import find_access, list_api_routes
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem, send
@@ -196,12 +195,6 @@ def remove_parameter_names(routes: Iterable[str]) -> set[str]:
     return {re.sub(r"\{\w+\}", "{}", route) for route in routes}
 
 
-def depends_on_recent_login(dependant: Dependant) -> bool:
-    qualified_name = getattr(dependant.call, "__qualname__", "")
-    is_check = qualified_name.startswith(f"{depend_on_recent.__name__}.")
-    return is_check or any(depends_on_recent_login(each) for each in dependant.dependencies)
-
-
 def test_recent_login_tests_cover_every_route_that_requires_a_recent_login() -> None:
     routes = [*list_api_routes(create_app(Settings.model_construct()))]
     named_routes = [
@@ -210,17 +203,19 @@ def test_recent_login_tests_cover_every_route_that_requires_a_recent_login() -> 
         for method in route.methods or ()
     ]
     checked_routes = {
-        name for name, route in named_routes if depends_on_recent_login(route.dependant)
+        name
+        for name, route in named_routes
+        if isinstance(access := find_access(route), PageAccess) and access.is_recent
     }
     documented_routes = {
         name for name, route in named_routes if "auth.login_again" in str(route.responses)
     }
     assert remove_parameter_names(documented_routes) == remove_parameter_names(API_BODIES)
-    # These routes require a recent login without this dependency.
-    routes_without_dependency = {"GET /oauth/authorize", "POST /oauth/authorize", BULK_ACTION_ROUTE}
-    assert remove_parameter_names(
-        checked_routes | routes_without_dependency
-    ) == remove_parameter_names(PAGE_FORMS)
+    # The handlers of these routes check the time of the login.
+    checking_handlers = {"GET /oauth/authorize", "POST /oauth/authorize", BULK_ACTION_ROUTE}
+    assert remove_parameter_names(checked_routes | checking_handlers) == remove_parameter_names(
+        PAGE_FORMS
+    )
 
 
 def test_every_form_that_requires_a_recent_login_has_a_page_at_its_path() -> None:

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from api.app import create_app
-from api.auth.requirements import MAX_UNCHECKED_BODY_BYTES, Access, PublicAccess, TraceAccess
+from api.auth.requirements import (
+    MAX_UNCHECKED_BODY_BYTES,
+    Access,
+    PageAccess,
+    PublicAccess,
+    TraceAccess,
+)
 from api.limits.body_budgets import (
     HOLDER_FRACTION,
     MAX_HELD_LARGE_BODY_BYTES,
@@ -24,10 +30,11 @@ from core.settings import Settings
 from devstack import LOOPBACK
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack, plain_client
+from services.access import sessions
 from services.accounts import accounts
 from tests.support.credits.credits import grant
 from tests.support.images.pictures import photo
-from tests.support.people.visiting import PASSWORD, Visitor
+from tests.support.people.visiting import PASSWORD, SESSION_COOKIE, Visitor
 from tests.support.people.visiting import new_address as new_email
 from tests.support.security.attackers import (
     Attacker,
@@ -152,6 +159,24 @@ def test_body_limit_per_owner_is_shared_by_all_client_addresses(
         assert read_first_answer(connections) == (429, "body.too_many_unfinished")
 
 
+def test_body_limit_per_owner_counts_the_console_forms_of_a_session(
+    stack: Stack, proxied_port: int
+) -> None:
+    with stack.resources.unit_of_work() as uow:
+        secret = sessions.begin_session(uow, stack.create_owner().user_id)
+    cookie = f"{SESSION_COOKIE}={secret}"
+    with (
+        running_attacker(proxied_port, new_address()) as first,
+        running_attacker(proxied_port, new_address()) as second,
+    ):
+        connections = [
+            body_attacker.begin_request("POST /console/lists/new", declares=1024, cookie=cookie)
+            for body_attacker in (first, second)
+            for _ in range(MAX_UNFINISHED_BODIES // 2 + 1)
+        ]
+        assert read_first_answer(connections)[0] == 429
+
+
 def test_body_budget_is_released_when_connections_close(
     stack: Stack, proxied_port: int, neighbour: Neighbour
 ) -> None:
@@ -220,17 +245,18 @@ def test_routes_for_strangers_are_rate_limited_before_reading_the_body(proxied_p
 
 
 def is_for_strangers(access: Access) -> bool:
-    return isinstance(access, PublicAccess) and access.stranger is RateLimitName.ANONYMOUS
+    is_counted_by_address = isinstance(access, PublicAccess | PageAccess)
+    return is_counted_by_address and access.stranger is RateLimitName.ANONYMOUS
 
 
 def test_account_forms_are_read_only_from_logged_in_people(
     body_attacker: Attacker,
 ) -> None:
-    for path in (
-        "/account/sessions",
-        "/account/password",
-        "/account/email",
-        "/console/developers/keys/new",
-    ):
-        connection = body_attacker.begin_request(f"POST {path}", declares=1024)
-        assert read_answer(connection)[0] == 303, path
+    forms = {*operations(lambda access: isinstance(access, PageAccess) and access.is_form)}
+    # The consent page validates the app's request before the login, so it reads the form first.
+    statuses = {
+        operation: read_answer(body_attacker.begin_request(operation, declares=1024))[0]
+        for operation in forms - {"POST /oauth/authorize"}
+    }
+    assert len(statuses) > 40
+    assert set(statuses.values()) == {303}, statuses

@@ -1,21 +1,20 @@
 """Pages on which a user adds and removes second factors, such as an authenticator app."""
 
 import segno
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.redirects import redirect_to_path
-from api.auth.requirements import LOGIN, PUBLIC
 from api.console.requests import (
     ConsoleRequest,
     EmptyForm,
+    LoginLimitedStarterConsoleForm,
     RecentStarterConsole,
     RecentStarterConsoleForm,
     StarterConsole,
+    build_router,
 )
 from api.console.typed_forms import TypedForm, build_error_form
 from api.record_ids import parse_id
-from api.route_classes import ThreadedRoute
 from api.state import Transaction
 from core.errors import DomainError, Kind
 from services.accounts import accounts
@@ -28,20 +27,20 @@ from services.accounts.page_paths import (
     RECOVERY_CODES_PATH,
 )
 
-router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
+router = build_router("")
 
 # The kinds of errors that the user can fix by correcting the form.
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.CONFLICT)
 
 
-@router.get(FACTORS_PATH, dependencies=[PUBLIC])
+@router.get(FACTORS_PATH)
 def show_factors(console: StarterConsole, uow: Transaction) -> Response:
     own_factors = service.list_factors(uow, console.user_id)
     is_needed = console.member.lacks_factor
     return console.render_page("factors.html", factors=own_factors, is_needed=is_needed)
 
 
-@router.post(FACTORS_PATH, dependencies=[PUBLIC])
+@router.post(FACTORS_PATH)
 def remove_factor(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
     selection = console.form.get("remove", "")
     if selection == "app":
@@ -51,13 +50,13 @@ def remove_factor(console: RecentStarterConsoleForm, uow: Transaction) -> Respon
     return redirect_to_path(console.state, FACTORS_PATH)
 
 
-@router.get(ADD_APP_PATH, dependencies=[PUBLIC])
+@router.get(ADD_APP_PATH)
 def show_new_app(console: RecentStarterConsole) -> Response:
     return _render_new_app(console, totp.create_secret(), TypedForm())
 
 
-@router.post(ADD_APP_PATH, dependencies=[LOGIN])
-def add_app(console: RecentStarterConsoleForm) -> Response:
+@router.post(ADD_APP_PATH)
+def add_app(console: LoginLimitedStarterConsoleForm) -> Response:
     """Add an authenticator app if the user typed the code that the app shows."""
     secret = console.form.get("secret", "")
     offer = console.form.get("offer", "")
@@ -74,7 +73,7 @@ def add_app(console: RecentStarterConsoleForm) -> Response:
     return _show_recovery_codes(console, codes)
 
 
-@router.get(ADD_PASSKEY_PATH, dependencies=[PUBLIC])
+@router.get(ADD_PASSKEY_PATH)
 def show_new_passkey(console: RecentStarterConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         person = accounts.get_user(uow, console.user_id)
@@ -87,8 +86,8 @@ def show_new_passkey(console: RecentStarterConsole, form: EmptyForm) -> Response
     )
 
 
-@router.post(ADD_PASSKEY_PATH, dependencies=[LOGIN])
-def add_passkey(console: RecentStarterConsoleForm) -> Response:
+@router.post(ADD_PASSKEY_PATH)
+def add_passkey(console: LoginLimitedStarterConsoleForm) -> Response:
     try:
         with console.unit_of_work() as uow:
             codes = service.add_passkey(
@@ -103,7 +102,7 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
     return _show_recovery_codes(console, codes)
 
 
-@router.get(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
+@router.get(RECOVERY_CODES_PATH)
 def show_factors_again(console: StarterConsole) -> Response:
     """Redirect to the list of second factors.
 
@@ -113,7 +112,7 @@ def show_factors_again(console: StarterConsole) -> Response:
     return redirect_to_path(console.state, FACTORS_PATH)
 
 
-@router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
+@router.post(RECOVERY_CODES_PATH)
 def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
     """Replace the user's recovery codes, and show the new codes.
 

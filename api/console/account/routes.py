@@ -3,20 +3,21 @@
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 
 from api.auth.logins import verify_password
 from api.auth.redirects import redirect_to_path
-from api.auth.requirements import LOGIN, PUBLIC
 from api.client_details import client_address
 from api.console.requests import (
     Console,
     ConsoleForm,
     ConsoleRequest,
     EmptyForm,
+    LoginLimitedConsoleForm,
     RecentConsole,
     RecentConsoleForm,
+    build_router,
 )
 from api.console.security_event_lines import build_event_lines
 from api.console.typed_forms import build_error_form
@@ -26,7 +27,6 @@ from api.pages.account.keys import list_newest_keys, read_ticked_boxes
 from api.paging import Cursor
 from api.record_ids import parse_id
 from api.response_timing import pad_duration
-from api.route_classes import ThreadedRoute
 from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
@@ -50,7 +50,7 @@ from services.recovery import EndedAccess
 from services.senders import senders
 from services.webhooks import webhook_endpoints
 
-router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
+router = build_router("")
 
 Token = Annotated[str, Query()]
 
@@ -60,7 +60,7 @@ EVENTS_ON_ACCOUNT = 5
 EVENTS_ON_PAGE = 50
 
 
-@router.get(page_paths.ACCOUNT_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.ACCOUNT_PATH)
 def show_account(console: Console, uow: Transaction) -> Response:
     person = accounts.get_user(uow, console.user_id)
     page = security_events.list_events(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
@@ -74,7 +74,7 @@ def show_account(console: Console, uow: Transaction) -> Response:
     )
 
 
-@router.post(page_paths.SESSIONS_PATH, dependencies=[PUBLIC])
+@router.post(page_paths.SESSIONS_PATH)
 def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
     selection = console.form.get("session", "")
     if selection == "others":
@@ -87,7 +87,7 @@ def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
     return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
 
 
-@router.get(page_paths.PASSWORD_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.PASSWORD_PATH)
 def show_password(console: RecentConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         keys, more_keys = list_newest_keys(uow, console.user_id)
@@ -111,8 +111,8 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
     )
 
 
-@router.post(page_paths.PASSWORD_PATH, dependencies=[LOGIN])
-async def change_password(console: RecentConsoleForm) -> Response:
+@router.post(page_paths.PASSWORD_PATH)
+async def change_password(console: LoginLimitedConsoleForm) -> Response:
     """Verify the user's current password, and set a new password.
 
     Changing the password ends all sessions of the user except the current session.
@@ -139,7 +139,7 @@ async def change_password(console: RecentConsoleForm) -> Response:
     return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
 
 
-@router.get(page_paths.EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.EMAIL_PATH)
 def show_email(console: RecentConsole, form: EmptyForm) -> Response:
     current_address, _ = _read_address_and_name(console)
     return console.render_form(
@@ -150,8 +150,8 @@ def show_email(console: RecentConsole, form: EmptyForm) -> Response:
     )
 
 
-@router.post(page_paths.EMAIL_PATH, dependencies=[LOGIN])
-async def request_address_change(console: RecentConsoleForm) -> Response:
+@router.post(page_paths.EMAIL_PATH)
+async def request_address_change(console: LoginLimitedConsoleForm) -> Response:
     """Send a confirmation link to the new e-mail address of an account.
 
     The response is the same for every address, so that nobody learns which addresses have accounts.
@@ -177,7 +177,7 @@ async def request_address_change(console: RecentConsoleForm) -> Response:
     return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
 
 
-@router.get(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.CONFIRM_EMAIL_PATH)
 def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
     """Show the page on which a user confirms a new e-mail address.
 
@@ -194,7 +194,7 @@ def show_new_address(console: RecentConsole, uow: Transaction, token: Token = ""
     )
 
 
-@router.post(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@router.post(page_paths.CONFIRM_EMAIL_PATH)
 def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
     keyring = console.state.resources.keyring
     secret = console.form.get("token") or token
@@ -239,7 +239,7 @@ def _read_address_and_name(console: ConsoleRequest) -> tuple[str, str | None]:
         return person.email, person.name
 
 
-@router.get(page_paths.EVENTS_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.EVENTS_PATH)
 def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     page_request = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
     page = security_events.list_events(uow, console.user_id, page_request)

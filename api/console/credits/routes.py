@@ -9,21 +9,19 @@ from decimal import Decimal
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 
 from api.auth.redirects import redirect_to_path
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_credits, format_money
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, build_field_error, read_text
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
 from api.record_ids import PathId
 from api.responses.credits import describe_prices
 from api.responses.jobs import wait_for_job
-from api.route_classes import ThreadedRoute
 from api.state import Transaction
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
@@ -40,9 +38,7 @@ from services.credits.prices import price_order
 from services.paging import PageOfRows, PageRequest
 
 PATH = f"{CONSOLE_PATH}/credits"
-router = APIRouter(
-    prefix=PATH, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
-)
+router = build_router(PATH)
 
 ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50

@@ -9,17 +9,11 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.responses import Response
 
-from api.auth.page_sessions import Member, PageSession, depend_on_form, depend_on_recent
+from api.auth.page_sessions import PageSession, require_member
 from api.auth.redirects import redirect_to_path
 from api.console.console_display import QUOTAS, format_status
 from api.console.navigation import OPERATORS_PAGE
-from api.console.requests import (
-    ConsoleRequest,
-    EmptyForm,
-    build_router,
-    depend_on_console,
-    depend_on_console_form,
-)
+from api.console.requests import ConsoleAccess, ConsoleRequest, EmptyForm, build_router
 from api.console.security_event_lines import build_event_lines
 from api.console.task_labels import describe_task
 from api.console.typed_forms import TypedForm, build_field_error
@@ -78,17 +72,19 @@ _RESOLUTION_NOTICES = {
 }
 
 
-async def _require_operator(member: Member) -> PageSession:
-    if not member.is_operator:
+def _require_operator(member: PageSession | None) -> PageSession:
+    session = require_member(member)
+    if not session.is_operator:
         raise ROUTE_NOT_FOUND()
-    return member
+    return session
 
 
-Operator = Annotated[PageSession, Depends(_require_operator)]
+OperatorConsole = Annotated[ConsoleRequest, Depends(ConsoleAccess(check=_require_operator))]
 # Operators can submit forms only within 15 minutes after a login.
-FormOperator = Annotated[PageSession, depend_on_recent(depend_on_form(_require_operator))]
-OperatorConsole = Annotated[ConsoleRequest, depend_on_console(Operator)]
-OperatorConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormOperator)]
+OperatorConsoleForm = Annotated[
+    ConsoleRequest,
+    Depends(ConsoleAccess(check=_require_operator, is_form=True, is_recent=True)),
+]
 
 
 @router.get("")

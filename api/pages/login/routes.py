@@ -14,9 +14,9 @@ from api.auth import second_factors
 from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.form_pages import render_anonymous_page
 from api.auth.logins import begin_session, identify_browser, render_second_step, verify_password
-from api.auth.page_sessions import find_form_session, find_page_session
+from api.auth.page_sessions import find_page_session
 from api.auth.redirects import read_local_path, redirect_to_path
-from api.auth.requirements import LOGIN, PUBLIC
+from api.auth.requirements import LOGIN, PUBLIC, OptionalSessionForm
 from api.bodies.page_forms import FormFields, FormOf
 from api.client_details import browser_name
 from api.cookies import FIRST_STEP_COOKIE, FORM_COOKIE, SESSION_COOKIE
@@ -114,11 +114,10 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
         return _render_login(request, state, form, problem, HTTPStatus.FORBIDDEN)
 
 
-@router.post(page_paths.LOGOUT_PATH, dependencies=[PUBLIC])
-def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    member = find_form_session(request, state, form)
-    if member is not None and member.caller.session_id is not None:
-        sessions.revoke_session(uow, member.caller.session_id)
+@router.post(page_paths.LOGOUT_PATH)
+def log_out(state: StateOf, uow: Transaction, session: OptionalSessionForm) -> Response:
+    if session is not None and session.caller.session_id is not None:
+        sessions.revoke_session(uow, session.caller.session_id)
     response = redirect_to_path(state, page_paths.LOGIN_PATH)
     state.cookies.delete(response, SESSION_COOKIE)
     return response

@@ -8,13 +8,8 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request, Response
 
 from api.auth.form_pages import render_form_page
-from api.auth.page_sessions import (
-    find_form_session,
-    find_page_session,
-    require_member,
-    require_recent_session,
-)
-from api.auth.requirements import PUBLIC
+from api.auth.page_sessions import require_member, require_recent_session
+from api.auth.requirements import OptionalSession, OptionalSessionForm
 from api.bodies.oauth_messages import read_oauth_query
 from api.bodies.page_forms import FormOf
 from api.html.frame import redirect_to
@@ -27,15 +22,14 @@ from services.oauth.adapters import AUTHORIZE_PATH, OAuthResponse
 from services.oauth.server import AuthorizationRequest, OAuthServer
 from storage.unit_of_work import UnitOfWork
 
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 
 @router.get(AUTHORIZE_PATH)
-def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response:
+def show_consent(
+    request: Request, state: StateOf, uow: Transaction, session: OptionalSession
+) -> Response:
     """Show the consent form if the client id and the redirect URI are valid."""
-    # Find the session before the transaction begins, because a thread may use only one database
-    # connection at a time.
-    session = find_page_session(request, state)
     authorization = _read_authorization(request, state, uow)
     if isinstance(authorization, OAuthResponse):
         return _redirect_to_client(authorization)
@@ -59,12 +53,14 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(AUTHORIZE_PATH)
-def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+def decide_consent(
+    request: Request, state: StateOf, uow: Transaction, session: OptionalSessionForm, form: FormOf
+) -> Response:
     """Grant or deny an app access to the user's account, as the user has chosen in the form.
 
     The app's request is validated again, because the user can change the URL.
     """
-    member = require_member(find_form_session(request, state, form))
+    member = require_member(session)
     authorization = _read_authorization(request, state, uow)
     if isinstance(authorization, OAuthResponse):
         return _redirect_to_client(authorization)

@@ -18,7 +18,13 @@ class Attacker:
         self._open: list[socket.socket] = []
 
     def begin_request(
-        self, operation: str, *, declares: int, sends: int = 0, key: str | None = None
+        self,
+        operation: str,
+        *,
+        declares: int,
+        sends: int = 0,
+        key: str | None = None,
+        cookie: str | None = None,
     ) -> socket.socket:
         """Send the headers of a request, but only the beginning of its body.
 
@@ -33,6 +39,8 @@ class Attacker:
         ]
         if key:
             lines.append(f"Authorization: Bearer {key}")
+        if cookie:
+            lines.append(f"Cookie: {cookie}")
         connection = socket.create_connection(("127.0.0.1", self._port), timeout=30)
         self._open.append(connection)
         connection.sendall("\r\n".join([*lines, "", ""]).encode() + b" " * sends)
