@@ -197,9 +197,19 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
     )
 
 
-def body_error(error: ValidationError) -> DomainError:
-    errors = error.errors(include_url=False, include_input=False)
-    return request_error([{**details, "loc": ("body", *details["loc"])} for details in errors])
+def body_error(
+    error: ValidationError | Sequence[Mapping[str, Any]], *, count: int | None = None
+) -> DomainError:
+    """Return the error for a body that doesn't match its schema.
+
+    ``error``: the error from Pydantic, or the details of the first of ``count`` errors.
+    """
+    details: Sequence[Mapping[str, Any]] = (
+        error.errors(include_url=False, include_input=False)
+        if isinstance(error, ValidationError)
+        else error
+    )
+    return request_error([{**each, "loc": ("body", *each["loc"])} for each in details], count=count)
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:

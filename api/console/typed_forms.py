@@ -9,10 +9,10 @@ from typing import Any, Self, TypeVar
 from pydantic import ValidationError
 
 from api.console.console_display import format_sentence
-from api.errors import STATUS_OF
+from api.errors import STATUS_OF, body_error
 from api.html.field_errors import place_message
 from api.schemas.envelope import Body
-from core.errors import DomainError, FieldProblem, Kind, strip_pydantic_prefix
+from core.errors import DomainError, FieldProblem, Kind
 from core.errors.requests import BODY_INVALID
 
 BodyT = TypeVar("BodyT", bound=Body)
@@ -118,18 +118,7 @@ def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
     try:
         return schema.model_validate(values)
     except ValidationError as error:
-        problems = tuple(
-            FieldProblem(
-                ".".join(["body", *map(str, each["loc"])]),
-                each["type"],
-                strip_pydantic_prefix(each["msg"]),
-            )
-            for each in error.errors()
-        )
-        first_problem = problems[0]
-        raise BODY_INVALID(
-            place=first_problem.field, rule=first_problem.message, problems=problems
-        ) from None
+        raise body_error(error) from None
 
 
 def build_field_error(name: str, rule: str) -> DomainError:
@@ -158,9 +147,8 @@ def read_lines(typed: Mapping[str, str], name: str) -> list[str]:
 def _get_field_name(problem: FieldProblem) -> str:
     """Return the name of the form field for a path such as ``body.choices[1]``."""
     place = problem.field.removeprefix("body.").partition("[")[0]
-    first, _, rest = place.partition(".")
     # An array in the request body has a single form field, but an object has a form field per key.
-    return first if not rest or rest.isdigit() else f"{first}.{rest.partition('.')[0]}"
+    return ".".join(place.split(".")[:2])
 
 
 def _format_rule(problem: FieldProblem) -> str:

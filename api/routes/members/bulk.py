@@ -17,7 +17,7 @@ from api.bodies.json_bodies import (
     require_json_type,
 )
 from api.bodies.unknown_names import MAX_LISTED_NAMES, refuse_options
-from api.errors import MAX_PROBLEMS, request_error
+from api.errors import MAX_PROBLEMS, body_error
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
@@ -187,7 +187,7 @@ def _check_members(parsed: object, own_fields: OwnFields | None) -> bool:
                 details = error.errors(include_url=False, include_input=False)
                 errors += [{**each, "loc": _locate(each["loc"], first)} for each in details]
     if errors:
-        raise request_error(errors, count=count)
+        raise body_error(errors, count=count)
     assert isinstance(members, list)
     if own_fields is not None:
         _require_valid_values(members, own_fields)
@@ -223,7 +223,7 @@ def _split_body(parsed: object, members: object) -> Iterator[tuple[int, object]]
 
 def _locate(part: tuple[int | str, ...], first: int) -> tuple[int | str, ...]:
     """Convert a value's path within a part of the rows to the path within the request body."""
-    return ("body", *(step + first if isinstance(step, int) else step for step in part))
+    return tuple(step + first if isinstance(step, int) else step for step in part)
 
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
