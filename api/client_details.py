@@ -3,6 +3,7 @@
 from fastapi import Request
 
 from core.settings import origins
+from services.subscriptions.sign_up import Visitor
 
 # Pairs of a text in the ``User-Agent`` header and the name of the browser. The order matters,
 # because most browsers also name other browsers in the header. The first pair whose text occurs in
@@ -35,6 +36,15 @@ def client_address(request: Request) -> str | None:
 def referring_page(request: Request) -> str | None:
     """Return the ``Referer`` URL without its query, or ``None`` if the header is missing."""
     return origins.strip_query(request.headers.get("referer", ""))
+
+
+def describe_visitor(request: Request, language: str | None) -> Visitor:
+    return Visitor(
+        client_address(request),
+        browser_name(request.headers.get("user-agent")),
+        request.headers.get("referer"),
+        language,
+    )
 
 
 def browser_name(user_agent: str | None) -> str | None:

@@ -200,7 +200,7 @@ def read_embedded_form(
 
     If the form has no script, Pressroom takes a sign-up's origin from the `Referer` header.
     """
-    form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
+    form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id))
     reader_language = reader_languages.choose_language(language or "")
     return build_envelope(
         render_embedded_form(state, form, language=reader_language, has_origin_script=origin)

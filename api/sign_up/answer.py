@@ -1,24 +1,19 @@
-"""Subscribes the address in a submitted form, and builds the response."""
+"""Builds the response to a submitted sign-up form."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import Request, Response
+from fastapi import Response
 
 from api.errors import STATUS_OF
 from api.html.frame import redirect_to
-from api.html.problems import get_reader_language
 from api.sign_up.form import FormErrors, ListForm, find_redirect_url, render_form
 from api.sign_up.inputs import EMPTY_ADDRESS, describe_field_errors
-from api.sign_up.sealed_answers import SentAnswers
-from api.sign_up.submission import subscribe_stranger, validate_inputs
-from api.sign_up.subscribed import set_answers_cookie
+from api.sign_up.sealed_answers import SentAnswers, set_answers_cookie
 from api.state import State
 from core import clock
 from core.errors import DomainError, mailing, requests
 from core.languages.reader_languages import marked, translate
-from integrations.challenges.port import ChallengeProviderName
-from integrations.challenges.siteverify import WIDGETS
 from models import MailingList
 from services.subscriptions import page_urls
 from services.subscriptions.sign_up_origins import clean_origin
@@ -43,66 +38,29 @@ _MESSAGES = {
 }
 
 
-async def answer_form(
-    request: Request,
-    state: State,
-    mailing_list: MailingList,
-    inputs: dict[str, Any],
-    *,
-    page_url: str | None = None,
+def render_error(
+    state: State, form: ListForm, inputs: Mapping[str, Any], language: str, error: DomainError
 ) -> Response:
-    """Subscribe the e-mail address in a submitted form, and redirect the browser.
+    """Show the form again with a message, or raise an error that the visitor can't correct."""
+    errors = _build_form_errors(language, error, form, inputs)
+    if errors is None:
+        raise error
+    return render_form(language, state, form, values=inputs, errors=errors)
 
-    If the user can correct the error, show the form again with a message.
 
-    Args:
-        page_url: the URL of the sign-up page, or ``None`` for a form on another site.
-    """
-    settings = state.resources.settings
-    language = get_reader_language(request)
-    form = await state.in_unit_of_work(ListForm.read, mailing_list, settings)
-    try:
-        submission = validate_inputs(_add_widget_token(mailing_list, inputs))
-        await subscribe_stranger(
-            request,
-            state,
-            mailing_list,
-            submission,
-            is_form=True,
-            page_url=page_url,
-            language=language,
-        )
-    except DomainError as error:
-        errors = _build_form_errors(language, error, form, inputs)
-        if errors is None:
-            raise
-        return render_form(language, state, form, values=inputs, errors=errors)
+def redirect_subscriber(
+    state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
+) -> Response:
+    """Redirect the browser to the owner's page, or to the page that follows the form."""
     redirect_url = find_redirect_url(state, mailing_list, inputs)
     if redirect_url is not None:
         return redirect_to(redirect_url)
-    response = redirect_to(page_urls.subscribed_url(settings, mailing_list.id))
+    response = redirect_to(page_urls.subscribed_url(state.resources.settings, mailing_list.id))
     names = ("email", "name", "fields")
     values = {name: inputs[name] for name in names if name in inputs} | {**clean_origin(inputs)}
     now = clock.now()
     set_answers_cookie(response, state, SentAnswers(mailing_list.id, values, now, now))
     return response
-
-
-def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Copy the token of a challenge widget from the form to the API's challenge fields."""
-    if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
-        return inputs
-    provider = ChallengeProviderName(mailing_list.challenge_provider)
-    token = inputs.get(WIDGETS[provider].field)
-    if not token or inputs.get("challenge-token"):
-        return inputs
-    return {
-        **inputs,
-        "challenge-provider": provider.value,
-        # Add the challenge's action, which the form lacks but the challenge provider checks.
-        "challenge-action": "subscribe",
-        "challenge-token": token,
-    }
 
 
 def _build_form_errors(

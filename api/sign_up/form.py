@@ -9,7 +9,6 @@ from fastapi import Response
 from api.html.frame import render_list_page
 from api.sign_up.inputs import build_inputs
 from api.state import State
-from core.settings import Settings
 from integrations.challenges.port import ChallengeAction, ChallengeProviderName
 from integrations.challenges.siteverify import WIDGETS
 from models import MailingList, MemberField
@@ -40,7 +39,7 @@ class ListForm:
     masked_owner: str
 
     @classmethod
-    def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "ListForm":
+    def read(cls, uow: UnitOfWork, mailing_list: MailingList) -> "ListForm":
         sign_up_fields = read_sign_up_fields(uow, mailing_list)
         owner = accounts.get_user(uow, mailing_list.user_id)
         return cls(

@@ -7,13 +7,14 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth.page_sessions import find_page_session
 from api.auth.requirements import PUBLIC
 from api.bodies.form_or_json import nest_inputs, read_body_fields
+from api.client_details import describe_visitor
 from api.html.problems import get_reader_language
 from api.middleware.request_rewriting import is_head
 from api.record_ids import find_list
 from api.route_classes import ThreadedRoute
-from api.sign_up.answer import answer_form
 from api.sign_up.form import ListForm, render_form
-from api.sign_up.subscribed import read_answers_cookie
+from api.sign_up.sealed_answers import read_answers_cookie
+from api.sign_up.submission import subscribe_by_form
 from api.state import State, StateOf, Transaction
 from core import clock
 from core.errors import requests
@@ -48,7 +49,7 @@ def show_form(
     mailing_list = find_list(uow, slug)
     if viewer_id != mailing_list.user_id and _may_be_person(request):
         state.sign_up_views.count_view(mailing_list.id, clock.now().date())
-    form = ListForm.read(uow, mailing_list, state.resources.settings)
+    form = ListForm.read(uow, mailing_list)
     values: dict[str, Any] = {**_read_origin(request)}
     if redirect_url:
         values["redirect_url"] = redirect_url
@@ -63,11 +64,12 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
     if pairs and not is_form:
         raise requests.BODY_NO_FORM_TYPE()
     inputs = nest_inputs(pairs, "fields")
-    mailing_list = await state.in_unit_of_work(find_list, slug)
+    form = await state.in_unit_of_work(lambda uow: ListForm.read(uow, find_list(uow, slug)))
     # Build the page's URL from the slug, because browsers send no ``Referer`` header for
     # Pressroom's pages.
-    page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
-    return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
+    page_url = page_urls.sign_up_url(state.resources.settings, form.mailing_list.slug)
+    visitor = describe_visitor(request, get_reader_language(request))
+    return await subscribe_by_form(state, form, inputs, visitor, page_url=page_url)
 
 
 def _find_viewer(request: Request, state: State) -> int | None:

@@ -40,7 +40,7 @@ def render_preview(
             html=mail.html, subject=mail.subject, text=mail.text, sender_name=mail.sender_name
         )
     if part == PreviewPart.SIGN_UP:
-        form = ListForm.read(uow, mailing_list, settings)
+        form = ListForm.read(uow, mailing_list)
         page = render_form(language, state, form, values={})
     else:
         # Preview the last page of the sign-up, which shows the owner's thank-you text. If the list

@@ -17,14 +17,15 @@ from api.bodies.form_or_json import nest_inputs, read_body_fields
 from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
-from api.html.problems import is_for_browser, mark_reader_request
+from api.client_details import describe_visitor
+from api.html.problems import get_reader_language, is_for_browser, mark_reader_request
 from api.openapi.declarations import error_responses
 from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
 from api.schemas.envelope import Envelope, build_envelope
 from api.schemas.subscriptions import NewSubscription, SignUpForm
-from api.sign_up.answer import answer_form
-from api.sign_up.submission import subscribe_stranger, validate_inputs
+from api.sign_up.form import ListForm
+from api.sign_up.submission import parse_inputs, subscribe_by_form, subscribe_stranger
 from api.state import StateOf
 from core.errors import mailing, requests
 from core.languages import reader_languages
@@ -113,15 +114,17 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     pairs, is_form = await read_body_fields(request)
     inputs = nest_inputs(pairs, "fields") if is_form else dict(pairs)
     if is_for_browser(request.scope):
-        mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
-        return await answer_form(request, state, mailing_list, inputs)
-    submission = validate_inputs(inputs)
+        form = await state.in_unit_of_work(
+            lambda uow: ListForm.read(uow, lists.get_list(uow, list_id))
+        )
+        visitor = describe_visitor(request, get_reader_language(request))
+        return await subscribe_by_form(state, form, inputs, visitor)
+    submission = parse_inputs(inputs)
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
     # Most programs don't send an Accept-Language header. Browsers send the reader's preferred
     # languages, even in requests of scripts.
     language = reader_languages.choose_language(accepted_languages) if accepted_languages else None
-    await subscribe_stranger(
-        request, state, mailing_list, submission, is_form=is_form, language=language
-    )
+    visitor = describe_visitor(request, language)
+    await subscribe_stranger(state, mailing_list, submission, visitor, is_form=is_form)
     return JSONResponse(build_envelope(ACCEPTED_COUNT).model_dump())

@@ -13,7 +13,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
+from fastapi import Request, Response
 
+from api.cookies import SIGN_UP_COOKIE, SIGN_UP_COOKIE_LIFETIME
+from api.state import State
 from core import clock
 from core.keyring import Keyring
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
@@ -46,6 +49,16 @@ class SentAnswers:
     @property
     def email(self) -> str:
         return str(self.values["email"])
+
+
+def set_answers_cookie(response: Response, state: State, answers: SentAnswers) -> None:
+    state.cookies.set(response, SIGN_UP_COOKIE, seal_answers(state.resources.keyring, answers))
+
+
+def read_answers_cookie(request: Request, state: State, list_id: int) -> SentAnswers | None:
+    """Return the answers that this browser last sent in a sign-up form of the list."""
+    text = state.cookies.read(request, SIGN_UP_COOKIE) or ""
+    return open_answers(state.resources.keyring, text, list_id, SIGN_UP_COOKIE_LIFETIME)
 
 
 def seal_answers(keyring: Keyring, answers: SentAnswers) -> str:

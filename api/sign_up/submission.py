@@ -1,100 +1,112 @@
 """Subscribes an e-mail address that was submitted without a login, in a form or as JSON."""
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from fastapi import Request
+from fastapi import Response
 from pydantic import ValidationError
 
-from api.auth import actors
-from api.client_details import client_address
-from api.errors import request_error
+from api.errors import body_error
 from api.limits.keyed_bulkheads import CHANGES_BY_LIST
 from api.response_timing import pad_duration
 from api.schemas.subscriptions import NewSubscription
+from api.sign_up import answer
+from api.sign_up.form import ListForm
 from api.state import State
-from core.errors import FieldProblem, mailing
+from core.errors import DomainError, FieldProblem, mailing
+from core.languages.reader_languages import ENGLISH
 from integrations.challenges.port import (
     Challenge,
     ChallengeAction,
     ChallengeProviderName,
     ChallengeResponse,
 )
+from integrations.challenges.siteverify import WIDGETS
 from models import MailingList
-from services.subscriptions import lists, member_attributes, sign_up
-from services.subscriptions.members.changes import ActorKind, Via
-from services.subscriptions.sign_up_fields import read_sign_up_fields
-from services.subscriptions.sign_up_origins import clean_origin, read_referring_page
-from storage.unit_of_work import UnitOfWork
+from services.subscriptions import sign_up
+from services.subscriptions.sign_up import Visitor
 
 
-def validate_inputs(inputs: dict[str, Any]) -> NewSubscription:
+async def subscribe_by_form(
+    state: State,
+    form: ListForm,
+    inputs: dict[str, Any],
+    visitor: Visitor,
+    *,
+    page_url: str | None = None,
+) -> Response:
+    """Subscribe the e-mail address in a submitted form, and redirect the browser.
+
+    If the visitor can correct the error, show the form again with a message.
+    """
+    mailing_list = form.mailing_list
+    try:
+        submission = parse_inputs(_add_widget_token(mailing_list, inputs))
+        await subscribe_stranger(
+            state, mailing_list, submission, visitor, is_form=True, page_url=page_url
+        )
+    except DomainError as error:
+        return answer.render_error(state, form, inputs, visitor.language or ENGLISH, error)
+    return answer.redirect_subscriber(state, mailing_list, inputs)
+
+
+def parse_inputs(inputs: dict[str, Any]) -> NewSubscription:
     try:
         return NewSubscription.model_validate(inputs)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)
-        raise request_error(
-            [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
-        ) from None
+        raise body_error(error) from None
+
+
+def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Copy the token of a challenge widget from the form to the API's challenge fields."""
+    if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
+        return inputs
+    provider = ChallengeProviderName(mailing_list.challenge_provider)
+    token = inputs.get(WIDGETS[provider].field)
+    if not token or inputs.get("challenge-token"):
+        return inputs
+    return {
+        **inputs,
+        "challenge-provider": provider.value,
+        # Add the challenge's action, which the form lacks but the challenge provider checks.
+        "challenge-action": "subscribe",
+        "challenge-token": token,
+    }
 
 
 async def subscribe_stranger(
-    request: Request,
     state: State,
     mailing_list: MailingList,
     submission: NewSubscription,
+    visitor: Visitor,
     *,
     is_form: bool,
     page_url: str | None = None,
-    language: str | None = None,
 ) -> None:
     """Subscribe the submitted e-mail address to a list.
 
     The duration of the request doesn't reveal whether the address was already on the list.
-
-    Args:
-        is_form: whether all values are strings, because they come from a form.
-        page_url: the URL of the sign-up page, or ``None`` for a form on another site.
-        language: the language of the page that the reader saw, which is also used for mails.
     """
-    via = Via.CHALLENGE if mailing_list.challenge_enabled else Via.FORM
-    actor = actors.build_actor(request, ActorKind.STRANGER, via, None)
-    if page_url is not None:
-        actor = replace(actor, page_url=page_url)
-    origin = clean_origin(submission.model_dump())
-    if page_url is None and not origin.keys() & {"referrer", "landing"}:
-        # The sign-up form is on the owner's website, and no script has filled in the hidden fields
-        # that say where the visitor came from. Use the ``Referer`` header instead.
-        origin = {**origin, **read_referring_page(request.headers.get("referer"))}
     if mailing_list.challenge_enabled:
-        challenge, response = _read_challenge(request, state, mailing_list, submission)
+        challenge, response = _read_challenge(state, mailing_list, submission, visitor)
         await challenge.check(response)
-
-    def subscribe(uow: UnitOfWork) -> None:
-        current_list = lists.get_list(uow, mailing_list.id)
-        sign_up_fields = read_sign_up_fields(uow, current_list)
-        attributes = member_attributes.read_submission(
-            uow,
-            current_list.user_id,
-            name=submission.name,
-            values=submission.fields,
-            is_text=is_form,
-            required=[entry.field for entry in sign_up_fields if entry.is_required],
-        )
-        sign_up.request_subscription(
-            uow,
-            current_list,
-            submission.email,
-            actor,
-            submission=replace(attributes, language=language, origin=origin),
-        )
-
+    subscribe = partial(
+        sign_up.sign_up_visitor,
+        mailing_list=mailing_list,
+        visitor=visitor,
+        email=submission.email,
+        name=submission.name,
+        values=submission.fields,
+        origin=submission.model_dump(),
+        is_text=is_form,
+        page_url=page_url,
+    )
     async with pad_duration():
         await CHANGES_BY_LIST.run(mailing_list.id, state.transact, subscribe)
 
 
 def _read_challenge(
-    request: Request, state: State, mailing_list: MailingList, submission: NewSubscription
+    state: State, mailing_list: MailingList, submission: NewSubscription, visitor: Visitor
 ) -> tuple[Challenge, ChallengeResponse]:
     """Return the list's challenge and the submitted response to it.
 
@@ -117,5 +129,5 @@ def _read_challenge(
     # Reject a challenge for an action other than subscribing, such as registration.
     if submission.challenge_action != ChallengeAction.SUBSCRIBE:
         raise mailing.CHALLENGE_FAILED()
-    response = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))
+    response = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, visitor.address)
     return state.challenges.challenge_for(ChallengeProviderName(provider)), response

@@ -15,7 +15,6 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth.requirements import PUBLIC
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
-from api.cookies import SIGN_UP_COOKIE, SIGN_UP_COOKIE_LIFETIME
 from api.html.frame import redirect_to, redirect_to_query, render_list_page
 from api.html.problems import get_reader_language
 from api.limits.keyed_bulkheads import CHANGES_BY_LIST
@@ -23,8 +22,8 @@ from api.record_ids import PathId
 from api.response_timing import pad_duration
 from api.route_classes import ThreadedRoute
 from api.sign_up import sealed_answers
-from api.sign_up.sealed_answers import SentAnswers
-from api.state import State, StateOf, Transaction
+from api.sign_up.sealed_answers import read_answers_cookie, set_answers_cookie
+from api.state import StateOf, Transaction
 from core import clock
 from services.subscriptions import branding, lists, page_urls, sign_up
 
@@ -117,19 +116,6 @@ async def answer_button(
         response = redirect_to_query(urlencode({"list": list_id, "again": _SENT}))
     set_answers_cookie(response, state, answers)
     return response
-
-
-def set_answers_cookie(response: Response, state: State, answers: SentAnswers) -> None:
-    sealed = sealed_answers.seal_answers(state.resources.keyring, answers)
-    state.cookies.set(response, SIGN_UP_COOKIE, sealed)
-
-
-def read_answers_cookie(request: Request, state: State, list_id: int) -> SentAnswers | None:
-    """Return the answers that this browser last sent in a sign-up form of the list."""
-    text = state.cookies.read(request, SIGN_UP_COOKIE) or ""
-    return sealed_answers.open_answers(
-        state.resources.keyring, text, list_id, SIGN_UP_COOKIE_LIFETIME
-    )
 
 
 def _find_mailbox(email: str) -> tuple[str, str] | None:

@@ -1,5 +1,6 @@
 """Signs people up for lists, through a public form, a login or a confirmation link."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,7 @@ from sqlalchemy.orm.attributes import flag_modified
 from core import clock
 from core.errors.mailing import SUBSCRIPTION_NOT_PENDING
 from core.errors.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
+from core.settings import origins
 from models import MailedLink, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.accounts import accounts, email_addresses, mailed_tokens, unsolicited_mail
 from services.accounts.mailed_tokens import Purpose
@@ -25,8 +27,10 @@ from services.subscriptions.members import (
     opt_out_checks,
     opt_outs,
 )
-from services.subscriptions.members.changes import Actor, Via
+from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
+from services.subscriptions.sign_up_fields import read_sign_up_fields
+from services.subscriptions.sign_up_origins import clean_origin, read_referring_page
 from storage.unit_of_work import UnitOfWork
 
 # The minimum time between two confirmation mails for one subscription, because strangers may enter
@@ -37,6 +41,59 @@ _MIN_BOUNCED_INTERVAL = timedelta(hours=24)
 # The values of the column ``source`` for members who didn't sign up themselves.
 _SOURCES_WITHOUT_SIGN_UP = ("import", "owner", "transfer")
 _CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """A person who signs up for a list without a login, and gets mails in ``language``."""
+
+    address: str | None
+    browser: str | None
+    referrer: str | None
+    language: str | None
+
+
+def sign_up_visitor(
+    uow: UnitOfWork,
+    mailing_list: MailingList,
+    visitor: Visitor,
+    *,
+    email: str,
+    name: str | None,
+    values: Mapping[str, object],
+    origin: Mapping[str, Any],
+    is_text: bool,
+    page_url: str | None,
+) -> None:
+    """Validate the answers in a sign-up form, and request the subscription of the address.
+
+    Args:
+        is_text: whether all answers are texts, because they come from an HTML form.
+        page_url: the URL of the sign-up page, or ``None`` for a form on another site.
+    """
+    actor = Actor(
+        ActorKind.STRANGER,
+        Via.CHALLENGE if mailing_list.challenge_enabled else Via.FORM,
+        ip=visitor.address,
+        page_url=page_url or origins.strip_query(visitor.referrer or ""),
+        browser=visitor.browser,
+    )
+    cleaned_origin = clean_origin(origin)
+    if page_url is None and not cleaned_origin.keys() & {"referrer", "landing"}:
+        # The sign-up form is on the owner's website, and no script has filled in the hidden fields
+        # that say where the visitor came from.
+        cleaned_origin = {**cleaned_origin, **read_referring_page(visitor.referrer)}
+    sign_up_fields = read_sign_up_fields(uow, mailing_list)
+    submission = member_attributes.read_submission(
+        uow,
+        mailing_list.user_id,
+        name=name,
+        values=values,
+        is_text=is_text,
+        required=[entry.field for entry in sign_up_fields if entry.is_required],
+    )
+    submission = replace(submission, language=visitor.language, origin=cleaned_origin)
+    request_subscription(uow, mailing_list, email, actor, submission=submission)
 
 
 def request_subscription(

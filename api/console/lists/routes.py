@@ -241,7 +241,7 @@ def show_public_pages(
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         record = describe_list(uow, state, mailing_list)
-        sign_up_form = ListForm.read(uow, mailing_list, state.resources.settings)
+        sign_up_form = ListForm.read(uow, mailing_list)
         images = records.list_attachments(uow, console.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
         mail = render_preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
         sign_up = render_preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
