@@ -130,9 +130,8 @@ def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
 ) -> Envelope[schemas.Channel]:
     """Update a list. Fields that the request omits don't change."""
-    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    lists.change_list(uow, mailing_list, values, state.challenges.configured)
+    lists.change_list(uow, mailing_list, body.sent(), state.challenges.configured)
     uow.session.refresh(mailing_list)
     return build_envelope(describe_list(uow, state, mailing_list))
 
@@ -248,10 +247,9 @@ def preview_changed_list(
     change.
     """
     reader_language = reader_languages.choose_language(language or "")
-    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.get_own_list(uow, caller, list_id)
     trial = uow.session.begin_nested()
-    lists.change_list(uow, mailing_list, values, state.challenges.configured)
+    lists.change_list(uow, mailing_list, body.sent(), state.challenges.configured)
     preview = render_preview(uow, state, mailing_list, part, reader_language)
     trial.rollback()
     return build_envelope(preview)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NewType
+from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import Row, select
@@ -34,23 +34,6 @@ _IMAGE_URL_COLUMNS = ("avatar_image_url", "favicon_image_url")
 _CONSENT_WORDING = "consent_wording"
 _CHALLENGE_COLUMNS = ("challenge_enabled", "challenge_provider")
 _REDIRECT_COLUMNS = ("redirect_origins", "confirmed_redirect")
-# Values for columns of a list, as validated by ``validate_values``.
-CheckedValues = NewType("CheckedValues", dict[str, Any])
-
-
-def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
-    """Validate values before a transaction begins, because searching texts takes time."""
-    values = dict(fields)
-    if "title" in values:
-        values["title"] = values["title"].strip()
-        if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
-            raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
-    result = branding.validate_values(settings, values)
-    # Reject a multi-line title, because mails contain the title, and an owner could use it to send
-    # a message to strangers.
-    if "title" in result and not is_shown(result["title"]):
-        raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
-    return CheckedValues(result)
 
 
 def create_own_list(
@@ -62,7 +45,7 @@ def create_own_list(
     fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> MailingList:
-    values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
+    values = _validate_values(uow.settings, {**fields, "title": title, "slug": slug})
     # Lock the caller's account against a simultaneous erasure, because an erased person must not
     # own a list.
     sessions.lock_person(uow, caller.user_id)
@@ -80,23 +63,69 @@ def create_list(
     providers: Collection[str] = (),
 ) -> MailingList:
     """Create a list. The operator has configured the CAPTCHA ``providers``."""
-    values = validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
+    values = _validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
     return _create(uow, owner_id, values, providers)
 
 
 def _create(
-    uow: UnitOfWork, owner_id: int, values: CheckedValues, providers: Collection[str]
+    uow: UnitOfWork, owner_id: int, values: Mapping[str, Any], providers: Collection[str]
 ) -> MailingList:
     mailing_list = MailingList(user_id=owner_id)
     uow.session.add(mailing_list)
-    change_list(uow, mailing_list, values, providers)
+    _set_values(uow, mailing_list, values, providers)
     return mailing_list
 
 
 def change_list(
     uow: UnitOfWork,
     mailing_list: MailingList,
-    fields: CheckedValues,
+    fields: Mapping[str, Any],
+    providers: Collection[str],
+) -> bool:
+    """Change a list, and return whether any value differs from the stored one.
+
+    Unchanged values aren't validated, so that a deleted logo, for example, doesn't prevent a change
+    of the title.
+    """
+    changes = _select_changes(uow, mailing_list, fields)
+    if changes:
+        _set_values(uow, mailing_list, _validate_values(uow.settings, changes), providers)
+    return bool(changes)
+
+
+def _select_changes(
+    uow: UnitOfWork, mailing_list: MailingList, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    field_keys = sign_up_fields.read_field_keys(uow, mailing_list)
+    other_values = {
+        **dict(zip(sign_up_fields.FIELD_KEY_COLUMNS, field_keys, strict=True)),
+        _CONSENT_WORDING: wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
+    }
+    return {
+        name: value
+        for name, value in fields.items()
+        if value != (other_values[name] if name in other_values else getattr(mailing_list, name))
+    }
+
+
+def _validate_values(settings: Settings, fields: Mapping[str, Any]) -> dict[str, Any]:
+    values = dict(fields)
+    if "title" in values:
+        values["title"] = values["title"].strip()
+        if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
+            raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
+    result = branding.validate_values(settings, values)
+    # Reject a multi-line title, because mails contain the title, and an owner could use it to send
+    # a message to strangers.
+    if "title" in result and not is_shown(result["title"]):
+        raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
+    return result
+
+
+def _set_values(
+    uow: UnitOfWork,
+    mailing_list: MailingList,
+    fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> None:
     old_texts = text_reviews.list_reviewed_texts(mailing_list)

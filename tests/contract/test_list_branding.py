@@ -124,6 +124,16 @@ def test_list_logo_must_be_an_unencrypted_image_of_the_same_owner(
     assert data(client.get(f"/lists/{mailing_list['id']}"))["logo_hash_id"] is None
 
 
+def test_deleted_logo_does_not_prevent_other_changes_of_the_list(client: httpx2.Client) -> None:
+    hash_id = upload_picture(client)
+    mailing_list = new_list(client, logo_hash_id=hash_id)
+    assert data(client.delete(f"/attachments/{hash_id}")) == 1
+    changed_list = data(
+        change_list(client, mailing_list["id"], logo_hash_id=hash_id, thanks_text="Thanks!")
+    )
+    assert (changed_list["logo_hash_id"], changed_list["thanks_text"]) == (hash_id, "Thanks!")
+
+
 def test_sign_up_and_thanks_texts_are_shown_escaped_on_their_pages(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:

@@ -1,7 +1,7 @@
 """Pages for viewing an owner's lists and their growth, and editing settings and public pages."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -303,8 +303,11 @@ def change_public_pages(console: ConsoleForm, list_id: ListId) -> Response:
     values = {name: read_text(console.form, name) for name in _LOOK_FIELDS}
     if _USUAL_COLOUR_BUTTON in console.form or values["colour"] == DEFAULT_COLOUR:
         values["colour"] = None
-    notice = "The public page was changed."
-    return _change_list(console, list_id, values, show_public_pages, tab="public", notice=notice)
+    try:
+        notice = _change_list(console, list_id, values, "The public page was changed.")
+    except DomainError as error:
+        return show_public_pages(console, list_id, console.add_error(error, PLACES))
+    return console.redirect_with_notice(f"{get_list_path(list_id)}/public", notice)
 
 
 @router.get("/{list_id}/settings")
@@ -375,46 +378,23 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
     limit = read_number(form, _BOUNCE_LIMIT_FIELD)
     if limit is not None:
         values[_BOUNCE_LIMIT_FIELD] = limit
-    notice = "The settings were saved."
-    return _change_list(console, list_id, values, show_settings, tab="settings", notice=notice)
+    try:
+        notice = _change_list(console, list_id, values, "The settings were saved.")
+    except DomainError as error:
+        return show_settings(console, list_id, console.add_error(error, PLACES))
+    return console.redirect_with_notice(f"{get_list_path(list_id)}/settings", notice)
 
 
 def _change_list(
-    console: ConsoleRequest,
-    list_id: int,
-    values: Mapping[str, Any],
-    show_form: Callable[[ConsoleRequest, int, TypedForm], Response],
-    *,
-    tab: str,
-    notice: str,
-) -> Response:
-    """Store the changed settings of a list.
-
-    Unchanged settings aren't validated, so that a deleted logo, for example, doesn't prevent a
-    change of the title.
-
-    Args:
-        show_form: a function that renders the form with an error.
-        tab: the last segment of the path to which the browser is redirected.
-    """
-    try:
-        with console.unit_of_work() as uow:
-            record = describe_list(uow, console.state, console.get_own_list(uow, list_id))
-        current_values = {name: getattr(record, name) for name in values}
-        changed_values = {
-            name: value for name, value in values.items() if value != current_values[name]
-        }
-        list_values = parse_body(ListChanges, changed_values).sent()
-        changes = lists.validate_values(console.state.resources.settings, list_values)
-        with console.unit_of_work() as uow:
-            mailing_list = console.get_own_list(uow, list_id)
-            lists.change_list(uow, mailing_list, changes, console.state.challenges.configured)
-    except DomainError as error:
-        return show_form(console, list_id, console.add_error(error, PLACES))
-    path = f"{get_list_path(list_id)}/{tab}"
-    return console.redirect_with_notice(
-        path, notice if changes else "There were no changes to save."
-    )
+    console: ConsoleRequest, list_id: int, values: Mapping[str, Any], notice: str
+) -> str:
+    """Store the settings of a list, and return ``notice`` if any setting was changed."""
+    fields = parse_body(ListChanges, values).sent()
+    with console.unit_of_work() as uow:
+        mailing_list = console.get_own_list(uow, list_id)
+        providers = console.state.challenges.configured
+        has_changed = lists.change_list(uow, mailing_list, fields, providers)
+    return notice if has_changed else "There were no changes to save."
 
 
 @router.get("/{list_id}/archive")

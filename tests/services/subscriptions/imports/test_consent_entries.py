@@ -42,8 +42,7 @@ def test_concurrently_set_consent_wordings_each_get_their_own_version(
     importing: ImportRunner, list_id: int
 ) -> None:
     def set_wording(number: int) -> None:
-        values = {"consent_wording": f"Wording {number // 2}"}
-        wording = lists.validate_values(importing.resources.settings, values)
+        wording = {"consent_wording": f"Wording {number // 2}"}
         while True:
             try:
                 with importing.resources.unit_of_work() as uow:
@@ -74,7 +73,7 @@ def test_consent_entry_records_the_wording_in_force_when_it_is_written(
         user_id = person.id
         uow.session.flush()
         with importing.resources.unit_of_work() as other_uow:
-            wording = lists.validate_values(other_uow.settings, {"consent_wording": "New"})
+            wording = {"consent_wording": "New"}
             lists.change_list(other_uow, lists.get_list(other_uow, list_id), wording, ())
         person = uow.session.get_one(User, user_id)
         actor = Actor(ActorKind.USER, Via.LOGIN, ip="unix:")
