@@ -18,12 +18,8 @@ _MISSING_OR_INVALID = [
 
 @dataclass(frozen=True)
 class AccessDocs:
-    """The description of a route's access rule in the OpenAPI document.
-
-    Attributes:
-        credential: a sentence that says which credential the route needs.
-        errors: the errors that the route returns for missing or invalid credentials.
-        security: the authentication schemes that the route accepts.
+    """The description of a route's access rule. ``credential`` says which credential the route
+    needs.
     """
 
     credential: str = ""

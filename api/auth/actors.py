@@ -29,7 +29,7 @@ class Principal:
     """The person who makes a request.
 
     ``trace`` is ``None`` if credentials identified the person. A trace id is valid for a single
-    mailing list, but credentials aren't tied to a list.
+    mailing list.
     """
 
     user_id: int
@@ -37,20 +37,14 @@ class Principal:
     trace: Trace | None
 
     def get_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
-        """Return the user that the trace id or the credentials identify.
-
-        Raises ``trace.invalid`` if the trace id was revoked or belongs to another mailing list.
-        """
         self._require_list_of_trace(mailing_list)
         if self.trace and traces.is_revoked(mailing_list, self.trace.delivery):
             raise mailing.TRACE_INVALID()
         return accounts.get_user(uow, self.user_id)
 
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
-        """Return the user who unsubscribes, or ``None`` if the user was deleted.
-
-        A revoked trace id is accepted, because everyone must be able to unsubscribe. Raises
-        ``trace.invalid`` if the trace id belongs to another mailing list.
+        """Return the user who unsubscribes, or ``None`` if the user was deleted. A revoked trace id
+        is accepted, because everyone must be able to unsubscribe.
         """
         self._require_list_of_trace(mailing_list)
         return accounts.find_user(uow, self.user_id)
@@ -63,12 +57,7 @@ class Principal:
 def identify_principal(
     request: Request, state: State, submission: FormOrJsonBody, scope: Scope
 ) -> Principal:
-    """Return the person that the request's trace id or credentials identify.
-
-    Credentials are ignored if the request has a trace id. Credentials must have the scope
-    ``scope``. Raises ``trace.invalid`` for an invalid trace id. Raises an authentication error for
-    missing or invalid credentials.
-    """
+    """Credentials are ignored if the request has a trace id."""
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
             count_anonymous(request, RateLimitName.ANONYMOUS)
@@ -83,11 +72,6 @@ def identify_principal(
 
 
 def require_trace(state: State, submission: FormOrJsonBody) -> Trace:
-    """Return the list, recipient and delivery that the request's trace id identifies.
-
-    Raises ``trace.missing`` if the request has no trace id. Raises ``trace.invalid`` if the trace
-    id is invalid.
-    """
     if submission.trace_id is None:
         raise mailing.TRACE_MISSING()
     return traces.read_trace_id(state.resources.keyring, submission.trace_id)

@@ -24,12 +24,6 @@ def render_anonymous_page(
     look: Look = _DEFAULT_LOOK,
     **values: Any,
 ) -> Response:
-    """Render a page with forms that people can submit without a login.
-
-    Args:
-        form_cookie: the form cookie, if the caller has already obtained it.
-        look: the look of the page, if the page belongs to a list.
-    """
     cookie = form_cookie or obtain_form_cookie(request, state)
     response = render_form_page(state, cookie, template, look=look, status=status, **values)
     state.cookies.set(response, FORM_COOKIE, cookie)
@@ -39,7 +33,6 @@ def render_anonymous_page(
 def render_form_page(
     state: State, cookie: str, template: str, *, look: Look = _DEFAULT_LOOK, **values: Any
 ) -> Response:
-    """Render a page with a CSRF token that is valid only together with the cookie ``cookie``."""
     token = sessions.create_csrf_token(state.resources.keyring, cookie)
     return render_list_page(
         template, look, base=state.resources.settings.public_base, csrf_token=token, **values

@@ -24,10 +24,8 @@ def identify_and_count(
     *,
     csrf_token: object = None,
 ) -> Caller | None:
-    """Identify the caller, and count the request against a rate limit.
-
-    Invalid credentials count against the rate limit of the IP address, so that attackers can't
-    guess credentials quickly. Raises ``rate.limited`` if the caller has exceeded the rate limit.
+    """Invalid credentials count against the rate limit of the IP address, so that attackers can't
+    guess credentials quickly.
     """
     try:
         caller = identify_caller(request, csrf_token)
@@ -45,11 +43,11 @@ def identify_and_count(
 
 
 def identify_cached_caller(request: Request) -> Caller | None:
-    """Identify the caller by a cached API key, and count the request against the rate limit.
+    """Identify the caller by a cached API key.
 
     This function never waits for the database or Redis, so it may run on the event loop. If the
     database or Redis is needed, this function returns ``None``, and ``identify_and_count`` must
-    identify the caller. Raises ``rate.limited`` if the caller has exceeded the rate limit.
+    identify the caller.
     """
     state = state_of(request)
     try:
@@ -79,10 +77,6 @@ def identify_caller(request: Request, csrf_token: object = None) -> Caller | Non
     """Return the caller of a request, or ``None`` for a request without credentials.
 
     A session cookie and an API key or token in the same request must belong to the same person.
-    Raises an authentication error for invalid credentials.
-
-    Args:
-        csrf_token: the CSRF token from the form, if the request body is a form.
     """
     state = state_of(request)
     database = state.resources.database
@@ -114,7 +108,6 @@ def identify_caller(request: Request, csrf_token: object = None) -> Caller | Non
 
 
 def _read_secrets(request: Request) -> set[str]:
-    """Return the API keys and tokens in the request's headers. Raises ``auth.unknown_scheme``."""
     secrets = set(request.headers.getlist(state_of(request).resources.settings.api_key_header))
     for header in request.headers.getlist("authorization"):
         scheme, token = split_authorization(header)
@@ -125,18 +118,16 @@ def _read_secrets(request: Request) -> set[str]:
 
 
 def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
-    """Count a request against the rate limit of its IP address, unless ``rate`` is ``None``."""
     if rate is not None:
         key = build_address_rate_key(client_address(request))
         state_of(request).rate_limiter.count(request.scope, rate, key)
 
 
 def count_trace(request: Request, token: str) -> bool:
-    """Count a request against the rate limit of the person that the trace id identifies.
+    """Count a request against the person's rate limit, or return ``False`` for an invalid trace id.
 
-    Return ``False`` without counting the request if the trace id is invalid. Requests with a trace
-    id aren't counted per IP address, because mail providers send one-click requests of many people
-    from a few addresses.
+    Requests with a trace id aren't counted per IP address, because mail providers send one-click
+    requests of many people from a few addresses.
     """
     state = state_of(request)
     try:

@@ -38,8 +38,8 @@ async def verify_password(
 ) -> tuple[logins.Attempt, passwords.PasswordCheck]:
     """Count the login attempt and verify the password.
 
-    Raises ``login.paused`` after too many failed login attempts. Raises ``password.wrong`` for a
-    wrong password and for an unknown e-mail address, to hide which accounts exist.
+    Raises ``password.wrong`` for a wrong password and for an unknown e-mail address, to hide which
+    accounts exist.
     """
     try:
         attempt = await state.in_unit_of_work(
@@ -79,10 +79,6 @@ async def begin_session(
 
     The login ends any earlier session of the browser, even a session of another user. If the person
     has set up a second factor, the response is a page that asks for it, with status 403.
-
-    Args:
-        identify: a function that returns the person to log in, or raises an error.
-        is_factor_verified: whether ``identify`` also verifies the second factor.
     """
     earlier_session = await AUTHENTICATION.run(find_page_session, request, state)
     form_cookie = obtain_form_cookie(request, state)
@@ -125,11 +121,6 @@ def render_second_step(
     path: str,
     error: DomainError | None = None,
 ) -> Response:
-    """Render the page that asks for the second factor of a login.
-
-    After a correct second factor, the browser is redirected to ``path``. ``passkey_options``: the
-    challenge for the person's passkeys, or ``None`` without passkeys.
-    """
     is_paused = error is not None and error.kind is Kind.RATE_LIMITED
     problem, errors = (None, {}) if error is None else place_message(error)
     response = render_anonymous_page(

@@ -1,11 +1,9 @@
 """Limits and counts the pages of members that are read with a session.
 
-Exporting all members requires a recent login. For a request with a session, pages of members are
-small. If a user's sessions read more than ``MAX_PAGES_PER_HOUR`` pages in an hour, a security event
-is recorded, because a session may have been stolen.
-
-Every route and page that shows members' addresses counts as a page of members, even if it shows
-only one member.
+Exporting all members requires a recent login. If a user's sessions read more than
+``MAX_PAGES_PER_HOUR`` pages in an hour, a security event is recorded, because a session may have
+been stolen. Every route and page that shows members' addresses counts as a page of members, even if
+it shows only one member.
 """
 
 from dataclasses import replace
@@ -22,17 +20,12 @@ _PAGES_PER_HOUR_LIMIT = parse_limits(f"{MAX_PAGES_PER_HOUR}/hour")[0]
 
 
 def limit_members_page(caller: Caller, page: PageRequest) -> PageRequest:
-    """Limit the page size if the caller has a session rather than an API key or token."""
     if caller.session_id is None:
         return page
     return replace(page, limit=min(page.limit, MAX_MEMBERS_PER_SESSION_PAGE))
 
 
 def count_members_page(state: State, caller: Caller) -> None:
-    """Count a page of members that the caller read with a session.
-
-    Record a security event when a user exceeds ``MAX_PAGES_PER_HOUR``.
-    """
     if caller.session_id is None:
         return
     if state.rate_limiter.has_just_exceeded(

@@ -26,14 +26,6 @@ _PAGE_URL_HEADER = "hx-current-url"
 
 @dataclass(frozen=True)
 class PageSession:
-    """The session of a person who has logged in to Pressroom's pages.
-
-    Attributes:
-        cookie: the value of the session cookie.
-        lacks_factor: whether the person still has to set up a required second factor.
-        is_operator: whether the person is an operator of the deployment.
-    """
-
     caller: Caller
     cookie: str
     lacks_factor: bool
@@ -45,10 +37,8 @@ class PageSession:
 
 
 class LoginNeeded(Exception):
-    """An exception that redirects the browser to the login page.
-
-    ``again``: whether a logged-in person must log in again, because the page requires a recent
-    login.
+    """Redirects the browser to the login page. ``again``: whether even a logged-in person must log
+    in.
     """
 
     def __init__(self, *, again: bool = False) -> None:
@@ -56,11 +46,10 @@ class LoginNeeded(Exception):
 
 
 class FactorNeeded(Exception):
-    """An exception that redirects the browser to the page for setting up a second factor."""
+    """Redirects the browser to the page for setting up a second factor."""
 
 
 def find_page_session(request: Request, state: State) -> PageSession | None:
-    """Return the session that the session cookie identifies, or ``None`` if nobody is logged in."""
     cookie = state.cookies.read(request, SESSION_COOKIE)
     if not cookie:
         return None
@@ -85,11 +74,6 @@ def require_login(member: PageSession | None) -> PageSession:
 
 
 def require_member(member: PageSession | None) -> PageSession:
-    """Return ``member`` unless the person must log in or set up a second factor.
-
-    Raises ``LoginNeeded`` if nobody is logged in. Raises ``FactorNeeded`` if the person must set up
-    a second factor.
-    """
     session = require_login(member)
     if session.lacks_factor:
         raise FactorNeeded
@@ -97,7 +81,6 @@ def require_member(member: PageSession | None) -> PageSession:
 
 
 def require_recent_session(uow: UnitOfWork, member: PageSession) -> None:
-    """Raise ``LoginNeeded`` unless the person has logged in recently."""
     try:
         require_recent_login(uow, member.caller)
     except DomainError:
@@ -105,7 +88,6 @@ def require_recent_session(uow: UnitOfWork, member: PageSession) -> None:
 
 
 async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
-    """Redirect to the login page, from which the user returns to the requested page."""
     state = state_of(request)
     base = state.resources.settings.public_base
     next_path = request.scope["path"]

@@ -14,7 +14,6 @@ _LOCAL_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,8000}\Z")
 
 
 def read_local_path(value: object) -> str | None:
-    """Return ``value`` if it is a path without a host, or else ``None``."""
     return value if isinstance(value, str) and _LOCAL_PATH.match(value) else None
 
 

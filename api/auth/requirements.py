@@ -54,23 +54,18 @@ _CALLER_KEY = "pressroom.caller"
 class Access(ABC):
     """The access rule of a route.
 
-    Attributes:
-        docs: the description of the access rule in the OpenAPI document.
-        stranger: the rate limit for requests without credentials, or ``None`` for no rate limit.
+    ``stranger`` is the rate limit for requests without credentials, or ``None`` for no rate limit.
     """
 
     docs: AccessDocs = field(default_factory=AccessDocs)
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
 
     async def __call__(self, request: Request) -> Any:
-        """Return the caller that ``admit`` has stored, or ``None`` without credentials."""
         return request.scope[_CALLER_KEY]
 
     async def admit(self, request: Request) -> None:
-        """Authorise the request, and store the caller in the request.
-
-        Store the caller's user id with the body, so that the body's size counts against the user's
-        memory budget.
+        """Store the caller in the request, and the user id with the body, so that the body's size
+        counts against the user's memory budget.
         """
         caller = await self.authorise(request)
         request.scope[_CALLER_KEY] = caller
@@ -79,14 +74,11 @@ class Access(ABC):
 
     @abstractmethod
     async def authorise(self, request: Request) -> Caller | PageSession | None:
-        """Authenticate the caller, and count the request against a rate limit.
-
-        Raises the errors that ``docs`` lists.
-        """
+        """Authenticate the caller, and count the request against a rate limit."""
 
 
 class PublicAccess(Access):
-    """An access rule that ignores credentials, for public routes."""
+    """An access rule that ignores credentials."""
 
     async def authorise(self, request: Request) -> None:
         if self.stranger is not None and state_of(request).rate_limiter.has_limit(self.stranger):
@@ -97,10 +89,8 @@ class PublicAccess(Access):
 
 
 class LinkAccess(PublicAccess):
-    """An access rule for links in mails, which ignores credentials.
-
-    A link in a mail has a query parameter ``trace_id``, which identifies the mail's recipient. A
-    request with such a link counts against the recipient's rate limit.
+    """An access rule for links in mails, which ignores credentials. A request with a trace id in
+    the query counts against the recipient's rate limit.
     """
 
     def _count(self, request: Request) -> None:
@@ -113,9 +103,7 @@ class LinkAccess(PublicAccess):
 class CallerAccess(Access):
     """An access rule that checks credentials.
 
-    Attributes:
-        check: a function that finds the caller and counts the request against a rate limit.
-            ``check`` runs in a thread, because it queries the database.
+    ``check`` runs in a thread, because it queries the database.
     """
 
     check: Callable[[Request], Caller | None]
@@ -129,9 +117,6 @@ class CachedKeyAccess(CallerAccess):
     """An access rule that doesn't check an API key again if the key was checked recently.
 
     The route's SQL statement must check that the API key isn't revoked.
-
-    Attributes:
-        scope: the scope that the caller must have.
     """
 
     scope: Scope
@@ -149,13 +134,7 @@ class CachedKeyAccess(CallerAccess):
 class PageAccess(Access):
     """An access rule for pages behind a login, which accept only the session cookie.
 
-    Every request counts against the rate limit of its IP address.
-
-    Attributes:
-        check: a function that returns the session if the person may open the page, or else raises
-            an error. ``check`` gets ``None`` if nobody is logged in.
-        is_form: whether the request body is a form with a CSRF token.
-        is_recent: whether the person must have logged in recently.
+    ``check`` gets ``None`` if nobody is logged in.
     """
 
     check: Callable[[PageSession | None], PageSession | None] = require_member
@@ -192,8 +171,7 @@ class TraceAccess(Access):
     """An access rule that requires credentials or a trace id.
 
     A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read before the caller is checked, because the
-    body may contain the trace id. Before a body above ``MAX_UNCHECKED_BODY_BYTES`` is read, the
-    credentials or the trace id in the query are checked.
+    body may contain the trace id.
     """
 
     async def authorise(self, request: Request) -> None:
@@ -214,11 +192,7 @@ def _check_trace_or_caller(request: Request) -> None:
 
 
 def _count_trace_or_caller(request: Request) -> None:
-    """Count a request with a trace id or credentials against the person's rate limit.
-
-    A trace id in the request body is ignored, because rate limits are checked before the body is
-    read.
-    """
+    """Ignore a trace id in the body, because rate limits are checked before the body is read."""
     trace_id = request.query_params.get("trace_id")
     if trace_id is None or not count_trace(request, trace_id):
         identify_and_count(request)
@@ -226,13 +200,11 @@ def _count_trace_or_caller(request: Request) -> None:
 
 @cache
 def requires_scope(scope: Scope) -> Any:
-    """Return a FastAPI dependency that requires a caller whose credentials have the scope."""
     return Depends(CallerAccess(describe_scope(scope), check=partial(_require_scope, scope)))
 
 
 @cache
 def requires_cached_scope(scope: Scope) -> Any:
-    """Return a FastAPI dependency that requires the scope and accepts cached API keys."""
     check = partial(_require_scope, scope)
     return Depends(CachedKeyAccess(describe_scope(scope), check=check, scope=scope))
 

@@ -1,7 +1,4 @@
-"""Reads the second factor of a login from a form.
-
-The second factor is a code or a passkey's signature.
-"""
+"""Reads the second factor of a login from a form: a code or a passkey's signature."""
 
 from fastapi import Request
 
@@ -29,11 +26,7 @@ def read_factor(request: Request, state: State, form: dict[str, str]) -> Submitt
 async def count_code(
     request: Request, state: State, email: str, factor: SubmittedFactor | None
 ) -> Attempt | None:
-    """Count a login attempt with a code before the code is checked.
-
-    Raises ``login.paused`` after too many failed login attempts. Attempts with a passkey aren't
-    counted, because a passkey can't be guessed.
-    """
+    """Attempts with a passkey aren't counted, because a passkey can't be guessed."""
     if factor is None or factor.passkey or not factor.code:
         return None
     browser_token = state.cookies.read(request, KNOWN_BROWSER_COOKIE)
@@ -49,14 +42,10 @@ async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainE
 
 
 def is_factor_error(error: DomainError) -> bool:
-    """Return whether to show the error in the form for the second factor."""
     return error.code in _FACTOR_ERROR_CODES
 
 
 def status_of_error(error: DomainError) -> int:
-    """Return the HTTP status of the page that shows ``error`` above its form.
-
-    The status for a missing or wrong second factor is 403.
-    """
+    """The status for a missing or wrong second factor is 403."""
     is_factor = is_factor_error(error) and error.kind is not Kind.RATE_LIMITED
     return STATUS_OF[AUTH_SECOND_FACTOR.kind if is_factor else error.kind]

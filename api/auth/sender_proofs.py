@@ -31,8 +31,7 @@ async def verify_sender(
 ) -> StoredSender:
     """Return the sender if the request's signature, secret or API key is valid.
 
-    The request counts against the rate limit of its IP address until it is verified. Raises
-    ``sender.signature_invalid``, ``rate.limited`` or ``sender.busy``.
+    The request counts against the rate limit of its IP address until it is verified.
     """
     key = build_address_rate_key(client_address(request))
     count = RejectionCount(state.rate_limiter, request.scope, RateLimitName.ANONYMOUS, key)
@@ -52,10 +51,7 @@ async def verify_sender(
 def _find_and_verify(
     request: Request, state: State, sender_id: int, body: PostedBody, count: RejectionCount
 ) -> tuple[StoredSender, bool, KeyMissing | None]:
-    """Find the sender, count the request, and verify it if the rate limit permits it.
-
-    Return the sender, whether the rate limit permits the request, and the result of ``_verify``.
-    The request is counted only while a thread verifies it. Many simultaneous requests with valid
+    """The request is counted only while a thread verifies it. Many simultaneous requests with valid
     signatures can therefore not exceed the rate limit.
     """
     sender = intake.find_sender(state.resources, sender_id)
@@ -71,10 +67,7 @@ def _find_and_verify(
 def _verify(
     request: Request, state: State, sender: StoredSender, body: PostedBody
 ) -> KeyMissing | None:
-    """Verify the request, or return the public key that must be fetched first.
-
-    Raises ``sender.signature_invalid``.
-    """
+    """Verify the request, or return the public key that must be fetched first."""
     with _recording_rejection(state, sender):
         try:
             _verify_proof(request, state, sender, body)
@@ -98,7 +91,6 @@ def _verify_proof(request: Request, state: State, sender: StoredSender, body: Po
 
 @contextmanager
 def _recording_rejection(state: State, sender: StoredSender) -> Iterator[None]:
-    """Record an authentication error, and replace it by ``sender.signature_invalid``."""
     try:
         yield
     except DomainError as error:
