@@ -33,7 +33,6 @@ async def return_from_payment(
     order: Annotated[str, Query()] = "",
     signature: Annotated[str, Query()] = "",
 ) -> Response:
-    """Ask the payment provider for the order's status, and redirect to ``redirect_url``."""
     if not checkout.is_return_signature(state.resources.keyring, order, signature):
         raise money.PAYMENT_LINK_INVALID()
     payment_order = await state.in_unit_of_work(

@@ -22,7 +22,6 @@ _BOXES = {
 
 
 def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
-    """Return the newest API keys of the user, and the number of older keys."""
     keys = api_keys.list_active_keys(uow, user_id)
     return keys[:MAX_KEYS_ON_PAGE], len(keys[MAX_KEYS_ON_PAGE:])
 
@@ -35,11 +34,8 @@ def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
 
 
 def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
-    """Return the ids of the records that a password reset must not remove.
-
-    The records are API keys, passkeys, webhook endpoints and senders. The user ticks the checkbox
-    of each record that the password reset must remove. Records that were created after the page was
-    loaded are removed too, because the page has no checkboxes for them.
+    """Return the ids of the records that a password reset must not remove. Records that are newer
+    than the page are removed too, because the page has no checkboxes for them.
     """
     ticked = read_ticked_boxes(form)
     return KeptAccess(

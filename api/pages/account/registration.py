@@ -1,8 +1,6 @@
 """Pages on which people register, reset a password or undo a change of their e-mail address.
 
-Some pages send the user a mail with a link, which opens another page. Opening a mailed link changes
-nothing, because mail scanners open links. The account changes only when the user submits the form
-on the page that the link opens.
+Opening a mailed link changes nothing, because mail scanners open links.
 """
 
 import secrets
@@ -88,9 +86,8 @@ _FORGOTTEN: _PageTexts = {
 class _PasswordPage:
     """A page on which the recipient of a mailed link chooses a password.
 
-    Attributes:
-        read_token: a function that returns the e-mail address to which a token was mailed.
-        next_path: the path of the page to which the person is redirected after the login.
+    ``read_token`` returns the e-mail address to which a token was mailed. ``next_path`` is the page
+    to which the person is redirected after the login.
     """
 
     texts: _PageTexts
@@ -126,10 +123,8 @@ def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Res
 
 @router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
 async def request_registration(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Mail a registration link to the submitted address.
-
-    If the address already has an account, the mail says so and contains no registration link. The
-    response is the same for every address, so that nobody learns which addresses have accounts.
+    """The response is the same for every address, so that nobody learns which addresses have
+    accounts.
     """
     return await _request_mail(request, state, form, MailKind.REGISTER, _REGISTER)
 
@@ -170,9 +165,7 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset_password(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Set a new password if the mailed token is valid, and log the user in.
-
-    Too many failed logins don't prevent a password reset, because the token identifies the user.
+    """Too many failed logins don't prevent a password reset, because the token identifies the user.
     """
     factor = read_factor(request, state, form)
     set_password = partial(recovery.reset_password, factor=factor, keep=read_unticked_boxes(form))
@@ -191,7 +184,6 @@ def show_address_undo(
 async def undo_address_change(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Undo a change of the account's e-mail address, and redirect to the password form."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo_link(uow, secret))
@@ -310,11 +302,6 @@ async def _submit_choice(
     *,
     factor: SubmittedFactor | None = None,
 ) -> Response:
-    """Set the submitted password and log the user in, or show the form with an error.
-
-    Args:
-        factor: the submitted second factor, which ``set_password`` checks, or ``None``.
-    """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
 

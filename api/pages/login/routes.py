@@ -1,7 +1,4 @@
-"""Pages for logging in and out.
-
-Programs authenticate with API keys or tokens and don't use the login pages.
-"""
+"""Pages for logging in and out."""
 
 from functools import partial
 from http import HTTPStatus
@@ -39,10 +36,7 @@ def show_login(
     next: Annotated[str | None, Query()] = None,  # noqa: A002
     again: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Show the login form, or redirect a logged-in user to the page ``next``.
-
-    ``again``: if set, the login form is shown even to a logged-in user.
-    """
+    """Redirect a logged-in user to the page ``next``, unless ``again`` is set."""
     member = find_page_session(request, state)
     fields = {"next": next or ""}
     if member is not None:
@@ -56,10 +50,7 @@ def show_login(
 
 @router.post(page_paths.LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Log a user in with a password, or ask for a second factor.
-
-    An unknown e-mail address gets the same response in the same time as a wrong password.
-    """
+    """An unknown e-mail address gets the same response in the same time as a wrong password."""
     require_form_csrf(request, state, form)
     email = form.get("email", "")
     password = form.get("password", "")
@@ -93,10 +84,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
 
 @router.post(page_paths.PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
 async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Log a user in with a passkey.
-
-    No password is required, because the user's device has verified the user.
-    """
+    """No password is required, because the user's device has verified the user."""
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.OVERVIEW_PATH
     prove = partial(
@@ -181,10 +169,7 @@ async def complete_second_step(request: Request, state: StateOf, form: FormOf) -
 def _render_second_step(
     request: Request, state: State, form: FormFields, error: DomainError | None = None
 ) -> Response:
-    """Render the form that asks for a second factor.
-
-    If the password hasn't been verified, redirect to the login page.
-    """
+    """Render the form, or redirect to the login page if the password hasn't been verified."""
     path = read_local_path(form.get("next")) or page_paths.OVERVIEW_PATH
     form_cookie = state.cookies.read(request, FORM_COOKIE) or ""
     try:

@@ -29,7 +29,6 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 def show_consent(
     request: Request, state: StateOf, uow: Transaction, session: OptionalSession
 ) -> Response:
-    """Show the consent form if the client id and the redirect URI are valid."""
     authorization = _read_authorization(request, state, uow)
     if isinstance(authorization, OAuthResponse):
         return _redirect_to_client(authorization)
@@ -56,10 +55,7 @@ def show_consent(
 def decide_consent(
     request: Request, state: StateOf, uow: Transaction, session: OptionalSessionForm, form: FormOf
 ) -> Response:
-    """Grant or deny an app access to the user's account, as the user has chosen in the form.
-
-    The app's request is validated again, because the user can change the URL.
-    """
+    """The app's request is validated again, because the user can change the URL."""
     member = require_member(session)
     authorization = _read_authorization(request, state, uow)
     if isinstance(authorization, OAuthResponse):

@@ -106,7 +106,6 @@ def translate_names(language: str) -> dict[str, str]:
 
 
 def make_value_formatter(language: str) -> Callable[[str, Any], str]:
-    """Return a function that formats a value in the reader's language."""
     # On English pages, dates have the same format as in the console, for example "30 Nov 2026".
     locale = "en_GB" if language == ENGLISH else language.replace("-", "_")
 

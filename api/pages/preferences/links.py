@@ -1,10 +1,8 @@
 """Pages on which a reader requests a link to the preferences, and starts or ends a session.
 
-In a preferences session, a reader can see and change the preferences. Every mail of a list contains
-a trace id, which identifies the recipient. A trace id doesn't open the preferences, because people
-forward mails. With a trace id, a reader can only request a mail with a link to the preferences.
-Opening the mailed link changes nothing, because mail scanners open links. The preferences session
-starts when the reader presses a button on the page behind the mailed link.
+A trace id doesn't open the preferences, because people forward mails. With a trace id, a reader can
+only request a mail with a link to the preferences. The preferences session starts when the reader
+presses a button on the page behind the mailed link, because mail scanners open links.
 """
 
 from typing import Annotated
@@ -75,9 +73,7 @@ async def request_link(
     list_name: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Mail a reader a link to the preferences.
-
-    The response and its duration are the same for every address, so that nobody learns which
+    """The response and its duration are the same for every address, so that nobody learns which
     addresses are on the list.
     """
     async with pad_duration():
@@ -101,7 +97,6 @@ async def request_link(
 
 
 def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
-    """Return the list and e-mail address that a trace id identifies, or raise ``trace.invalid``."""
     trace = traces.read_trace_id(uow.settings.keyring, trace_id)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.find_user(uow, trace.user_id)

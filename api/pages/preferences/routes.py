@@ -136,10 +136,7 @@ def _render_answers(
     form: FormFields | None = None,
     error: DomainError | None = None,
 ) -> Response:
-    """Render a form with the reader's answers to the questions of a list.
-
-    After an error, the form shows the submitted answers.
-    """
+    """Render the reader's answers, or the submitted answers after an error."""
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
         mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
@@ -219,9 +216,8 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 @router.post(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def erase_person(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    """Mark the reader's data for erasure.
-
-    When the transaction is committed, the reader is removed from all lists.
+    """Mark the reader's data for erasure. When the transaction is committed, the reader is removed
+    from all lists.
     """
     require_visit_form(request, state, form)
     erasure.mark_own_erasure(uow, find_visit(uow, request, state).person)

@@ -24,19 +24,11 @@ def read_visit_secret(request: Request, state: State) -> str | None:
 
 
 def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
-    """Return the preferences session that the cookie identifies.
-
-    Raises ``visit.over`` if the session has ended or never started.
-    """
     return visits.read_visit(uow, read_visit_secret(request, state))
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the secret of the preferences session, or ``None`` if the request has no cookie.
-
-    Raises ``auth.csrf`` if the CSRF token is invalid, for example because another site sent the
-    form.
-    """
+    """Return the secret of the preferences session, or ``None`` if the request has no cookie."""
     secret = read_visit_secret(request, state)
     token = form.get(CSRF_FIELD, "")
     if secret and not sessions.is_valid_csrf_token(state.resources.keyring, secret, token):
@@ -66,7 +58,6 @@ def redirect_to_preferences(state: State) -> Response:
 
 
 def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
-    """Render the last page of a preferences session, and delete the session's cookie."""
     response = render_page(
         "visit_ended.html",
         language=get_reader_language(request),

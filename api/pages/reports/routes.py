@@ -1,9 +1,8 @@
 """Pages on which a person reports a list for abuse.
 
 Every mail of a list links to a report page, and the link identifies the recipient. People who have
-no mail from the list can reach a report page from the list's sign-up page. Opening a report page
-changes nothing, because mail scanners open links. A list is reported only when a person presses the
-button on a report page.
+no mail from the list can reach a report page from the list's sign-up page. A list is reported only
+when a person presses the button, because mail scanners open links.
 """
 
 from typing import Annotated

@@ -1,8 +1,7 @@
 """The page on which a person unsubscribes from a list, or subscribes again.
 
-Every mail of a list links to the unsubscribe page. Opening the unsubscribe link changes nothing,
-because mail scanners open links. Only the buttons on the unsubscribe page change the recipient's
-subscription. Cookies and credentials are ignored, because the link identifies the recipient.
+Opening the unsubscribe link changes nothing, because mail scanners open links. Cookies and
+credentials are ignored, because the link identifies the recipient.
 """
 
 from dataclasses import replace
@@ -72,10 +71,9 @@ def show_subscription(
 async def change_subscription(
     request: Request, state: StateOf, submission: FormOrJsonBodyOf
 ) -> Response:
-    """Unsubscribe the mail's recipient or lift an opt-out, depending on which button was pressed.
-
-    A mail client can stop the list's mail with a one-click request (RFC 8058), without showing the
-    page. The response to a one-click request is plain text, because RFC 8058 forbids a redirect.
+    """A mail client can stop the list's mail with a one-click request (RFC 8058), without showing
+    the page. The response to a one-click request is plain text, because RFC 8058 forbids a
+    redirect.
     """
     trace = require_trace(state, submission)
     if submission.is_one_click:
