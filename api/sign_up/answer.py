@@ -51,7 +51,6 @@ def render_error(
 def redirect_subscriber(
     state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
 ) -> Response:
-    """Redirect the browser to the owner's page, or to the page that follows the form."""
     redirect_url = find_redirect_url(state, mailing_list, inputs)
     if redirect_url is not None:
         return redirect_to(redirect_url)
@@ -66,7 +65,7 @@ def redirect_subscriber(
 def _build_form_errors(
     language: str, error: DomainError, form: ListForm, inputs: Mapping[str, Any]
 ) -> FormErrors | None:
-    """Return the error messages for the form, or ``None`` if the user can't correct the error."""
+    """Return ``None`` if the user can't correct the error."""
     status = STATUS_OF[error.kind]
     if error.code == requests.BODY_INVALID.code:
         texts = {

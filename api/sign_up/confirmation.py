@@ -1,7 +1,7 @@
 """The page on which a person confirms a subscription, after opening a mailed link.
 
-Opening the confirmation link changes nothing, because mail scanners open links. The subscription is
-confirmed only when the person presses the button on the confirmation page.
+The subscription is confirmed only when the person presses the button on the confirmation page,
+because mail scanners open links.
 """
 
 from functools import partial
@@ -79,11 +79,6 @@ async def confirm_subscription(
 
 
 def _read_secret(*values: object) -> str:
-    """Return the confirmation token from the URL or the form.
-
-    Raises ``link.missing`` if the request has no token. Raises ``link.ambiguous`` if the URL and
-    the form contain different tokens.
-    """
     secrets = {value for value in values if isinstance(value, str) and value}
     if not secrets:
         raise people.LINK_MISSING()

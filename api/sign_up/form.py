@@ -25,8 +25,6 @@ class ListForm:
     """The data for the sign-up form of a list.
 
     Attributes:
-        fields: the member fields in the form, by key.
-        required_keys: the keys of the required member fields.
         wording: the text to which a person consents by signing up, or ``None``.
         masked_owner: the list owner's e-mail address, shortened to the first letter and the domain.
     """
@@ -58,10 +56,7 @@ class ListForm:
 class FormErrors:
     """Errors in a submitted sign-up form that the user can correct.
 
-    Attributes:
-        message: an error message about the whole form, or ``None``.
-        by_input: maps the names of invalid inputs to error messages.
-        headers: additional HTTP headers of the response, such as ``Retry-After``.
+    The keys of ``by_input`` are the names of inputs. ``message`` is about the whole form.
     """
 
     status: int
@@ -78,12 +73,7 @@ def render_form(
     values: Mapping[str, Any],
     errors: FormErrors | None = None,
 ) -> Response:
-    """Render the page with a list's sign-up form.
-
-    Args:
-        values: the typed values, as ``nest_inputs`` returns them, and the origin of the sign-up.
-        errors: the errors in a submitted form, or ``None`` for a new form.
-    """
+    """Show ``values``: the typed values, as ``nest_inputs`` returns them, and the origin."""
     settings = state.resources.settings
     mailing_list = form.mailing_list
     redirect_url = find_redirect_url(state, mailing_list, values)
@@ -131,18 +121,15 @@ def find_redirect_url(
 
 
 def allow_redirects(url: str | None) -> str:
-    """Return the ``form-action`` source for a form that redirects to the URL.
-
-    The source allows every host, because the owner's site may redirect to another host. Browsers
-    check each redirect after a submitted form against the Content-Security-Policy.
+    """Allow every host, because the owner's site may redirect to another host. Browsers check each
+    redirect after a submitted form against the Content-Security-Policy.
     """
     return "" if url is None else f"{url.partition(':')[0].lower()}:"
 
 
 def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, Any]:
-    """Return the template values for the widget of a list's challenge.
-
-    ``widget`` is ``None`` if the list has no challenge or its challenge provider isn't configured.
+    """``widget`` is ``None`` if the list has no challenge or its challenge provider isn't
+    configured.
     """
     name = mailing_list.challenge_provider
     if not mailing_list.challenge_enabled or name not in state.challenges.configured:

@@ -32,10 +32,7 @@ class FormInput:
 
     Attributes:
         kind: ``email`` for the e-mail address, or else the type of the member field.
-        problem: the error message for the value, or ``None`` for a valid value.
         choices: the values to choose from, or empty if the user types the value.
-        input_type: the ``type`` attribute of the ``<input>`` element.
-        is_first_problem: whether the input is the first one with an error, which gets the focus.
     """
 
     name: str
@@ -59,10 +56,7 @@ def build_inputs(
 ) -> list[FormInput]:
     """Return form inputs for the e-mail address, the name and each member field, in this order.
 
-    Args:
-        values: maps the names of inputs to the values that the user entered.
-        errors: maps the names of inputs to error messages.
-        required_keys: the keys of the required member fields.
+    The keys of ``values`` and ``errors`` are the names of inputs.
     """
 
     def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
@@ -98,10 +92,6 @@ def build_inputs(
 def describe_field_errors(
     language: str, fields: Mapping[str, MemberField], error: DomainError | None
 ) -> dict[str, str]:
-    """Return an error message for each invalid input, by the name of the input.
-
-    ``fields``: the member fields in the form, by key.
-    """
     texts = {}
     for problem in error.problems if error else ():
         name = problem.field.removeprefix("body.")

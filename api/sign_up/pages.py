@@ -38,11 +38,7 @@ def show_form(
     redirect_url: Annotated[str | None, Query()] = None,
     correct: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Show the sign-up form. The form's hidden inputs contain the origin of the sign-up.
-
-    ``correct``: whether to fill in the answers that this browser last sent, so that the person can
-    correct them.
-    """
+    """Show the form, with the answers that this browser last sent if ``correct`` is set."""
     # Find the session before using ``uow``, so that the request doesn't hold one database
     # connection while waiting for another one.
     viewer_id = _find_viewer(request, state)
@@ -73,7 +69,6 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
 
 
 def _find_viewer(request: Request, state: State) -> int | None:
-    """Return the id of the person who is logged in to Pressroom's pages, or ``None``."""
     session = find_page_session(request, state)
     return None if session is None else session.user_id
 
@@ -87,7 +82,6 @@ def _may_be_person(request: Request) -> bool:
 
 
 def _read_origin(request: Request) -> Origin:
-    """Return the ``utm_*`` parameters of the page's URL, and the host of the referring page."""
     query = request.query_params
     return clean_origin(
         {

@@ -69,11 +69,7 @@ def render_preview(
 def render_embedded_form(
     state: State, form: ListForm, *, language: str, has_origin_script: bool = False
 ) -> EmbeddedForm:
-    """Return the HTML code that embeds the sign-up form in another website.
-
-    ``has_origin_script``: whether the returned HTML code contains a script that writes the origin
-    of the sign-up into hidden inputs.
-    """
+    """Return the HTML code that embeds the sign-up form in another website."""
     settings = state.resources.settings
     mailing_list = form.mailing_list
     # Use the list's id in the URL, because the slug may change.

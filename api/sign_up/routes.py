@@ -1,10 +1,8 @@
 """The API endpoint with which anyone can subscribe an e-mail address to a list.
 
 Programs send JSON, and HTML pages without scripts send a form. The endpoint needs no CSRF token,
-because it ignores cookies and credentials.
-
-A request may contain the e-mail address of somebody else. Challenges, confirmations and rate limits
-make it hard to sign up other people's addresses.
+because it ignores cookies and credentials. Challenges, confirmations and rate limits make it hard
+to sign up other people's addresses.
 """
 
 from typing import Any
@@ -53,10 +51,7 @@ router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
 
 
 def _mark_browser_form(request: Request) -> None:
-    """Mark the request as expecting an HTML page if a browser sent a form.
-
-    A program that sends a form gets JSON if it accepts JSON but not HTML.
-    """
+    """A program that sends a form gets JSON if it accepts JSON but not HTML."""
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
     is_form = parse_media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
@@ -65,7 +60,6 @@ def _mark_browser_form(request: Request) -> None:
 
 
 def _describe_body() -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route that accepts JSON or a form."""
     schemas = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
     content = {
         content_type: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}

@@ -2,7 +2,7 @@
 
 The page after the form shows the reader's e-mail address. An address in a URL would end up in logs
 and in the browser's history. A cookie carries the encrypted answers to the page instead. On the
-page, a hidden input carries the encrypted answers to the next request.
+page, a hidden input carries them to the next request.
 """
 
 import base64
@@ -37,7 +37,6 @@ class SentAnswers:
 
     Attributes:
         values: the typed values in the format of ``nest_inputs``, and the origin of the sign-up.
-        submitted_at: when the reader sent the form.
         mailed_at: when the form or the button *Send again* last requested a confirmation mail.
     """
 
@@ -56,17 +55,15 @@ def set_answers_cookie(response: Response, state: State, answers: SentAnswers) -
 
 
 def read_answers_cookie(request: Request, state: State, list_id: int) -> SentAnswers | None:
-    """Return the answers that this browser last sent in a sign-up form of the list."""
     text = state.cookies.read(request, SIGN_UP_COOKIE) or ""
     return open_answers(state.resources.keyring, text, list_id, SIGN_UP_COOKIE_LIFETIME)
 
 
 def seal_answers(keyring: Keyring, answers: SentAnswers) -> str:
-    """Return the encrypted answers of a sign-up form, as text for a cookie or a hidden input.
+    """Encrypt the answers as text for a cookie or a hidden input.
 
     If the answers are too long for a cookie, the function leaves out the origin of the sign-up. If
-    the answers are too long even without the origin of the sign-up, the function keeps only the
-    e-mail address.
+    they are still too long, the function keeps only the e-mail address.
     """
     plain = _serialize(answers)
     if len(plain) > _MAX_ANSWERS_BYTES:
@@ -83,10 +80,8 @@ def seal_answers(keyring: Keyring, answers: SentAnswers) -> str:
 def open_answers(
     keyring: Keyring, text: str, list_id: int, lifetime: timedelta
 ) -> SentAnswers | None:
-    """Return the answers that ``seal_answers`` encrypted.
-
-    Return ``None`` if the text is forged, older than ``lifetime`` or about another list, or if the
-    form was sent more than ``INPUT_LIFETIME`` ago.
+    """Return ``None`` if the text is forged, older than ``lifetime`` or about another list, or if
+    the form was sent more than ``INPUT_LIFETIME`` ago.
     """
     key_id, _, encoded = text.partition(".")
     key = keyring.get(key_id)

@@ -35,10 +35,6 @@ async def subscribe_by_form(
     *,
     page_url: str | None = None,
 ) -> Response:
-    """Subscribe the e-mail address in a submitted form, and redirect the browser.
-
-    If the visitor can correct the error, show the form again with a message.
-    """
     mailing_list = form.mailing_list
     try:
         submission = parse_inputs(_add_widget_token(mailing_list, inputs))
@@ -83,10 +79,7 @@ async def subscribe_stranger(
     is_form: bool,
     page_url: str | None = None,
 ) -> None:
-    """Subscribe the submitted e-mail address to a list.
-
-    The duration of the request doesn't reveal whether the address was already on the list.
-    """
+    """The duration of the request doesn't reveal whether the address was already on the list."""
     if mailing_list.challenge_enabled:
         challenge, response = _read_challenge(state, mailing_list, submission, visitor)
         await challenge.check(response)
@@ -108,12 +101,6 @@ async def subscribe_stranger(
 def _read_challenge(
     state: State, mailing_list: MailingList, submission: NewSubscription, visitor: Visitor
 ) -> tuple[Challenge, ChallengeResponse]:
-    """Return the list's challenge and the submitted response to it.
-
-    Raises ``challenge.missing`` if a challenge field is missing. Raises
-    ``challenge.provider_mismatch`` for a challenge of the wrong provider. Raises
-    ``challenge.failed`` if the challenge wasn't for subscribing.
-    """
     provider = submission.challenge_provider
     token = submission.challenge_token
     if not provider or not token or not submission.challenge_action:

@@ -83,10 +83,8 @@ def show_subscribed(
 async def answer_button(
     request: Request, state: StateOf, list_id: ListQuery, form: FormOf
 ) -> Response:
-    """Send the confirmation mail again, or lead back to the form, depending on the button.
-
-    The encrypted answers prove that the sign-up form was submitted with this address. Without this
-    proof, anyone could bypass the CAPTCHA and trigger mails to other addresses.
+    """The encrypted answers prove that the sign-up form was submitted with this address. Without
+    this proof, anyone could bypass the CAPTCHA and trigger mails to other addresses.
     """
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     settings = state.resources.settings
@@ -119,10 +117,7 @@ async def answer_button(
 
 
 def _find_mailbox(email: str) -> tuple[str, str] | None:
-    """Return the mail provider's name and the URL of its mailboxes, if the provider is known.
-
-    The URL never contains the address.
-    """
+    """Return the name and URL of a known mail provider. The URL never contains the address."""
     domain = email.rpartition("@")[2].lower()
     for name, (url, domains) in _MAILBOXES.items():
         if domain in domains:
