@@ -1,9 +1,8 @@
 """Charges composer calls that use a language model, and records how much each model is used.
 
-The operator can set a price for composer calls that use a language model. Callers are charged
-before the worker calls the language model. If several callers wait for the same result, all have a
-pending charge, but only one of them pays. Callers pay for a response of the language model even if
-they have stopped waiting for it. Results from the cache and from the offline writer are free.
+If several callers wait for the same result, all have a pending charge, but only one of them pays.
+Callers pay for a response of the language model even if they have stopped waiting for it. Results
+from the cache and from the offline writer are free.
 """
 
 import hashlib
@@ -43,12 +42,11 @@ _SEPARATOR = " "
 
 
 def get_call_price(settings: Settings) -> Decimal | None:
-    """Return the price of a composer call, or ``None`` if composer calls are free."""
+    """Return ``None`` if composer calls are free."""
     return None if settings.llm_provider == "offline" else settings.composer_price
 
 
 def require_spending_scope(settings: Settings, caller: Caller) -> None:
-    """Raise ``auth.insufficient_scope`` if the caller's credential may not spend credit."""
     if get_call_price(settings) is not None:
         require_scope(caller, Scope.CREDIT_FULL)
 
@@ -66,7 +64,7 @@ def charge_call(
 
     Returns the id of the charge in the ledger, or ``None`` if the call has already been charged and
     settled. The charge depends on both the idempotency key and the input, because callers may reuse
-    a key for other input. Raises the same errors as ``own_charges.charge_call``.
+    a key for other input.
     """
     digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
     key = replace(call, route=SOURCE_TYPE, key=digest)
@@ -82,10 +80,7 @@ def charge_call(
 
 @dataclass
 class RunPayment:
-    """The charge for a composer call that a worker makes.
-
-    If several callers wait for the same result, only one of them is charged.
-    """
+    """The charge for a composer call that a worker makes."""
 
     database: Database
     work: str
@@ -114,10 +109,7 @@ class RunPayment:
 
 
 def record_usage(client: redis.Redis, usage: Usage) -> None:
-    """Add the tokens and the duration of a language model call to the usage counts in Redis.
-
-    Redis errors are only logged, because the usage counts are not essential.
-    """
+    """Redis errors are only logged, because the usage counts are not essential."""
     try:
         with client.pipeline(transaction=False) as pipeline:
             pipeline.hincrby(_USAGE_KEY, _build_name(CALLS, usage.outcome, usage.model), 1)
@@ -132,8 +124,7 @@ def record_usage(client: redis.Redis, usage: Usage) -> None:
 def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
     """Return the number of calls, tokens and seconds of each language model.
 
-    Each key of the result consists of a unit such as ``tokens``, an outcome or direction, and a
-    model's name.
+    Each key of the result consists of a unit, an outcome or direction, and a model's name.
     """
     counts: dict[Any, Any] = client.hgetall(_USAGE_KEY)
     usage = {}

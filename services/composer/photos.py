@@ -35,8 +35,6 @@ _QUOTA_SECONDS = 3600
 
 @dataclass(frozen=True)
 class PhotoSearch:
-    """A request to search for stock photos."""
-
     kind: ClassVar[RequestKind] = RequestKind("photos.search", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
 
@@ -56,8 +54,6 @@ class PhotoSearch:
 
 @dataclass(frozen=True)
 class PhotoSearchResult:
-    """The result of a search for stock photos."""
-
     # The provider's response as JSON.
     payload: str
     # The header ``Pressroom-Source`` contains the provider's name, followed by `; cached` if the
@@ -92,11 +88,7 @@ class PhotoUse:
 
 @dataclass(frozen=True)
 class PhotoCopy:
-    """A request to copy a stock photo into a user's images.
-
-    Attributes:
-        user_id: the id of the user who will own the new image.
-    """
+    """A request to copy a stock photo into the images of the user ``user_id``."""
 
     kind: ClassVar[RequestKind] = RequestKind("photos.copy", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
@@ -121,14 +113,11 @@ class PhotoCopy:
 
 @dataclass(frozen=True)
 class CachedStockPhotos:
-    """Searches for stock photos at all providers, and caches the results."""
-
     providers: StockPhotoProviders
     keyring: Keyring
     cache: Cache
 
     def look_up(self, search: PhotoSearch) -> tuple[str, PhotoSearchResult | None]:
-        """Return the cache key of a search, and the cached result if there is one."""
         origin = self.providers.get_provider(search.provider).origin
         key = requests.build_cache_key(
             self.keyring, "photos", origin, search.query, str(search.page), str(search.limit)
@@ -139,7 +128,6 @@ class CachedStockPhotos:
         return key, PhotoSearchResult(text, f"{search.provider}; cached")
 
     def search(self, search: PhotoSearch, seconds_left: SecondsLeft) -> PhotoSearchResult:
-        """Search for stock photos. Raises the same errors as the stock photo provider."""
         # Check the cache again, because another worker may have finished the same search in the
         # meantime.
         key, result = self.look_up(search)
@@ -152,18 +140,13 @@ class CachedStockPhotos:
         return PhotoSearchResult(payload, search.provider)
 
     def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
-        """Report the use of a photo to its provider, and return the URL of its file.
-
-        The URL of a photo's file is not cached, because the provider counts each use of a photo.
+        """Report the use of a photo, and return the URL of its file. The URL is not cached, because
+        the provider counts each use of a photo.
         """
         seconds_left()
         return self.providers.get_provider(use.provider).download_url(use.photo)
 
     def copy(self, copy: PhotoCopy, lease: RequestLease, resources: Resources) -> AcceptedJob:
-        """Download a photo, store it as an image of the user, and enqueue the image's conversion.
-
-        Raises the same errors as ``StockPhotos.download_copy`` and ``upload.accept_upload``.
-        """
         lease.seconds_left()
         content = self.providers.get_provider(copy.provider).download_copy(copy.photo)
         # If no API call waits for the photo any longer, ``seconds_left`` raises an error, so that

@@ -34,8 +34,6 @@ _RULES_VERSION = "5"
 
 
 class WorkerRequest(Protocol):
-    """A request that the API sends to a worker."""
-
     kind: ClassVar[RequestKind]
     # The maximum time for which a caller waits for a result, including the time in the queue.
     max_seconds: ClassVar[float]
@@ -44,7 +42,6 @@ class WorkerRequest(Protocol):
 
 
 def build_cache_key(keyring: Keyring, *parts: str) -> str:
-    """Build the cache key of a result from the values in ``parts``."""
     message = bytearray()
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")
@@ -79,8 +76,6 @@ class MetadataRequest:
 
 @dataclass(frozen=True)
 class MetadataResult:
-    """The metadata or tweets that a worker returned, and the source of these texts."""
-
     fields: dict[str, str]
     # The header ``Pressroom-Source``, which names the writer of the texts. The source of a text is
     # `offline` or `openai/<model>`. `; fallback` is appended to the source if the offline writer
@@ -98,8 +93,6 @@ class MetadataResult:
 
 @dataclass(frozen=True)
 class MetadataCache:
-    """A cache in Redis for metadata and tweets."""
-
     settings: Settings
     keyring: Keyring
     cache: Cache
