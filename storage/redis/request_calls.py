@@ -1,8 +1,7 @@
 """Registers and unregisters API callers that wait for the result of a request.
 
 Script calls that are enqueued at the same time share one round trip to Redis. Redis executes script
-calls in the order in which they were enqueued. Redis therefore never removes a caller before it has
-added the caller.
+calls in the order in which they were enqueued, so it never removes a caller before adding it.
 """
 
 import asyncio
@@ -67,10 +66,8 @@ class _ScriptCall:
 class RequestCalls:
     """The requests whose results callers in this API process are waiting for.
 
-    Args:
-        send: a function that sends messages to a broker on a separate server. If the broker and the
-            cache are the same Redis server, ``send`` is ``None`` and a Redis script enqueues the
-            messages.
+    ``send`` sends messages to a broker on a separate server. If the broker and the cache are the
+    same Redis server, ``send`` is ``None`` and a Redis script enqueues the messages.
     """
 
     def __init__(
@@ -83,9 +80,7 @@ class RequestCalls:
         self._wake = asyncio.Event()
 
     def create_caller_id(self) -> str:
-        """Return a random caller id that contains the name of this process.
-
-        A worker notifies only this process of the caller's result.
+        """Return a random id with the name of this process, so that only this process is notified.
         """
         return f"{self._waiter}.{secrets.token_urlsafe(12)}"
 
@@ -103,19 +98,11 @@ class RequestCalls:
         """Add a caller to a request, and notify the workers unless one already runs the request.
 
         Every API call sends its own message, even after an identical call, so that no caller
-        depends on another caller's message. A worker starts the work when the first message for the
-        request arrives.
+        depends on another caller's message. Raises ``RedisError``.
 
-        Raises ``queue.overloaded`` if the backlog is full, or if the oldest queued request is too
-        old. Raises ``queue.too_many_of_yours`` if the owner has too many requests in the backlog.
-        Raises ``queue.unavailable`` if a separate broker refuses the message. Raises
-        ``RedisError``.
-
-        Args:
-            seconds: how long the caller waits for the result.
-            again: whether the caller is already waiting for the result. Limits on waiting callers
-                don't apply to a caller that is already waiting. If Redis has lost the request's
-                keys or its message, adding the caller again restores the request.
+        ``again``: whether the caller is already waiting for the result. Limits on waiting callers
+        don't apply to such a caller. If Redis has lost the request's keys or its message, adding
+        the caller again restores the request.
         """
         # A worker runs a request only once for several identical API calls. The worker's spans
         # belong to the trace of the first of the identical API calls.
@@ -156,9 +143,7 @@ class RequestCalls:
             raise QUEUE_UNAVAILABLE()
 
     def remove_caller(self, request_id: str, caller: str) -> None:
-        """Remove a caller.
-
-        A request without callers is deleted, unless a worker is processing it.
+        """Remove a caller. A request without callers is deleted, unless a worker is processing it.
         """
         keys = request_scripts.build_keys(request_id)
         removal = self._enqueue(request_scripts.REMOVE_CALLER_SCRIPT, keys, [caller])
@@ -178,7 +163,6 @@ class RequestCalls:
             await self.flush()
 
     async def flush(self) -> None:
-        """Send the enqueued script calls to Redis."""
         while self._script_calls:
             batch = [self._script_calls.popleft()]
             size = batch[0].size

@@ -1,9 +1,9 @@
 """Lua scripts for work that exists only while API callers wait for its result.
 
-A *request* is work that is useless without a waiting API caller, such as a composer call. A request
-has no row in the jobs table. The state of a request is stored in Redis keys that expire. The broker
-message for a request contains only the request id. Identical API calls have the same request id, so
-that a worker does the work only once. A request has these Redis keys:
+A *request* is work that is useless without a waiting API caller, such as a composer call. The state
+of a request is stored in Redis keys that expire, and the broker message contains only the request
+id. Identical API calls have the same request id, so that a worker does the work only once. A
+request has these Redis keys:
 
 - ``waiting``: the waiting callers, each with the time at which the caller stops waiting. A caller
   whose process was killed counts as waiting until the end of its waiting time.
@@ -12,14 +12,13 @@ that a worker does the work only once. A request has these Redis keys:
 - ``running``: the lease of the worker that runs the request.
 - ``told``: the callers that have been notified of the result, until they leave. If a caller repeats
   the call after the notification, a worker does the work again.
-- ``result``: the result of the work, for callers that missed the notification. The key ``result``
-  is deleted when the last caller leaves.
+- ``result``: the result of the work, for callers that missed the notification. The key is deleted
+  when the last caller leaves.
 
 Each queue has a backlog in the key ``line``, which lists the requests that no worker has taken yet.
-The key ``line_owners`` maps each request in the backlog to the account that created it. A call that
-would wait too long in the backlog is refused immediately. A request leaves the backlog when its
-input is deleted. When a worker takes a request, all requests that were queued at least a second
-earlier also leave the backlog, because their messages must have been lost.
+The key ``line_owners`` maps each request in the backlog to the account that created it. A request
+leaves the backlog when its input is deleted. When a worker takes a request, all requests that were
+queued at least a second earlier also leave the backlog, because their messages must have been lost.
 
 Every change to a request is made by a single script, because Redis runs scripts atomically.
 """
@@ -214,10 +213,7 @@ return 1
 
 
 def build_request_id(queue: Queue, name: str) -> str:
-    """Return the id of a request, which contains the name of the queue.
-
-    The Redis scripts use the queue's name to find the backlog.
-    """
+    """Return an id with the queue's name, which the Redis scripts use to find the backlog."""
     return f"{queue}:{name}"
 
 

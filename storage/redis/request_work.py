@@ -40,10 +40,7 @@ class RequestWork:
         self._release = client.register_script(request_scripts.RELEASE_SCRIPT)
 
     def take(self, request_id: str, worker: str) -> "RequestLease | None":
-        """Lease a request.
-
-        Return ``None`` if no caller waits for the request or if it is already leased.
-        """
+        """Return ``None`` if no caller waits for the request or if it is already leased."""
         response = self._take(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
         if response is None:
             return None
@@ -52,10 +49,8 @@ class RequestWork:
         return RequestLease(orjson.loads(text), self, request_id, worker, until)
 
     def renew_for_callers(self, request_id: str, worker: str) -> float:
-        """Renew the lease of a request that a caller is waiting for, even if the lease has expired.
-
-        Return how many seconds the last caller will wait, or 0 if no caller waits or another worker
-        has the lease.
+        """Renew even an expired lease. Return how many seconds the last caller will wait, or 0 if
+        no caller waits or another worker has the lease.
         """
         longest_wait = self._renew_for_callers(
             build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)]
@@ -63,16 +58,14 @@ class RequestWork:
         return float(longest_wait) / 1000
 
     def renew(self, request_id: str, worker: str) -> None:
-        """Renew the lease of a request if the worker still holds the lease."""
         self._renew(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
 
     def release(self, request_id: str, worker: str, payload: dict[str, Any]) -> bool:
-        """End the lease on a request, and return whether the worker must requeue the request."""
+        """End the lease, and return whether the worker must requeue the request."""
         text = orjson.dumps(payload)
         return bool(self._release(build_keys(request_id), [worker, text]))
 
     def finish(self, request_id: str, worker: str, result: dict[str, Any]) -> None:
-        """Deliver the result of a request to the waiting callers, and end the lease."""
         text = orjson.dumps(result).decode()
         announced_text = text if len(text) <= _MAX_ANNOUNCED_CHARACTERS else ""
         notification = build_notification(build_result_topic(request_id), announced_text)
@@ -83,9 +76,8 @@ class RequestWork:
 class RequestLease:
     """A worker's lease on request-only work, with the input of the work.
 
-    Attributes:
-        until: the monotonic time when the last caller stops waiting. Callers who started to wait
-            after the worker took the lease don't count.
+    ``until`` is the monotonic time when the last caller stops waiting. Callers who started to wait
+    after the worker took the lease don't count.
     """
 
     payload: dict[str, Any]
@@ -96,7 +88,6 @@ class RequestLease:
 
     @property
     def traceparent(self) -> str | None:
-        """Return the trace context of the API call that created the request."""
         return self.payload.get(request_scripts.TRACEPARENT)
 
     def seconds_left(self) -> float:
@@ -129,7 +120,6 @@ class RequestLease:
 class RequestLeases:
     """The leases of the requests that this process is running.
 
-    During the lease, identical calls wait for the running request instead of starting a second one.
     A lease expires soon after its process has ended, so that no caller waits for a dead process.
     """
 
