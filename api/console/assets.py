@@ -43,8 +43,6 @@ assets_router = APIRouter(
 
 @dataclass(frozen=True)
 class Asset:
-    """A style sheet or script, with a hash of its content in its URL."""
-
     content: bytes
     media_type: str
     served_name: str

@@ -116,10 +116,7 @@ def format_count(value: int, noun: str, plural: str | None = None) -> str:
 
 
 def format_share(count: int, total: int) -> str:
-    """Format the share of a count in a total, as in "5 %" or "0.2 %".
-
-    The share is rounded down, so that 4.999 % isn't shown as 5 % next to a limit of 5 %.
-    """
+    """Format a share, rounded down so that 4.999 % isn't shown as 5 % next to a limit of 5 %."""
     tenths = 1_000 * count // total
     return f"{tenths / 10:g} %" if tenths else "< 0.1 %"
 
@@ -178,10 +175,7 @@ def format_duration(seconds: float) -> str:
 def build_curl_call(
     base: str, method: str, path: str, body: Mapping[str, Any] | None = None, *options: str
 ) -> str:
-    """Return a curl command that calls the API, to paste into a shell.
-
-    ``options``: additional options for curl, such as ``--form file=@members.csv``.
-    """
+    """Return a curl command that calls the API, to paste into a shell."""
     command = ["curl"]
     if method != "GET":
         command += ["--request", method]

@@ -1,6 +1,7 @@
 """Renders pages of the console.
 
 Pages load files only from this server, unless ``other_sources`` allows more origins.
+``other_sources`` maps Content-Security-Policy directives to additional origins.
 """
 
 import shlex
@@ -104,7 +105,7 @@ _TEMPLATES.filters |= {
 
 
 def render_console_part(template: str, values: Mapping[str, object]) -> str:
-    """Render a template for a part of a console page. Template values are escaped for HTML."""
+    """Render a part of a console page, with the values escaped for HTML."""
     return _TEMPLATES.get_template(template).render(values)
 
 
@@ -115,11 +116,6 @@ def render_console_page(
     status: int = 200,
     other_sources: Mapping[str, str] = _NO_SOURCES,
 ) -> Response:
-    """Render a page of the console.
-
-    Template values are escaped for HTML. ``other_sources``: maps Content-Security-Policy directives
-    to additional origins.
-    """
     headers = {**_HEADERS, "Content-Security-Policy": build_policy(_SOURCES, other_sources)}
     return HTMLResponse(render_console_part(template, values), status, headers=headers)
 

@@ -36,9 +36,7 @@ _MAX_DATES_ON_PHONE = 5
 class GrowthSpan:
     """The numbers of people who joined and left a list in a period.
 
-    Attributes:
-        joined: how many people joined in other ways than by an import.
-        imported: how many people joined by an import.
+    ``joined``: how many people joined in other ways than by an import.
     """
 
     first: date
@@ -65,7 +63,7 @@ class GrowthSpan:
 
 @dataclass(frozen=True)
 class PlottedSpan:
-    """The sizes and positions of one period's bars, in percent of the chart's width and height.
+    """The sizes and positions of one period's bars.
 
     Attributes:
         start, space: the left edge and the width of the period's column in the chart.
@@ -85,12 +83,7 @@ class PlottedSpan:
 
 @dataclass(frozen=True)
 class PlottedDate:
-    """A date below the chart.
-
-    Attributes:
-        x: the position, in percent of the chart's width.
-        is_extra: whether a narrow window has no space for the date.
-    """
+    """A date below the chart. ``is_extra``: whether a narrow window has no space for the date."""
 
     label: str
     x: float
@@ -102,8 +95,7 @@ class GrowthPlot:
     """The data of a growth chart, which a template draws as SVG.
 
     Attributes:
-        total: the total numbers of joins and departures over all periods.
-        zero: the vertical position of the zero line, in percent of the chart's height.
+        zero: the vertical position of the zero line.
         marks: evenly spaced numbers of people next to the vertical axis, from the upper edge to the
             lower edge of the chart. Negative numbers stand for people who left.
         dates: the dates below the chart, each of which is the first day of a bar's period.
@@ -129,8 +121,6 @@ class GrowthPlot:
 class PlottedDay:
     """A day in the line chart of net growth.
 
-    Lengths are percentages of the chart's width and height.
-
     Attributes:
         start, space: the left edge and the width of the day's column in the chart.
         x, y: the day's point on the line, in the middle of the column.
@@ -150,13 +140,8 @@ class PlottedDay:
 class NetGrowthPlot:
     """The data of a line chart of net growth, which a template draws as SVG.
 
-    Attributes:
-        total: the total numbers of joins and departures. ``total.net`` is the net growth at the end
-            of the line.
-        zero: the vertical position of the zero line, in percent of the chart's height.
-        marks: evenly spaced numbers next to the vertical axis, from the upper edge to the lower
-            edge of the chart. A negative number means a net loss of members.
-        dates: the dates below the chart.
+    ``total.net`` is the net growth at the end of the line. A negative number in ``marks`` means a
+    net loss of members.
     """
 
     total: GrowthSpan
@@ -167,12 +152,11 @@ class NetGrowthPlot:
 
     @property
     def points(self) -> str:
-        """Return the points of the line, in the notation of an SVG polyline."""
         return " ".join(f"{day.x},{day.y}" for day in self.days)
 
     @property
     def area(self) -> str:
-        """Return the corners of the area between the line of net growth and the zero line."""
+        """Return the corners of the area between the line and the zero line."""
         return f"{self.days[0].x},{self.zero} {self.points} {self.days[-1].x},{self.zero}"
 
 
@@ -232,12 +216,10 @@ def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
 def draw_growth_line(growth: Sequence[int]) -> str | None:
     """Return the points of a line that shows the net growth up to the end of each day.
 
-    The points have the format of the SVG attribute ``points``. The coordinates of the points are
-    percentages of the chart's width and height. If the net growth never changes, the function
-    returns ``None`` instead of a flat line.
+    The points have the format of the SVG attribute ``points``. If the net growth never changes, the
+    function returns ``None`` instead of a flat line.
 
-    Args:
-        growth: the net growth on each day, oldest day first.
+    ``growth``: the net growth on each day, oldest day first.
     """
     net_by_day = list(accumulate(growth))
     highest = max(net_by_day)
@@ -252,10 +234,7 @@ def draw_growth_line(growth: Sequence[int]) -> str | None:
 
 
 def _compute_scale(marks: Sequence[int]) -> tuple[float, float]:
-    """Return the height that a bar needs per person, and the vertical position of the zero line.
-
-    Both returned numbers are percentages of the chart's height.
-    """
+    """Return the height that a bar needs per person, and the vertical position of the zero line."""
     unit = 100 / (marks[0] - marks[-1])
     return unit, marks[0] * unit
 
@@ -266,7 +245,6 @@ def _choose_marks(highest: int, lowest: int, max_steps: int = _MAX_MARK_STEPS) -
     Args:
         highest: the value that the top of the axis must at least reach.
         lowest: how far the axis must at least reach below zero, as a positive number.
-        max_steps: the maximum number of intervals between the returned numbers.
     """
     for step in _generate_round_numbers():
         # If ``highest`` and ``lowest`` are 0, the zero line is the lower edge of the chart.

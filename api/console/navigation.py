@@ -9,8 +9,7 @@ from api.console.assets import CONSOLE_PATH
 class NavigationEntry:
     """A link to a page of the console, shown in a menu or in the results of a search.
 
-    Attributes:
-        other_path: the path of other pages that belong to the menu entry, or ``None``.
+    ``other_path``: the path of other pages that belong to the menu entry, or ``None``.
     """
 
     label: str
@@ -113,8 +112,6 @@ def get_list_pages(list_id: int) -> tuple[NavigationEntry, ...]:
 
 def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
     """Return the ``aria-current`` attribute of a menu entry on the page at ``path``.
-
-    Return ``None`` if the page doesn't belong to the menu entry.
 
     ``is_first``: whether the entry is the first in its menu. The first menu entry matches only its
     own page, because its path is a prefix of all other paths in the menu.

@@ -1,4 +1,9 @@
-"""Sends new HTML for a part of a page to the browser while a job runs."""
+"""Sends new HTML for a part of a page to the browser while a job runs, as server-sent events.
+
+Whenever the part of the page changes, the stream sends an event ``part`` with the new HTML. The
+event ``ended`` tells the browser that the HTML is final. The event stream ends if the user's
+session ends. A browser that reconnects gets the current HTML.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -21,11 +26,9 @@ _SESSION_CHECK_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class LivePart:
-    """The new HTML of a part of a page that is updated while the page is open.
+    """The new HTML of a part of a page.
 
-    Attributes:
-        is_last: whether the HTML stays as it is until the user does something.
-        job_ids: the ids of the jobs whose progress is shown.
+    ``is_last``: whether the HTML stays as it is until the user does something.
     """
 
     markup: str
@@ -36,12 +39,6 @@ class LivePart:
 def stream_part(
     console: ConsoleRequest, first_part: LivePart, read_part: Callable[[], LivePart]
 ) -> Response:
-    """Return a response that streams a part of a page as server-sent events.
-
-    Whenever this part of the page changes, the stream sends an event ``part`` with the new HTML.
-    The event ``ended`` tells the browser that the HTML is final. The event stream ends if the
-    user's session ends. A browser that reconnects gets the current HTML.
-    """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)
     return EventStream(console.state.streams, console.user_id, events)

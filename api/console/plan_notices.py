@@ -38,9 +38,7 @@ _QUOTA_TEXTS: Mapping[PlanQuota, tuple[str, str]] = {
 class PlanNotice:
     """The reason why the plan doesn't allow an action.
 
-    Attributes:
-        quota: the exhausted quota, or ``None`` if the action requires the paid plan.
-        contact: where the owner can ask for the paid plan, or ``None``.
+    ``quota``: the exhausted quota, or ``None`` if the action requires the paid plan.
     """
 
     text: str
@@ -53,9 +51,7 @@ def find_plan_notice(
 ) -> PlanNotice | None:
     """Return the notice for an action, or ``None`` if the plan allows the action.
 
-    Args:
-        used_quotas: the quotas that the action uses.
-        paid_plan_text: the text of the notice if the action requires the paid plan, else ``None``.
+    ``paid_plan_text``: the text of the notice if the action requires the paid plan, else ``None``.
     """
     user = accounts.get_user(uow, user_id)
     contact = find_plan_contact(uow, user.plan)

@@ -1,4 +1,8 @@
-"""Provides the data of requests for console pages, and builds the responses."""
+"""Provides the data of requests for console pages, and builds the responses.
+
+The type of a handler's parameter ``console`` is the access rule of the route, such as
+``ConsoleForm``.
+"""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -35,11 +39,7 @@ _NO_SOURCES: Mapping[str, str] = {}
 
 
 def build_router(prefix: str) -> APIRouter:
-    """Return a router for the pages of one area of the console.
-
-    The type of a handler's parameter ``console`` is the access rule of the route, such as
-    ``ConsoleForm``. Route handlers that aren't ``async`` run in threads.
-    """
+    """Return a router for one area. Route handlers that aren't ``async`` run in threads."""
     return APIRouter(prefix=prefix, include_in_schema=False, route_class=ThreadedRoute)
 
 
@@ -47,8 +47,7 @@ def build_router(prefix: str) -> APIRouter:
 class ConsoleRequest:
     """A request for a console page by a logged-in user.
 
-    Attributes:
-        form: the fields of the submitted form, after a check of the CSRF token.
+    ``form``: the fields of the submitted form, after a check of the CSRF token.
     """
 
     request: Request
@@ -97,10 +96,7 @@ class ConsoleRequest:
         other_sources: Mapping[str, str] = _NO_SOURCES,
         **values: Any,
     ) -> Response:
-        """Render a page of the console, and show the notice from the cookie.
-
-        ``other_sources``: maps Content-Security-Policy directives to additional origins.
-        """
+        """Render a page of the console, and show the notice from the cookie."""
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE_COOKIE)
         notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
@@ -134,10 +130,7 @@ class ConsoleRequest:
         return self.render_page(template, status=form.status, form=form, **values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
-        """Return the submitted form with an error message, or raise the error if no form shows it.
-
-        ``places``: maps an error code to the form field that shows the error.
-        """
+        """Return the submitted form with an error message, or raise an error that no form shows."""
         if is_plan_error(error.code):
             # If the user has reached a limit of the plan, record an event, as the API does.
             with self.unit_of_work() as uow:
@@ -145,10 +138,7 @@ class ConsoleRequest:
         return TypedForm(self.form).add_error(error, places)
 
     def redirect_with_notice(self, path: str, notice: str) -> Response:
-        """Redirect the browser to a page that shows a notice.
-
-        After the redirect, reloading the page doesn't repeat the user's action.
-        """
+        """Redirect to a page with a notice, so that reloading doesn't repeat the user's action."""
         response = redirect_to_path(self.state, path)
         # Percent-encode the notice, because a cookie can't contain spaces or non-ASCII letters.
         self.state.cookies.set(response, NOTICE_COOKIE, quote(notice[:MAX_NOTICE_CHARACTERS]))
@@ -156,8 +146,6 @@ class ConsoleRequest:
 
 
 class ConsoleAccess(PageAccess):
-    """An access rule for a handler whose parameter ``console`` has the type ``ConsoleRequest``."""
-
     async def __call__(self, request: Request) -> ConsoleRequest:
         session = await super().__call__(request)
         form = await read_page_form(request) if self.is_form else {}

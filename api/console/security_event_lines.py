@@ -62,7 +62,7 @@ _CREDENTIAL_LABELS = {
 
 @dataclass(frozen=True)
 class EventLine:
-    """A line that describes a security event, such as a login.
+    """A line that describes a security event.
 
     Attributes:
         about: the name of the record that was changed, or an empty string.
@@ -78,7 +78,6 @@ class EventLine:
 def build_event_lines(
     uow: UnitOfWork, user_id: int, events: Sequence[RecordedEvent]
 ) -> list[EventLine]:
-    """Return a line for each security event of a user, with the name of the changed record."""
     record_ids = [pair for event in events for pair in event.detail.items()]
     names = record_names.find_names(uow, user_id, record_ids)
     return [build_event_line(event, names) for event in events]

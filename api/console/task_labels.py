@@ -67,7 +67,6 @@ def describe_task(name: str) -> str:
 
 
 def describe_cause(via: str) -> str:
-    """Return in words who or what changed the status of an order."""
     return _CAUSE_LABELS[OrderVia(via)]
 
 

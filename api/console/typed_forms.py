@@ -59,7 +59,7 @@ class TypedForm:
         typed: maps the name of each field to the typed value. ``typed`` doesn't contain unticked
             checkboxes.
         errors: maps the names of invalid fields to error messages.
-        problem: an error message about the whole form, or ``None``.
+        problem: a message about the whole form, or ``None``.
         status: the HTTP status of the page with the form.
     """
 
@@ -103,10 +103,7 @@ class TypedForm:
 
 
 def build_error_form(error: DomainError, *kinds: Kind) -> TypedForm:
-    """Return an empty form with an error message.
-
-    Raises the error if its kind isn't in ``kinds``.
-    """
+    """Return an empty form with an error message, or raise an error of another kind."""
     if error.kind not in kinds:
         raise error
     problem, errors = place_message(error)
@@ -132,9 +129,8 @@ def read_text(typed: Mapping[str, str], name: str) -> str | None:
 
 
 def read_number(typed: Mapping[str, str], name: str) -> int | str | None:
-    """Return the whole number in a form field, or the text if it isn't a number.
-
-    The validation of the form rejects a text, and a number with thousands of digits is a text.
+    """Return the whole number in a form field, or else the text, which the form's validation
+    rejects. A number with thousands of digits is a text.
     """
     text = read_text(typed, name)
     return int(text) if text and _NUMBER_PATTERN.fullmatch(text) else text

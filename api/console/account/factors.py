@@ -57,7 +57,6 @@ def show_new_app(console: RecentStarterConsole) -> Response:
 
 @router.post(ADD_APP_PATH)
 def add_app(console: LoginLimitedStarterConsoleForm) -> Response:
-    """Add an authenticator app if the user typed the code that the app shows."""
     secret = console.form.get("secret", "")
     offer = console.form.get("offer", "")
     if not totp.is_offered(console.state.resources.keyring, console.member.cookie, secret, offer):
@@ -104,20 +103,13 @@ def add_passkey(console: LoginLimitedStarterConsoleForm) -> Response:
 
 @router.get(RECOVERY_CODES_PATH)
 def show_factors_again(console: StarterConsole) -> Response:
-    """Redirect to the list of second factors.
-
-    If the creation of recovery codes requires a new login, the browser sends this request after the
-    login.
-    """
+    """Redirect to the second factors after the login that new recovery codes may require."""
     return redirect_to_path(console.state, FACTORS_PATH)
 
 
 @router.post(RECOVERY_CODES_PATH)
 def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
-    """Replace the user's recovery codes, and show the new codes.
-
-    Recovery codes are shown only in the response to a POST, so that a GET can't reveal them later.
-    """
+    """Show new recovery codes only in the response to a POST, so that a GET can't reveal them."""
     codes = service.replace_recovery_codes(uow, console.caller)
     return console.render_page("recovery_codes.html", codes=codes)
 

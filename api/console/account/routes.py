@@ -113,10 +113,7 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post(page_paths.PASSWORD_PATH)
 async def change_password(console: LoginLimitedConsoleForm) -> Response:
-    """Verify the user's current password, and set a new password.
-
-    Changing the password ends all sessions of the user except the current session.
-    """
+    """Set a new password, and end all sessions of the user except the current session."""
     form = console.form
     email, name = await RECORDS.run(_read_address_and_name, console)
     ended_access = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
@@ -152,10 +149,7 @@ def show_email(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post(page_paths.EMAIL_PATH)
 async def request_address_change(console: LoginLimitedConsoleForm) -> Response:
-    """Send a confirmation link to the new e-mail address of an account.
-
-    The response is the same for every address, so that nobody learns which addresses have accounts.
-    """
+    """Send a confirmation link to the new e-mail address of an account."""
     current_address, _ = await RECORDS.run(_read_address_and_name, console)
     try:
         email = email_addresses.normalise_address(console.form.get("email", ""))
@@ -179,10 +173,8 @@ async def request_address_change(console: LoginLimitedConsoleForm) -> Response:
 
 @router.get(page_paths.CONFIRM_EMAIL_PATH)
 def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
-    """Show the page on which a user confirms a new e-mail address.
-
-    Only the user who requested the new address can confirm it, so that nobody can be tricked into
-    confirming an attacker's address.
+    """Let only the user who requested the new address confirm it, so that nobody can be tricked
+    into confirming an attacker's address.
     """
     new_address = recovery.read_new_address(uow, token, console.user_id)
     return console.render_page(
@@ -222,11 +214,7 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
 
 
 async def _prove_current_password(console: ConsoleRequest, email: str) -> Attempt:
-    """Verify the current password in the submitted form.
-
-    A wrong password counts as a failed login. Raises ``password.wrong`` for a wrong password.
-    Raises ``login.paused`` after too many failed logins.
-    """
+    """Verify the current password in the form. A wrong password counts as a failed login."""
     password = console.form.get("current", "")
     attempt, _ = await verify_password(console.request, console.state, email, password)
     await console.state.in_unit_of_work(logins.clear_attempt, attempt)

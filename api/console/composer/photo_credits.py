@@ -8,8 +8,6 @@ from integrations.stock_photos.port import FoundPhoto, PhotoCredit
 
 @dataclass(frozen=True)
 class CreditLine:
-    """HTML that names the author of a photo, with links to the author and the photo's source."""
-
     credit: PhotoCredit
 
     def __html__(self) -> str:
@@ -26,7 +24,6 @@ class CreditLine:
 
 
 def build_figure(photo: FoundPhoto, url: str) -> str:
-    """Return an HTML figure with the photo at ``url``, and a caption that names the author."""
     has_size = photo.width and photo.height
     size = f' width="{photo.width}" height="{photo.height}"' if has_size else ""
     image = f'<img src="{escape(url)}" alt="{escape(photo.shows)}"{size}>'

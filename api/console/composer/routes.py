@@ -86,11 +86,7 @@ class PhotoFinds:
 
 @dataclass(frozen=True)
 class Tweet:
-    """A tweet that the user can edit in a form field.
-
-    Attributes:
-        weight: the length of the tweet by the counting rules of X (Twitter).
-    """
+    """A tweet in a form field. ``weight``: its length by the counting rules of X (Twitter)."""
 
     name: str
     label: str
@@ -106,9 +102,7 @@ class Tweet:
 class UsedPhoto:
     """The photo that the user chose from the search results.
 
-    Attributes:
-        provider: the displayed name of the photo's provider.
-        allows_copies: whether the provider allows users to copy the photo to their images.
+    ``allows_copies``: whether the provider allows users to copy the photo to their images.
     """
 
     photo: FoundPhoto
@@ -124,7 +118,6 @@ class _Outcome:
 
     Attributes:
         fields: maps the names of form fields to their new values.
-        invalid_form: the form with error messages, or ``None`` if the user's input was valid.
         finds: the photos that the search returned, or ``None`` if the user didn't search for
             photos.
     """
@@ -211,8 +204,7 @@ async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
 def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> IdempotencyKey:
     """Return the idempotency key for writing texts for a post.
 
-    The idempotency key depends only on the user, the post and the requested texts. A user who
-    requests the same texts for the same post twice is charged only once.
+    A user who requests the same texts for the same post twice is charged only once.
     """
     digest = hashlib.sha256()
     for text in (
@@ -268,7 +260,6 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
 
 
 async def _add_photo(console: ConsoleRequest, calls: ComposerCaller) -> _Outcome:
-    """Copy the photo that the user chose into the user's images."""
     inputs = console.form
     state = console.state
     try:
@@ -316,11 +307,7 @@ def _build_search(state: State, search_text: str, provider: str, page: str) -> P
 def _read_search(
     state: State, inputs: Mapping[str, str], prefix: str, page: str
 ) -> PhotoSearch | None:
-    """Return the photo search in the hidden form fields, or ``None`` if the fields are empty.
-
-    Args:
-        prefix: ``_USED_SEARCH`` or ``_LAST_SEARCH``.
-    """
+    """Return the photo search in the hidden form fields, or ``None`` if the fields are empty."""
     search_text = inputs.get(f"{prefix}_words", "")
     return (
         _build_search(state, search_text, inputs.get(f"{prefix}_provider", ""), page)
@@ -332,11 +319,7 @@ def _read_search(
 async def _read_cached_finds(
     state: State, inputs: Mapping[str, str], prefix: str
 ) -> PhotoFinds | None:
-    """Return the photos for the search in the hidden form fields, if the result is cached.
-
-    Args:
-        prefix: ``_USED_SEARCH`` or ``_LAST_SEARCH``.
-    """
+    """Return the photos for the search in the hidden form fields, if the result is cached."""
     search = _read_search(state, inputs, prefix, inputs.get(f"{prefix}_page", ""))
     if search is None:
         return None
@@ -453,9 +436,8 @@ def _measure_tweet(text: str) -> int:
 def describe_writers(typed: Mapping[str, str]) -> dict[str, str]:
     """Describe who or what wrote the texts for a post: a language model or the offline writer.
 
-    Return a dictionary that maps each sentence, such as "Written without a language model.", to the
-    labels of the texts that the sentence describes, such as "Slug, Tags". If one sentence describes
-    all texts, the dictionary maps the sentence to an empty string instead of the texts' labels.
+    Each sentence, such as "Written without a language model.", is mapped to the labels of its
+    texts, such as "Slug, Tags". A sentence about all texts is mapped to an empty string instead.
     """
     labels_by_sentence: dict[str, list[str]] = {}
     for name, label in PART_LABELS.items():

@@ -118,10 +118,8 @@ _STATE_EXPLANATIONS = {
 class EntryView:
     """An entry of the credit ledger, formatted for a page.
 
-    Attributes:
-        words: a label for the kind of entry, such as "Bought".
-        source: why the balance changed, as stated by an app or operator. ``source`` is empty if the
-            entry belongs to an order, because the page then links to the order.
+    ``source``: why the balance changed, as stated by an app or operator. ``source`` is empty if the
+    entry belongs to an order, because the page then links to the order.
     """
 
     words: str
@@ -174,10 +172,7 @@ def set_low_balance(console: ConsoleForm) -> Response:
 
 
 def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
-    """Return the amount in a form field, or ``None`` if the field is empty.
-
-    Raises ``body.invalid``.
-    """
+    """Return the amount in a form field, or ``None`` if the field is empty."""
     text = form.get(name, "").strip()
     if not text:
         return None
@@ -300,8 +295,7 @@ def _format_price(settings: Settings, currency: str, credit_amount: Decimal) -> 
 async def buy_credits(request: Request, console: ConsoleForm) -> Response:
     """Order credits, and redirect to the order's page, which links to the payment page.
 
-    A direct redirect to the payment page isn't possible. The Content-Security-Policy forbids
-    redirects to other sites after a form was sent.
+    The Content-Security-Policy forbids redirects to other sites after a form was sent.
     """
     state = console.state
     try:
@@ -322,10 +316,7 @@ async def buy_credits(request: Request, console: ConsoleForm) -> Response:
 
 
 def _read_order(console: ConsoleRequest) -> OrderRequest:
-    """Return the order that the user entered in the form. Raises ``body.invalid``.
-
-    In the form, the user chooses a pack, or types either a number of credits or an amount of money.
-    """
+    """Return the entered order: a pack, or either a number of credits or an amount of money."""
     form = console.form
     pack = form.get(PACK_FIELD, OTHER_PACK)
     credit_amount = _read_amount(form, CREDITS_FIELD) if pack == OTHER_PACK else None
@@ -350,8 +341,6 @@ def _read_order(console: ConsoleRequest) -> OrderRequest:
 
 @dataclass(frozen=True)
 class OrderView:
-    """An order for credits, formatted for a page."""
-
     order: PaymentOrder
 
     @property
@@ -372,7 +361,6 @@ class OrderView:
 
     @property
     def reason(self) -> str | None:
-        """Return why the order failed, or ``None`` if it hasn't failed."""
         return None if self.order.error is None else str(self.order.error["message"])
 
     @property
@@ -405,10 +393,7 @@ class OrderView:
 
     @property
     def has_receipt(self) -> bool:
-        """Return whether the order was paid and its credits were added to the balance.
-
-        An order in review has no receipt.
-        """
+        """Return whether the order is paid and credited. An order in review has no receipt."""
         return self.order.paid_at is not None and self.order.credited > 0
 
 
@@ -433,10 +418,6 @@ def show_order(console: Console, uow: Transaction, order_id: PathId) -> Response
 @router.get("/orders/{order_id}/receipt")
 @MONEY.threaded
 def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Response:
-    """Show a printable receipt for an order.
-
-    Raises ``order.not_found`` if the order has no receipt.
-    """
     order = OrderView(orders.get_order(uow, console.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
@@ -453,9 +434,6 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
 
 @router.get(return_urls.CONSOLE_RETURN_PATH.removeprefix(PATH))
 async def return_from_checkout(console: Console, order_id: PathId | None = None) -> Response:
-    """Redirect a payer who returns from the payment provider to the order's page.
-
-    The order status in the URL is ignored, because the payer can change the URL.
-    """
+    """Redirect to the order's page. Ignore the status in the URL, because payers can change it."""
     path = ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}"
     return redirect_to_path(console.state, path)

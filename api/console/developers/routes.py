@@ -126,16 +126,11 @@ def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> Grant
 
 @dataclass(frozen=True)
 class KeyView:
-    """An API key, formatted for a page."""
-
     key: ApiKey
 
     @property
     def label(self) -> str:
-        """Return the name and the last characters of the API key.
-
-        The last characters of the key distinguish it from other keys with the same name.
-        """
+        """Return the name with the last characters, which distinguish keys with the same name."""
         return f"{self.key.name} (…{self.key.last_four})"
 
     @property
@@ -174,10 +169,9 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/keys/new")
 def create_key(console: RecentConsoleForm) -> Response:
-    """Create an API key, and show its secret.
+    """Create an API key, and show its secret once.
 
-    The secret of an API key is shown only once. The response that shows the secret isn't a
-    redirect, because the URL would have to contain the secret.
+    The response isn't a redirect, because the URL would have to contain the secret.
     """
     form = console.form
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
@@ -246,8 +240,7 @@ def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> R
 def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
     """Revoke an API key and all keys that it created.
 
-    The webhook endpoints and senders of the revoked keys are deleted too, unless the user chooses
-    to keep them.
+    Their webhook endpoints and senders are deleted too, unless the user chooses to keep them.
     """
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form

@@ -112,12 +112,7 @@ _REPORT_ERRORS = (
 
 @dataclass(frozen=True)
 class SenderView:
-    """A sender, and the texts that console pages show about the sender.
-
-    Attributes:
-        list_titles: the titles of the lists that the sender covers, or ``None`` for all lists of
-            the owner.
-    """
+    """A sender, formatted for a page. ``list_titles`` is ``None`` for all lists of the owner."""
 
     sender: Sender
     url: str
@@ -134,7 +129,7 @@ class SenderView:
 
     @property
     def problems(self) -> list[str]:
-        """Return one sentence for each problem of the sender that the owner should solve."""
+        """Return one sentence for each problem that the owner should solve."""
         return [_WARNING_SENTENCES[each] for each in self.sender.warnings]
 
     @property
@@ -144,14 +139,10 @@ class SenderView:
 
 @dataclass(frozen=True)
 class ReportView:
-    """A report, and the texts that console pages show about the report.
+    """A report that a sender posted, or that an owner enters in the form "Try a report".
 
-    Pages show the reports that a sender posted, and the reports that an owner enters in the form
-    "Try a report".
-
-    Attributes:
-        email: the member's address, or ``None`` if the report isn't about a member of the
-            owner's lists.
+    ``email``: the member's address, or ``None`` if the report isn't about a member of the owner's
+    lists.
     """
 
     report: SenderReport | ReportFacts
@@ -194,7 +185,7 @@ def show_new_sender(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/new")
 def create_sender(console: RecentConsoleForm) -> Response:
-    """Create a sender, and show the sender's secret. No other page ever shows the secret."""
+    """Create a sender, and show its secret. No other page ever shows the secret."""
     form = console.form
     list_id = parse_id_or_text(read_text(form, "list_id"))
     provider = form.get("provider", "")

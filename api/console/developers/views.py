@@ -1,4 +1,7 @@
-"""Describes feed events and their types for pages of the console."""
+"""Describes feed events and their types for pages of the console.
+
+The parameters ``event`` and ``events`` have the JSON format of the API.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -94,11 +97,7 @@ class EventView:
     """A line that describes a feed event, or several merged events.
 
     Attributes:
-        at: the time of the event, or of the newest merged event.
-        about: the name of the event's subject, or an empty string if the subject was erased.
-        path: the path of the console page about the event's subject, or ``None`` if there is no
-            such page.
-        json: the event, or the newest merged event, in the JSON format of the API.
+        at, json: the time and the API's JSON of the newest merged event.
         times: the number of merged events, or 1 for a single event.
         is_pending: whether a person signed up who must still confirm the subscription.
     """
@@ -115,10 +114,7 @@ class EventView:
 
 @dataclass(frozen=True)
 class EventPage:
-    """A page of feed events, newest first.
-
-    ``next_cursor``: the cursor of the page with older events, or ``None`` for the last page.
-    """
+    """A page of feed events, newest first."""
 
     events: list[EventView]
     next_cursor: str | None
@@ -134,7 +130,7 @@ def list_newest_events(
 ) -> EventPage:
     """Return the newest feed events of the caller, and merge equal consecutive events.
 
-    ``only``: the types of the returned events, or empty for all types. Raises ``cursor.invalid``.
+    ``only``: the types of the returned events, or empty for all types.
     """
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
     before = None if cursor is None else FeedPosition.of_cursor(cursor)
@@ -153,10 +149,7 @@ def list_newest_events(
 def find_subject_names(
     uow: UnitOfWork, user_id: int, events: Iterable[Mapping[str, Any]]
 ) -> dict[RecordId, str]:
-    """Return the names of the objects that events are about, such as API keys and images.
-
-    ``events``: events of the user in the JSON format of the API.
-    """
+    """Return the names of the objects that events are about, such as API keys and images."""
     record_ids: list[RecordId] = []
     for event in events:
         if event["type"] not in [*FeedEventType]:
@@ -171,10 +164,7 @@ def find_subject_names(
 
 
 def names_members(events: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether events contain members' addresses.
-
-    ``events``: events in the JSON format of the API.
-    """
+    """Return whether events contain members' addresses."""
     return any(event.get("data", {}).get("email") for event in events)
 
 
@@ -201,10 +191,6 @@ def find_subject(
 
     The subject's name is an empty string if the subject was erased, or if the event is a test
     event.
-
-    Args:
-        event: the event in the JSON format of the API.
-        names: the names that ``find_subject_names`` found.
     """
     if event["type"] not in [*FeedEventType]:
         return "", None

@@ -87,9 +87,8 @@ TIME_FIELD = "time"
 class EndpointView:
     """A webhook endpoint, formatted for a page.
 
-    Attributes:
-        list_title: the title of the list whose events are sent, or ``None`` for the events of all
-            lists.
+    ``list_title``: the title of the list whose events are sent, or ``None`` for the events of all
+    lists.
     """
 
     endpoint: WebhookEndpoint
@@ -122,8 +121,7 @@ class EndpointView:
 class DeliveryView:
     """The delivery of an event to a webhook endpoint, formatted for a page.
 
-    Attributes:
-        about: the name of the event's subject, or an empty string if the name is unknown.
+    ``about``: the name of the event's subject, or an empty string if the name is unknown.
     """
 
     delivery: WebhookDelivery
@@ -153,7 +151,6 @@ class DeliveryView:
 
     @property
     def due_at(self) -> datetime | None:
-        """Return the time of the next delivery attempt, or ``None`` if no time is set."""
         due_at = self.delivery.due_at
         is_waiting = self.is_pending and self.delivery.round_attempts and due_at > clock.now()
         return due_at if is_waiting else None
@@ -207,10 +204,7 @@ def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/new")
 async def create_endpoint(console: RecentConsoleForm) -> Response:
-    """Create a webhook endpoint, and show its secret.
-
-    The secret of a webhook endpoint is shown only once.
-    """
+    """Create a webhook endpoint, and show its secret once."""
     values = {
         "url": console.form.get("url", "").strip(),
         "types": _read_ticked_types(console.form),
@@ -273,11 +267,10 @@ def show_endpoint(
 
 
 def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
-    """Return the response that all failed deliveries have in common, or else ``None``.
+    """Return the response that all failed deliveries have in common, to show it only once.
 
-    If all deliveries received the same response, the page shows the response once, instead of in
-    each row of the table of deliveries. The function also returns ``None`` if there is only one
-    delivery, if any delivery succeeded, or if any response has a body.
+    Return ``None`` if there is only one delivery, if any delivery succeeded, or if any response has
+    a body.
     """
     attempted = [each for each in views if each.delivery.last_attempt_at is not None]
     answers = {each.answer for each in attempted}
@@ -297,10 +290,7 @@ def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 def show_delivery(
     console: Console, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
-    """Show a delivery's latest request and response.
-
-    The request body is built again from the event, and indented to make the JSON readable.
-    """
+    """Show the latest request, whose body is built again from the event, and the response."""
     [view] = _build_views(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
     request = messages.rebuild_request(uow, console.caller, endpoint_id, delivery_id)
     event = None if request.body is None else json.loads(request.body)
@@ -360,18 +350,13 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
 
 @router.get("/{endpoint_id}/state")
 def show_state(console: Console, endpoint_id: PathId) -> Response:
-    """Redirect to the webhook's page.
-
-    If changing the webhook's state requires a new login, the browser requests this URL after the
-    login.
-    """
+    """Redirect to the webhook's page after the login that ``change_state`` may require."""
     _find_view(console, endpoint_id)
     return redirect_to_path(console.state, f"{PATH}/{endpoint_id}")
 
 
 @router.post("/{endpoint_id}/state")
 def change_state(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
-    """Pause the webhook endpoint, or resume it."""
     is_resumed = console.form.get("state") == EndpointState.ACTIVE
     state = EndpointState.ACTIVE if is_resumed else EndpointState.PAUSED
     with console.unit_of_work() as uow:
@@ -451,7 +436,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
 
 
 def _read_moment(inputs: Mapping[str, str]) -> datetime:
-    """Return the time from which events are sent again, as entered in the form."""
+    """Return the entered time from which events are sent again."""
     try:
         day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:

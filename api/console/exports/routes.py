@@ -74,8 +74,7 @@ class ExportView:
     """An export of members, formatted for a page.
 
     Attributes:
-        job: the export's unfinished job, or else the export's latest job. ``job`` is ``None`` if
-            the export has a file.
+        job: the export's unfinished job, or else its latest job. ``None`` if the export has a file.
         segment_names: maps the export's id to the name of its segment, or to ``None`` if the name
             is unknown. ``segment_names`` is empty if the export has no filter.
     """

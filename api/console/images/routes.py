@@ -105,8 +105,6 @@ class FileView:
 
 @dataclass(frozen=True)
 class ImageView:
-    """An uploaded image, formatted for a page."""
-
     record: AttachmentRecord
 
     @property
@@ -135,7 +133,6 @@ class ImageView:
 
     @property
     def preview(self) -> FileView | None:
-        """Return the file that the image's own page shows."""
         by_label = {each.label: each for each in self.files}
         preview = by_label.get(_PREVIEW_LABEL, by_label[""])
         return preview if preview.size <= _MAX_PREVIEW_BYTES else self.thumbnail
@@ -274,10 +271,7 @@ def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Respon
 
 @router.get("/{hash_id}/link")
 def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Response:
-    """Show the form for a signed link to an image.
-
-    If the user must log in again first, the login leads back to this form.
-    """
+    """Show the form for a signed link to an image. A required login leads back to this form."""
     return _render_link_page(console, hash_id, form, None)
 
 
@@ -285,8 +279,7 @@ def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Resp
 def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
     """Create a signed link to an encrypted image, and show the link.
 
-    The response that shows the link isn't a redirect, because the URL of a redirect would reveal
-    the link in logs.
+    The response isn't a redirect, because the URL of a redirect would reveal the link in logs.
     """
     lifetime = console.form.get("lasts", "")
     try:

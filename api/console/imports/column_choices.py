@@ -93,13 +93,11 @@ class ColumnChoice:
     """A column of an imported file and its role.
 
     Attributes:
-        examples: sample cells of the column.
         becomes: the role that the dry run recognised, or several roles separated by commas.
         creates: the type of the member field that the import creates for the column, or ``None``.
         written: the label of the column's date or number format, or ``None`` if unknown.
         chosen: the choice in the column's select box, such as a role or ``ignore``.
         meaning: the label of the recognised role, or the labels of several roles.
-        has_data: whether at least one cell of the column contains data.
         ignored_opt_outs: the number of opt-outs that the chosen role ignores, or ``None`` if the
             role ignores no consent.
         ignored_reason: why the import doesn't use a column that may concern consent, or ``None``.
@@ -147,9 +145,6 @@ def build_column_choices(
 
     If a dry run stopped at an ambiguous column, no roles are recognised. The other columns then
     default to ``AS_RECOGNISED``, so the owner only has to map the ambiguous column.
-
-    Args:
-        columns: the columns in the result of the dry run.
     """
     names = [str(column["name"]) for column in columns]
     is_recognised = any(column["becomes"] != IGNORED for column in columns)
@@ -193,10 +188,7 @@ def build_column_choices(
 def find_labels(
     columns: Sequence[Mapping[str, Any]], fields: Sequence[MemberField]
 ) -> dict[str, str]:
-    """Map the keys of fields to their labels, including the fields that the import creates.
-
-    ``columns`` contains the columns in the result of a dry run.
-    """
+    """Map the keys of fields to their labels, including the fields that the import creates."""
     new_fields = {
         str(column["becomes"]).removeprefix(FIELD_PREFIX): str(column["name"]).strip()
         for column in columns

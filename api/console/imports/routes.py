@@ -108,10 +108,7 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 
 @router.get("/new")
 def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Response:
-    """Show the form for a new import.
-
-    ``list_id``: the id of the preselected list, or an empty string.
-    """
+    """Show the form for a new import. ``list_id``: the preselected list, or an empty string."""
     with console.unit_of_work() as uow:
         own_lists = lists.list_choices(uow, console.user_id)
         upload_notice = find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS)
@@ -177,7 +174,6 @@ async def upload_import(request: Request, console: Console) -> Response:
 
 
 def _read_upload_choices(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
-    """Return the submitted list id and the options for the dry run, or raise ``body.invalid``."""
     try:
         list_id = lists.parse_list_id(form.get("list_id", ""))
     except DomainError:
@@ -251,10 +247,7 @@ def build_reading_form(view: ImportView) -> TypedForm:
 
 
 def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[ImportOptions, bool]:
-    """Return the submitted import options, and whether they differ from the last dry run.
-
-    Raises ``body.invalid``.
-    """
+    """Return the submitted import options, and whether they differ from the last dry run."""
     task = view.task
     choices = view.choices
     on_existing = _read_on_existing(form)
@@ -342,10 +335,7 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
 
 @router.post("/{import_id}/cancel")
 def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
-    """Cancel a running import, or the undo of an import.
-
-    Rows that the import has already written are kept.
-    """
+    """Cancel a running import, or an undo. Rows that the import has already written are kept."""
     view = read_view(console, import_id)
     job = view.undo if view.is_undoing else view.job
     with console.unit_of_work() as uow:
@@ -376,8 +366,7 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
     """Show a preview of undoing an import.
 
-    Members who were changed after the import are not fully restored. The preview links to the
-    imports and bulk actions that changed the imported members.
+    Members who were changed after the import are not fully restored.
     """
     with console.unit_of_work() as uow:
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))

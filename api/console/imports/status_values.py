@@ -39,12 +39,8 @@ _MEANING_LABELS = {
 class StatusValue:
     """A consent value in the preview of an import.
 
-    Attributes:
-        rows: the number of rows with the consent value.
-        meaning: how the import interprets the consent value.
-        box: the name of the select box for the status, or ``None`` if the owner can't assign a
-            status.
-        chosen: the status that the owner assigned, or an empty string.
+    ``box``: the name of the select box for the status, or ``None`` if the owner can't assign a
+    status.
     """
 
     column: str
@@ -108,7 +104,7 @@ def read_status_choices(
 ) -> dict[str, str] | None:
     """Return which status the owner assigned to each consent value, or ``None``.
 
-    A consent value without a select box keeps its status. Raises ``body.invalid``.
+    A consent value without a select box keeps its status.
     """
     assigned_statuses = dict(task.status_values or {})
     for each in values:

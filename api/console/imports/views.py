@@ -58,14 +58,10 @@ class ImportView:
     Attributes:
         job: the job that runs the import, or ``None`` if the import has ended.
         undo: the latest job that undoes the import, or ``None``.
-        choices: the columns of a dry run with their roles. After a real import, ``choices`` is
-            empty.
-        status_values: the consent values of the file.
+        choices: the columns of a dry run with their roles. Empty after a real import.
         preview: the members that the first rows of the file would create.
         problems: the invalid cells, grouped by column and violated rule.
-        readings: sample rows in each possible encoding. The sample rows are empty if the encoding
-            is certain.
-        fields: the owner's member fields.
+        readings: sample rows in each possible encoding. Empty if the encoding is certain.
     """
 
     task: MemberImport
@@ -93,17 +89,12 @@ class ImportView:
 
     @property
     def is_cancelling(self) -> bool:
-        """Return whether the owner has cancelled the running import or the running undo."""
         worker = self.undo if self.is_undoing else self.job
         return worker is not None and worker.cancel_requested
 
     @property
     def headline(self) -> str | None:
-        """Return a summary of the import's result, such as ``3 members added``.
-
-        Return ``None`` for a dry run, for an import that hasn't succeeded, and for an import that
-        the owner undoes or has undone.
-        """
+        """Return a summary of a successful import, such as ``3 members added``, or ``None``."""
         task = self.task
         is_done = task.status == "succeeded" and not task.dry_run and task.undone_at is None
         if not is_done or self.is_undoing:
@@ -117,7 +108,6 @@ class ImportView:
 
     @property
     def undo_stopped(self) -> bool:
-        """Return whether an undo of the import failed or was cancelled."""
         has_begun = self.undo is not None and self.task.undone_at is None
         return has_begun and not self.is_undoing
 
@@ -127,10 +117,8 @@ class ImportView:
 
     @property
     def has_rejects(self) -> bool:
-        """Return whether the owner should download the rejected rows.
-
-        The verdict ``opted_out`` is a rejection in an import of members, but a success in an import
-        of bounces or opt-outs.
+        """The verdict ``opted_out`` is a rejection in an import of members, but a success in an
+        import of bounces or opt-outs.
         """
         applied = 0 if self.task.kind == ImportKind.MEMBERS else self.task.opted_out
         has_rows = self.not_added > applied or self.task.left_out > 0
@@ -145,7 +133,6 @@ class ImportView:
 
     @property
     def date_order_matters(self) -> bool:
-        """Return whether the owner must choose the order of day and month in dates."""
         is_asked = self.task.error is not None and self.task.error["code"] == (
             IMPORT_DATE_ORDER_NEEDED.code
         )
@@ -153,10 +140,7 @@ class ImportView:
 
     @property
     def encoding_matters(self) -> bool:
-        """Return whether the owner can choose the encoding of the file.
-
-        The encoding of a Unicode file is certain, so the owner can't change it.
-        """
+        """The encoding of a Unicode file is certain, so the owner can't change it."""
         encoding = (self.task.description or {}).get("encoding", "utf-8")
         return (
             bool(self.readings) or self.task.encoding is not None or not encoding.startswith("utf")
@@ -180,7 +164,6 @@ class ImportView:
         return [sheet["name"] for sheet in sheets] if len(sheets) > 1 else []
 
     def list_sheet_choices(self) -> list[tuple[str, str]]:
-        """Return the name and the label of each sheet that the owner can choose."""
         sheets = (self.task.description or {}).get("sheets") or ()
         hidden_names = {sheet["name"] for sheet in sheets if sheet["hidden"]}
         return [
@@ -199,9 +182,9 @@ class ImportView:
     def is_refused(self) -> bool:
         """Return whether a dry run failed because of the file itself.
 
-        The owner needs another file, because no choice on the page changes the result. If the
-        error is about columns, consent values, dates or the encoding, the owner can correct the
-        choices instead.
+        The owner needs another file, because no choice on the page changes the result. If the error
+        is about columns, consent values, dates or the encoding, the owner can correct the choices
+        instead.
         """
         error = self.task.error
         if not self.task.dry_run or self.task.status != "failed" or error is None:
@@ -217,10 +200,7 @@ class ImportView:
 
     @property
     def file_kept_until(self) -> datetime | None:
-        """Return when the file of a dry run will be deleted, or ``None`` if there is no file.
-
-        Until the file is deleted, the owner can repeat the dry run or import the file.
-        """
+        """Return when the file of a dry run will be deleted, or ``None`` if there is no file."""
         ended_at = self.task.finished_at
         if not self.task.dry_run or ended_at is None or self.is_broken:
             return None
@@ -268,10 +248,7 @@ class ImportView:
 
 
 def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
-    """Return the data for the page about one of the caller's imports.
-
-    The data of the page contains sample rows of the file, unless the samples were deleted.
-    """
+    """Return one of the caller's imports, with sample rows of the file unless they were deleted."""
     resources = console.state.resources
     with console.unit_of_work() as uow:
         task = records.get_import(uow, console.caller, import_id)
@@ -303,7 +280,6 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
 
 
 def describe_preview_row(row: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Format a row of a dry run's preview for the page."""
     joined_at = row.get("joined_at")
     values = row.get("fields", {})
     return {

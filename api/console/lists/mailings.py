@@ -1,7 +1,7 @@
 """The console page with a list's mailings.
 
-A mailing begins when the list's roster, the file of recipients, is exported. The page shows the
-deliveries, bounces, complaints and unsubscriptions that senders have reported for each mailing.
+The page shows the deliveries, bounces, complaints and unsubscriptions that senders have reported
+for each mailing.
 """
 
 from fastapi.responses import Response

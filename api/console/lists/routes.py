@@ -142,7 +142,6 @@ def _render_new_list(console: ConsoleRequest, form: TypedForm) -> Response:
 
 
 def _build_slug(title: str) -> str:
-    """Return a slug with the letters and digits of a list's title."""
     digest = hashlib.sha256(title.encode()).hexdigest()
     return fit_slug(title, digest)
 
@@ -191,9 +190,7 @@ class _OriginRow:
 def _list_origins(
     uow: UnitOfWork, list_id: int, days: DayRange, total: GrowthSpan
 ) -> list[_OriginRow]:
-    """Return table rows that count the members who joined, by the origin of the members.
-
-    Return an empty list if no origin is known.
+    """Return rows that count the new members by origin, or an empty list if no origin is known.
 
     The last rows count members from rare origins, imported members, and members without a known
     origin, so that all rows add up to ``total``.

@@ -77,8 +77,6 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
 
 
 class BulkState(StrEnum):
-    """The state of a bulk action or of its undo."""
-
     RUNNING = "running"
     DONE = "done"
     ENDED_EARLY = "ended_early"
@@ -91,10 +89,8 @@ class BulkState(StrEnum):
 class _BulkActionView:
     """A bulk action on members, formatted for a page.
 
-    Attributes:
-        words: a description of the bulk action, such as "Switch mail off".
-        undo_until: the time until which the bulk action can be undone, or ``None`` if it can't be
-            undone.
+    ``undo_until``: the time until which the bulk action can be undone, or ``None`` if it can't be
+    undone.
     """
 
     bulk: BulkAction
@@ -229,9 +225,6 @@ def _build_members_query(
 
     The result is ``None`` if no filter can select the changed members. For example, after a bulk
     action has removed a tag, no filter can select the members who had the tag before.
-
-    Args:
-        tag_name: the tag that the bulk action added or removed, or ``None``.
     """
     field, value = {
         BulkActionKind.TAG: ("tag", tag_name),
@@ -252,7 +245,6 @@ def _build_members_query(
 
 
 def _uses_field(filter_json: object, field: str) -> bool:
-    """Return whether any condition of the filter tests the field."""
     if isinstance(filter_json, dict):
         parts = [*filter_json.values()]
         return filter_json.get("field") == field or _uses_field(parts, field)
@@ -317,10 +309,7 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
 
 
 def describe_bulk_action(bulk: BulkAction, names: Mapping[int, str]) -> str:
-    """Return a description of a bulk action, such as "Switch mail off".
-
-    ``names``: maps tag ids to tag names.
-    """
+    """Describe a bulk action, as in "Switch mail off". ``names`` maps tag ids to tag names."""
     tag = names.get(bulk.tag_id or 0)
     tag_label = f"the tag “{tag}”" if tag is not None else "a deleted tag"
     return {

@@ -82,10 +82,7 @@ def change_field(console: ConsoleForm, field_id: PathId) -> Response:
 
 @router.post("/{field_id}/retire")
 def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
-    """Hide a field.
-
-    The values of a hidden member field stay in the database, but no page shows them.
-    """
+    """Hide a member field, but keep its values in the database."""
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)
     return console.redirect_with_notice(FIELDS_PATH, f"The field “{label}” was retired.")

@@ -88,7 +88,6 @@ class Choice:
         operators: maps each operator that the form offers to its label.
         options: maps each value that the user can choose to its label. ``options`` is empty if the
             user must type the value.
-        suggestions: values that the browser suggests while the user types.
     """
 
     name: str
@@ -104,9 +103,10 @@ class Choice:
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Map the key of each member attribute that the filter form can test to its ``Choice``.
+    """Return the member attributes that the filter form can test, keyed by ``build_choice_key``.
 
-    The function ``build_choice_key`` creates the keys of the returned dictionary.
+    A date attribute has two choices with different keys: the user can type a date or a number of
+    days ago.
     """
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
@@ -127,11 +127,6 @@ def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice
 
 
 def build_choice_key(name: str, kind: str) -> str:
-    """Return the key under which ``list_choices`` returns the ``Choice`` of a member attribute.
-
-    A date attribute has two choices with different keys: the user can type a date or a number of
-    days ago.
-    """
     return f"{name}:{DAYS_AGO}" if kind == DAYS_AGO else name
 
 

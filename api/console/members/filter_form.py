@@ -42,10 +42,7 @@ _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 class NotRepresentable(Exception):
-    """An exception for a filter that can't be shown as rows of a form.
-
-    The message states why the filter can't be shown as rows.
-    """
+    """An exception whose message states why a filter can't be shown as rows of a form."""
 
 
 @dataclass
@@ -58,9 +55,6 @@ class Row:
         name: the name of the tested attribute, such as ``email`` or ``fields.city``.
         text: the value that the user typed, or one value per line if the filter operator accepts
             several values.
-        place: the position of the row in the form, such as ``0.2`` for the third part of the
-            outermost group.
-        error: the error message for the row, or an empty string.
     """
 
     name: str
@@ -72,7 +66,6 @@ class Row:
 
     @property
     def choice_key(self) -> str:
-        """Return the key of the row's member attribute in the dictionary from ``list_choices``."""
         return build_choice_key(self.name, self.kind)
 
     @property
@@ -128,13 +121,7 @@ class Row:
 
 @dataclass
 class Group:
-    """A group of filter parts, which are combined with a word such as "all" or "any".
-
-    Attributes:
-        match: a key of ``FILTER_MATCHES``, such as ``all`` or ``any``.
-        place: the position of the group in the form, such as ``0.1`` for the second part of the
-            outermost group.
-    """
+    """A group of filter parts. ``match`` is a key of ``FILTER_MATCHES``, such as ``all``."""
 
     match: str
     parts: list["Row | Group"] = field(default_factory=list)
@@ -152,10 +139,8 @@ class Group:
     def to_json(self, path: str, rows: dict[str, Row]) -> dict[str, Any] | None:
         """Return the group as a JSON filter, or ``None`` if all its rows are incomplete.
 
-        Args:
-            path: the path of the group in the JSON filter.
-            rows: the dictionary to which all rows are added, keyed by their path in the JSON
-                filter.
+        ``rows``: the dictionary to which all rows are added, keyed by their path in the JSON
+        filter.
         """
         parts = [part for part in self.parts if _has_condition(part)]
         if not parts:
@@ -196,7 +181,6 @@ class FilterDraft:
 
     Attributes:
         group: the outermost group of the filter's rows, or ``None`` if the user edits JSON.
-        text: the JSON text of the filter.
         reason: why rows of a form can't represent the filter, or an empty string.
     """
 
@@ -210,19 +194,13 @@ class FilterDraft:
         return self.group is not None and _is_untouched(self.group)
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the edited filter as JSON, or ``None`` if the filter is empty.
-
-        Raises ``filter.invalid`` if the typed text isn't a JSON object.
-        """
+        """Return the edited filter as JSON, or ``None`` if the filter is empty."""
         if self.group is not None:
             return self.group.to_json("filter", {})
         return parse_filter(self.text) if self.text.strip() else None
 
     def add_error(self, error: DomainError) -> bool:
-        """Show an error in the form row whose input caused the error.
-
-        Return ``False`` if no row caused the error.
-        """
+        """Show an error in the form row whose input caused it, or return ``False``."""
         rows: dict[str, Row] = {}
         if self.group is None or not error.problems:
             return False
@@ -236,10 +214,7 @@ class FilterDraft:
         return False
 
     def add_missing_value_errors(self) -> bool:
-        """Show an error in each form row without a value.
-
-        Return whether at least one row has no value.
-        """
+        """Show an error in each form row without a value, and return whether there is one."""
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:
             row.error = "Enter a value or remove the condition."
@@ -305,10 +280,7 @@ def _read_value(form: Mapping[str, str], place: str) -> str:
 
 
 def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:
-    """Add or remove a part of the filter, depending on which button was pressed.
-
-    ``button``: the value of the pressed button, which contains an action and a position.
-    """
+    """Add or remove a part of the filter. ``button`` contains an action and a position."""
     action, _, place = button.partition(":")
     if action in ("add", "group") and _is_untouched(root):
         # Replace the open first row, which the user hasn't filled in.
@@ -348,10 +320,7 @@ def _assign_places(group: Group, place: str) -> None:
 
 
 def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Return a filter for editing, as rows of a form if possible, or else as JSON.
-
-    ``choices``: the member attributes that a row can test, by name.
-    """
+    """Return a filter for editing, as rows of a form if possible, or else as JSON."""
     if filter_json is None:
         return FilterDraft(Group("all", place=_ROOT_PLACE))
     text = orjson.dumps(filter_json, option=orjson.OPT_INDENT_2).decode()

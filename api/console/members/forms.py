@@ -54,9 +54,7 @@ MAX_TICKED_ROWS = 100
 class MemberSelection:
     """The criteria that select the members on a page.
 
-    Attributes:
-        typed: maps query parameters to their values, without empty values.
-        draft: the filter that the owner is editing.
+    ``typed``: maps query parameters to their values, without empty values.
     """
 
     typed: Mapping[str, str]
@@ -110,11 +108,7 @@ class MemberSelection:
         return parse_id(self.typed.get("segment", ""))
 
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
-        """Return a JSON filter that combines all criteria, or ``None`` if there are no criteria.
-
-        Raises ``filter.invalid`` if the filter that the user entered isn't valid JSON. Raises
-        ``segment.not_found`` for an unknown segment.
-        """
+        """Return a JSON filter that combines all criteria, or ``None`` if there are no criteria."""
         typed = self.typed
         parts: list[dict[str, Any]] = []
         if search_text := typed.get("q"):
@@ -175,9 +169,8 @@ def format_json(value: object) -> str:
 class MemberCount:
     """The exact or estimated number of members that match a filter.
 
-    Attributes:
-        recount: the query string of a link to an exact count, or ``None`` if the page shows no
-            link.
+    ``recount``: the query string of a link to an exact count, or ``None`` if the page shows no
+    link.
     """
 
     count: int
@@ -198,9 +191,7 @@ def count_selection(
 ) -> MemberCount:
     """Count the members that match a filter, or estimate their number if counting takes too long.
 
-    Args:
-        count: ``EXACT_COUNT`` for an exact count, which has a longer time limit.
-        query: the query parameters of the page's URL, without ``count``.
+    ``count``: ``EXACT_COUNT`` for an exact count, which has a longer time limit.
     """
     max_time = member_counts.MAX_EXACT_TIME if count == EXACT_COUNT else MAX_FIRST_COUNT_TIME
     result = member_counts.count_members(resources, mailing_list, parsed_filter, within=max_time)

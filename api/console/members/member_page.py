@@ -59,13 +59,6 @@ _INPUT_TYPES = {FieldType.NUMBER.value: "number", FieldType.DATE.value: "date"}
 
 @dataclass(frozen=True)
 class _Member:
-    """A member of a list.
-
-    Attributes:
-        subscription: the member's row in the database.
-        record: the member in the format of the API.
-    """
-
     mailing_list: MailingList
     subscription: Subscription
     record: SubscriptionRecord
@@ -130,13 +123,8 @@ def show_member(
 
 
 def _may_turn_mail_on(record: SubscriptionRecord, *, has_lifted_bounce: bool) -> bool:
-    """Return whether the list's owner may turn the list's mail to a member on again.
-
-    The owner can't turn the mail on if the member has opted out. If a bounce turned the mail off,
-    the owner can turn the mail on only once in 30 days.
-
-    ``has_lifted_bounce``: whether, in the last 30 days, the owner turned the mail to the member on
-    again after a bounce.
+    """The owner can't turn the mail on if the member has opted out. If a bounce turned the mail
+    off, the owner can turn the mail on only once in 30 days.
     """
     if record.email_off is None or record.email_off.reason is EmailOffReason.PERSON:
         return False
@@ -174,11 +162,7 @@ def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Res
 def _read_changes(
     form: FormFields, record: SubscriptionRecord, own_fields: Iterable[MemberField]
 ) -> MemberChanges:
-    """Return the member's attributes that the submitted form changes.
-
-    Raises ``field.value`` if the value of a member field is invalid. Raises ``body.invalid`` if a
-    standard attribute, such as the name, is invalid.
-    """
+    """Return the member's attributes that the submitted form changes."""
     values: dict[str, Any] = {
         "name": read_text(form, "name"),
         "type": form.get("type", ""),
@@ -261,8 +245,8 @@ def _run_member_action(
 ) -> Response:
     """Run an action on a member, and show an error of the action on the member's page.
 
-    ``action``: a function that changes the member. The function returns the id of the list that the
-    member is on afterwards, and a notice to show on the next page.
+    ``action``: returns the id of the list that the member is on afterwards, and a notice to show on
+    the next page.
     """
     try:
         with console.unit_of_work() as uow:

@@ -135,11 +135,7 @@ def _render_members(
 
 
 def _build_common_filters(selection: MemberSelection) -> list[tuple[str, str, bool]]:
-    """Return the label and the query string of each common filter.
-
-    The third item of each tuple says whether the page currently shows the members who match this
-    filter.
-    """
+    """Return each common filter's label and query, and whether the page shows its members."""
     text = selection.typed.get("filter", "")
     return [
         (label, urlencode({"filter": filter_text}), text == filter_text)
@@ -188,8 +184,7 @@ def _search_members(
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
     """Return a page of members, and the number of all matching members if it is known.
 
-    Raises ``filter.invalid`` if the member filter is invalid. Raises ``filter.too_slow`` if the
-    search exceeds its time limit. Raises ``cursor.invalid`` if the cursor in the URL is invalid.
+    Raises ``filter.too_slow`` if the search exceeds its time limit.
     """
     status = selection.status or Status.ACTIVE
     if selection.is_plain and status in [*Status]:

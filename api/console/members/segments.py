@@ -89,12 +89,9 @@ def _count_matches(
     mailing_list: MailingList,
     filters: Sequence[Callable[[UnitOfWork], MemberFilter]],
 ) -> Iterator[MemberCount | None]:
-    """Yield the number of matching members for each filter.
+    """Yield the number of matching members for each filter, or ``None`` for an invalid filter.
 
-    Yield ``None`` for an invalid filter. After ``MAX_COUNTING_TIME``, yield ``None`` for all
-    remaining filters.
-
-    ``filters``: functions, each of which reads one filter from the database.
+    After ``MAX_COUNTING_TIME``, yield ``None`` for all remaining filters.
     """
     end = monotonic() + MAX_COUNTING_TIME.total_seconds()
     for read_filter in filters:
@@ -147,10 +144,7 @@ def _render_new_segment(
 
 @router.post("/segments/new")
 async def create_segment(console: ConsoleForm, list_id: ListId) -> Response:
-    """Create a segment.
-
-    Buttons that edit the filter show the form again, with the edited filter.
-    """
+    """Buttons that edit the filter show the form again, with the edited filter."""
     if "do" in console.form:
         return await SEARCHES_BY_CALLER.run(
             console.user_id, partial(_render_edited_draft, console, list_id)
@@ -188,10 +182,6 @@ def _render_segment(console: ConsoleRequest, list_id: int, segment_id: int, coun
 
 @router.post("/segments/{segment_id}")
 async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: PathId) -> Response:
-    """Change a segment.
-
-    Buttons that edit the filter show the form again, with the edited filter.
-    """
     if "do" in console.form:
         work = partial(_render_edited_draft, console, list_id, segment_id)
         return await SEARCHES_BY_CALLER.run(console.user_id, work)
@@ -199,7 +189,7 @@ async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: Path
 
 
 def _save_segment(console: ConsoleRequest, list_id: int, segment_id: int | None = None) -> Response:
-    """Change the segment ``segment_id``, or create a segment if ``segment_id`` is ``None``."""
+    """Change the segment, or create a segment if ``segment_id`` is ``None``."""
     draft = read_draft(console.form)
     name = console.form.get("name", "")
     if draft.add_missing_value_errors():
@@ -241,7 +231,6 @@ def delete_segment(
 def _render_edited_draft(
     console: ConsoleRequest, list_id: int, segment_id: int | None = None
 ) -> Response:
-    """Show a segment's form with the edited filter and the number of matching members."""
     form = TypedForm(console.form)
     draft = read_draft(console.form)
     try:

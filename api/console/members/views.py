@@ -90,10 +90,6 @@ def describe_origin(origin: SignUpOrigin | None) -> list[tuple[str, str]]:
 
 
 def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) -> dict[str, Any]:
-    """Format an entry of a member's history for the page.
-
-    ``field_labels``: maps the key of each member field to its label.
-    """
     changed = [
         _ATTRIBUTE_LABELS.get(name) or field_labels.get(key, key)
         for name in event.changed or ()

@@ -105,11 +105,7 @@ def show_overdue_work(console: OperatorConsole) -> Response:
 
 @router.get("/texts")
 def show_texts(console: OperatorConsole) -> Response:
-    """Redirect to the operators' overview.
-
-    If an operator must log in again to mark texts as reviewed, the browser sends this GET request
-    after the login.
-    """
+    """Redirect to the operators' overview after the login that ``review_texts`` may require."""
     return redirect_to_path(console.state, OPERATORS_PAGE.path)
 
 
@@ -138,7 +134,7 @@ def show_users(
 ) -> Response:
     """Show the users who own lists, or redirect to the page of ``user``.
 
-    ``user``: an e-mail address or a user id, or ``None`` to show all owners.
+    ``user``: an e-mail address or a user id.
     """
     form = TypedForm()
     if user is not None and user.strip():
@@ -205,7 +201,6 @@ def show_orders(
     status: str = _ANY_VALUE,
     cursor: Cursor = None,
 ) -> Response:
-    """Show the orders of all users, newest first."""
     selected_status = next((each for each in OrderStatus if each == status), None)
     page = orders.list_orders_of_all_users(
         uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=selected_status
@@ -267,10 +262,6 @@ def show_jobs(
     queue: str = _ANY_VALUE,
     cursor: Cursor = None,
 ) -> Response:
-    """Show the queues, and the jobs of all users, newest first.
-
-    By default, only failed jobs are shown.
-    """
     selected_status = next((each for each in JobStatus if each == status), None)
     selected_queue = next((each for each in Queue if each == queue), None)
     page_request = PageRequest(JOBS_ON_PAGE, cursor=cursor)

@@ -67,7 +67,6 @@ class Step:
     """A step on the checklist for new owners.
 
     Attributes:
-        text: the purpose of the step.
         button: the label of the link to ``url``.
         url: the page on which the owner does the step, or ``None`` if an earlier step must be done
             first.
@@ -234,12 +233,7 @@ def _render_search(console: ConsoleRequest, q: str) -> Response:
 
 
 def _find_searched_list(results: SearchResult) -> int | str:
-    """Return the list id for the example of an API call on the search page.
-
-    The function returns the id of the first list in the search results. If the search results
-    contain only members, the function returns the id of a list to which the first member belongs.
-    If there are no search results, the function returns the text "LIST" as a placeholder.
-    """
+    """Return the list id for the example of an API call, or the placeholder "LIST"."""
     if results.lists:
         return results.lists[0].id
     return results.members[0].lists[0].id if results.members else "LIST"
