@@ -45,7 +45,6 @@ def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
 
 
 def obtain_form_cookie(request: Request, state: State) -> str:
-    """A form's CSRF token is derived from the form cookie, so other browsers can't submit the form.
-    """
+    """A form's token is derived from the form cookie, so other browsers can't submit the form."""
     value = state.cookies.read(request, FORM_COOKIE) or ""
     return value if _FORM_COOKIE_VALUE.match(value) else secrets.token_urlsafe(32)

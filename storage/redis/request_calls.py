@@ -80,8 +80,7 @@ class RequestCalls:
         self._wake = asyncio.Event()
 
     def create_caller_id(self) -> str:
-        """Return a random id with the name of this process, so that only this process is notified.
-        """
+        """Return a random id with the name of this process, so that only it is notified."""
         return f"{self._waiter}.{secrets.token_urlsafe(12)}"
 
     async def add_caller(
@@ -143,8 +142,7 @@ class RequestCalls:
             raise QUEUE_UNAVAILABLE()
 
     def remove_caller(self, request_id: str, caller: str) -> None:
-        """Remove a caller. A request without callers is deleted, unless a worker is processing it.
-        """
+        """Remove a caller. A request without callers is deleted, unless a worker processes it."""
         keys = request_scripts.build_keys(request_id)
         removal = self._enqueue(request_scripts.REMOVE_CALLER_SCRIPT, keys, [caller])
         removal.add_done_callback(_log_failed_removal)

@@ -165,8 +165,7 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset_password(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Too many failed logins don't prevent a password reset, because the token identifies the user.
-    """
+    """Failed logins don't prevent a password reset, because the token identifies the user."""
     factor = read_factor(request, state, form)
     set_password = partial(recovery.reset_password, factor=factor, keep=read_unticked_boxes(form))
     return await _submit_choice(request, state, form, token, _RESET, set_password, factor=factor)
