@@ -194,7 +194,10 @@ async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
 
 
 def _end_all_waits(state: State) -> None:
-    """End waits, because a shutdown allows only twenty seconds but a request may wait a minute."""
+    """Make all waiting requests respond now, because the server is shutting down.
+
+    A request may wait for a minute, but a shutdown allows only twenty seconds.
+    """
     state.jobs.close()
     state.worker_calls.results.close()
     state.streams.closing.set()
@@ -277,7 +280,10 @@ async def _write_sign_up_views(state: State) -> None:
 
 # Optimization: memory that the API returns to the system (decision 17).
 async def _release_memory() -> None:
-    """Return freed memory to the operating system, which Python itself doesn't do."""
+    """Return freed memory to the operating system at regular intervals.
+
+    Python itself doesn't give the memory of large responses back to the operating system.
+    """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)
         await BACKGROUND.run(trim_memory)

@@ -43,7 +43,11 @@ READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE, SIGN_UP_COOKIE)
 
 @dataclass(frozen=True)
 class Cookies:
-    """The prefix ``__Host-`` prevents other hosts in Pressroom's domain from setting cookies."""
+    """Sets, reads and deletes Pressroom's cookies.
+
+    The prefix ``__Host-`` prevents other hosts in Pressroom's domain from setting Pressroom's
+    cookies.
+    """
 
     prefix: str
     secure: bool

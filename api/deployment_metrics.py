@@ -59,7 +59,10 @@ class DeploymentMetrics:
         self._expires_at = 0.0
 
     async def refresh(self) -> None:
-        """Remove the metrics from Redis or the database while their source is unavailable."""
+        """Update all metrics of the deployment.
+
+        The metrics from Redis or the database are removed while their source is unavailable.
+        """
         dependencies, redis_values, _ = await asyncio.gather(
             self._readiness.check_dependencies(), self._redis.read(), self._refresh_rows()
         )

@@ -115,7 +115,10 @@ for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY
 
 
 def clear_database_gauges() -> None:
-    """Remove the values of an unavailable database, because they would mislead operators."""
+    """Remove the values of all metrics that were read from the database.
+
+    While the database is unavailable, outdated values would mislead operators.
+    """
     for gauge in _LABELLED_DATABASE_GAUGES:
         gauge.clear()
     for gauge in _PLAIN_DATABASE_GAUGES:

@@ -25,7 +25,9 @@ _FORM_COOKIE_VALUE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 def require_csrf(request: Request, state: State, cookie: str | None, token: object = None) -> None:
     """Raise ``auth.csrf`` if a page of another site may have sent the request.
 
-    ``cookie`` is the cookie from which the CSRF token was derived.
+    Args:
+        cookie: the value of the cookie from which the CSRF token was derived.
+        token: the CSRF token from the form, or ``None`` to accept only a token in the header.
     """
     if request.headers.get("origin") == state.resources.settings.public_origin:
         return
@@ -45,6 +47,9 @@ def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
 
 
 def obtain_form_cookie(request: Request, state: State) -> str:
-    """A form's token is derived from the form cookie, so other browsers can't submit the form."""
+    """Return the browser's form cookie, or a new value if the form cookie is missing or invalid.
+
+    A form's CSRF token is derived from the form cookie, so other browsers can't submit the form.
+    """
     value = state.cookies.read(request, FORM_COOKIE) or ""
     return value if _FORM_COOKIE_VALUE.match(value) else secrets.token_urlsafe(32)

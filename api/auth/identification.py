@@ -43,7 +43,7 @@ def identify_and_count(
 
 
 def identify_cached_caller(request: Request) -> Caller | None:
-    """Identify the caller by a cached API key.
+    """Identify the caller by a cached API key, and count the request against the rate limit.
 
     This function never waits for the database or Redis, so it may run on the event loop. If the
     database or Redis is needed, this function returns ``None``, and ``identify_and_count`` must

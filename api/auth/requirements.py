@@ -132,7 +132,7 @@ class CachedKeyAccess(CallerAccess):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PageAccess(Access):
-    """An access rule for pages behind a login, which accept only the session cookie.
+    """An access rule for pages, which accept only the session cookie.
 
     ``check`` gets ``None`` if nobody is logged in.
     """

@@ -9,7 +9,7 @@ _GZIP_NAMES = {"gzip", "x-gzip"}
 
 
 def is_gzip(headers: Headers) -> bool:
-    """Raise ``body.encoding_unsupported`` for every other encoding."""
+    """Raise ``body.encoding_unsupported`` if the body is encoded in any other way."""
     names = ",".join(headers.getlist("content-encoding")).lower().split(",")
     encodings = [name for each in names if (name := each.strip()) not in {"", "identity"}]
     if len(encodings) > 1 or not _GZIP_NAMES.issuperset(encodings):

@@ -108,7 +108,7 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
 
 
 def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
-    """Move inputs such as ``fields.city`` into a nested dictionary ``name``, such as ``fields``."""
+    """Move inputs with the prefix ``name``, such as ``fields.city``, into a nested dictionary."""
     prefix = f"{name}."
     inner = {key.removeprefix(prefix): value for key, value in pairs if key.startswith(prefix)}
     outer = {key: value for key, value in pairs if not key.startswith(prefix)}

@@ -84,7 +84,11 @@ async def read_converted_json(
     *,
     parse: Callable[[bytes], Any] = orjson.loads,
 ) -> T:
-    """Parse and convert a large body in a thread, but only one per caller at a time."""
+    """Parse the JSON body of a request, and return the result of ``convert``.
+
+    A large body is parsed and converted in a thread, but only one body of the same caller at a
+    time.
+    """
     require_json_type(request)
 
     def read() -> T:

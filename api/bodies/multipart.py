@@ -22,7 +22,7 @@ PartEvent = PartHead | bytearray | PartEnd
 
 
 def read_boundary(request: Request) -> bytes | None:
-    """Return ``None`` for another media type."""
+    """Return ``None`` unless the body is a multipart form."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     return options.get(b"boundary", b"") if kind == MULTIPART.encode() else None
 

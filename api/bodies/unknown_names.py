@@ -134,7 +134,7 @@ def _encode_place(place: Place) -> str:
 
 
 def check_body_names(request: Request, parsed: object) -> None:
-    """Raise ``request.option_in_body`` for the name of a query parameter in strict handling."""
+    """Reject unknown fields in the body if the request asks for strict handling, or report them."""
     known: KnownNames | None = request.scope.get(_NAMES_KEY)
     if known is None or known.body is None:
         return

@@ -135,7 +135,7 @@ class _UploadForm:
         self._field: str | None = None
 
     def read_content(self, event: PartEvent) -> bytes | bytearray:
-        """Return the event's file bytes."""
+        """Process an event of the multipart parser, and return the event's file bytes."""
         if isinstance(event, PartHead):
             self._begin_part(event)
         elif isinstance(event, PartEnd):

@@ -15,6 +15,6 @@ _FIELD_OF_CODE = {
 
 
 def place_message(error: DomainError) -> tuple[str | None, dict[str, str]]:
-    """The first message is about the whole form."""
+    """Return the error message for the whole form, or ``None``, and the messages of the fields."""
     field = _FIELD_OF_CODE.get(error.code)
     return (error.message, {}) if field is None else (None, {field: error.message})

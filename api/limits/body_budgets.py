@@ -97,7 +97,10 @@ class HeldBody:
         return error
 
     def move_to_large_pool(self) -> ErrorType | None:
-        """Move a body that stays in memory for a long time, or return an error."""
+        """Count a body that stays in memory for a long time against the pool for large bodies.
+
+        Return an error if the pool, or the part for the IP address or user, is full.
+        """
         if self._pool is self._budget.small:
             return self._move_to_large_pool(self._bytes)
         return None

@@ -168,7 +168,9 @@ class Bulkhead:
             self._run_next()
 
     def _run_next(self) -> None:
-        """A late call is refused if another call waits, because that one may still be in time."""
+        """Run the next call. If it is late, refuse it while another call waits, because the other
+        call may still be in time.
+        """
         with self._lock:
             call = self._turns.take_next()
             if call.is_cancelled:

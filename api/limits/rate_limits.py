@@ -124,7 +124,7 @@ class RejectionCount:
         self._statuses: list[RateLimitStatus] = []
 
     def begin(self) -> bool:
-        """Return whether the rate limit permits the request."""
+        """Count the request, and return whether the rate limit permits it."""
         self._statuses = self._rates.take(self._rate, self._key)
         return all(status.remaining >= 0 for status in self._statuses)
 

@@ -123,8 +123,8 @@ class BoundedBody:
     """The body of a request while it arrives.
 
     Attributes:
-        owner_id: the user against whose memory budget the body counts. It must be set before the
-            body is read.
+        owner_id: the user against whose memory budget the body counts. ``owner_id`` must be set
+            before the body is read.
         json_limits: the limits of a JSON body. A route can change them before the body is parsed.
         error: the error with which the body was refused, or ``None``.
     """
@@ -207,7 +207,9 @@ class BoundedBody:
         return message
 
     def move_to_large_pool(self) -> None:
-        """Move the body to the pool for large bodies while the request waits for a worker."""
+        """Count the body against the pool for large bodies, because it stays in memory while the
+        request waits for a worker.
+        """
         if self._held is not None and (error := self._held.move_to_large_pool()):
             raise error()
 

@@ -18,7 +18,10 @@ _KNOWN_VERSIONS = {version.encode() for version in VERSIONS}
 
 
 class VersionMiddleware:
-    """Rejects requests for an unknown version. HTML pages have no ``Pressroom-Version`` header."""
+    """Adds the API version to each response, and rejects requests for an unknown version.
+
+    HTML pages have no ``Pressroom-Version`` header.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

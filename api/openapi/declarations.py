@@ -92,7 +92,7 @@ def array_page_responses(*errors: ErrorType) -> Responses:
 
 
 def accepted_response(model: Any, *errors: ErrorType, description: str = JOB_ACCEPTED) -> Responses:
-    """Add the body ``model`` for status 202, while the work is in progress."""
+    """Return the ``responses`` of a route that returns ``model`` while its work is in progress."""
     return {202: {"model": model, "description": description}, **error_responses(*errors)}
 
 

@@ -1,6 +1,7 @@
 """Waits for jobs, and builds responses with their results.
 
-Call the functions that aren't asynchronous in a thread, because they may query the database.
+Call ``build_job_response``, ``add_file_samples`` and ``list_readings`` in a thread, because they
+may query the database.
 """
 
 from collections.abc import Callable

@@ -15,7 +15,7 @@ from storage.unit_of_work import UnitOfWork
 def describe_lists(
     uow: UnitOfWork, state: State, mailing_lists: Sequence[MailingList]
 ) -> list[Channel]:
-    """Add their subscriber counts, site keys and consent wordings."""
+    """Return mailing lists with their subscriber counts, site keys and consent wordings."""
     subscribers = subscriber_counts.count_subscribers(
         uow, {mailing_list.id for mailing_list in mailing_lists}
     )

@@ -41,7 +41,7 @@ _MESSAGES = {
 def render_error(
     state: State, form: ListForm, inputs: Mapping[str, Any], language: str, error: DomainError
 ) -> Response:
-    """Show the form again with a message, or raise an error that the visitor can't correct."""
+    """Show the form again with a message, or raise ``error`` if the visitor can't correct it."""
     errors = _build_form_errors(language, error, form, inputs)
     if errors is None:
         raise error

@@ -73,7 +73,7 @@ def render_form(
     values: Mapping[str, Any],
     errors: FormErrors | None = None,
 ) -> Response:
-    """Show ``values``: the typed values, as ``nest_inputs`` returns them, and the origin."""
+    """Show ``values``: the values from ``nest_inputs``, and the origin of the sign-up."""
     settings = state.resources.settings
     mailing_list = form.mailing_list
     redirect_url = find_redirect_url(state, mailing_list, values)

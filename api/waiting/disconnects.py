@@ -14,7 +14,11 @@ class CallerDisconnected(Exception):
 
 
 async def run_while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Call the function only after reading the body, so that only a disconnect can arrive."""
+    """Return the result of the work, or cancel the work if the caller disconnects.
+
+    Call the function only after reading the request body, so that the next ASGI message can only
+    report a disconnect.
+    """
     work_task = asyncio.ensure_future(work)
 
     async def wait_for_disconnect() -> None:

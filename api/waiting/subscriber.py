@@ -27,7 +27,10 @@ class NotificationsSilent(Exception):
 
 
 class Subscriber:
-    """Workers send a notification to all API processes, or to the one with the name ``waiter``."""
+    """Passes notifications from Redis to listeners.
+
+    Workers send a notification to all API processes, or to the one with the name ``waiter``.
+    """
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
         self._client = client
@@ -75,7 +78,10 @@ class Subscriber:
 def watch_jobs(
     subscriber: Subscriber, job_ids: Collection[int]
 ) -> Iterator[Callable[[], Awaitable[None]]]:
-    """Yield a function that waits until a job changes, or for ``CHECK_EVERY_SECONDS``."""
+    """Yield a function that waits until one of the jobs changes.
+
+    The yielded function waits at most ``CHECK_EVERY_SECONDS``.
+    """
     changed = asyncio.Event()
     topics = {build_job_topic(job_id) for job_id in job_ids}
 

@@ -4,8 +4,8 @@ Each waiting request has an asyncio future, which is registered under a topic. A
 under which a worker publishes a result. A single query looks up all results, however many requests
 wait.
 
-A notification from a worker makes the background loop look up its result immediately. Notifications
-can get lost, so all results are also looked up every 300 ms.
+A notification from a worker makes the background loop look up the finished work's result
+immediately. Notifications can get lost, so all results are also looked up every 300 ms.
 """
 
 import asyncio
@@ -126,7 +126,11 @@ class Waiters(Generic[V]):
 
 
 def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
-    """The status may come from another deployment, because channels span Redis's databases."""
+    """Look up a job in the database when a notification reports the job's end.
+
+    The status in the notification isn't trusted, because it may come from another deployment.
+    Redis's channels span all its databases.
+    """
     if status in FINISHED:
         waiters.nudge(topic)
 

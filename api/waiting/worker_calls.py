@@ -79,7 +79,10 @@ class WorkerCalls:
         return outcome["result"]
 
     def deliver(self, topic: str, value: str) -> None:
-        """The loop reads the result from Redis if the notification contains no result."""
+        """Pass the result in a notification to the waiting callers.
+
+        If a notification contains no result, the background loop reads the result from Redis.
+        """
         if value:
             self.results.fulfil(topic, value)
         else:

@@ -103,13 +103,19 @@ def add_passkey(console: LoginLimitedStarterConsoleForm) -> Response:
 
 @router.get(RECOVERY_CODES_PATH)
 def show_factors_again(console: StarterConsole) -> Response:
-    """Redirect to the second factors after the login that new recovery codes may require."""
+    """Redirect to the list of second factors.
+
+    The browser sends this request after the login that new recovery codes may require.
+    """
     return redirect_to_path(console.state, FACTORS_PATH)
 
 
 @router.post(RECOVERY_CODES_PATH)
 def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
-    """Show new recovery codes only in the response to a POST, so that a GET can't reveal them."""
+    """Replace the user's recovery codes, and show the new codes.
+
+    Recovery codes are shown only in the response to a POST, so that a GET can't reveal them later.
+    """
     codes = service.replace_recovery_codes(uow, console.caller)
     return console.render_page("recovery_codes.html", codes=codes)
 

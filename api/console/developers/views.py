@@ -1,6 +1,6 @@
 """Describes feed events and their types for pages of the console.
 
-The parameters ``event`` and ``events`` have the JSON format of the API.
+Events that aren't ``EventView`` objects have the JSON format of the API.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -98,6 +98,7 @@ class EventView:
 
     Attributes:
         at, json: the time and the API's JSON of the newest merged event.
+        path: the path of the page about the event's subject, or ``None`` if there is no such page.
         times: the number of merged events, or 1 for a single event.
         is_pending: whether a person signed up who must still confirm the subscription.
     """

@@ -94,7 +94,11 @@ class ImportView:
 
     @property
     def headline(self) -> str | None:
-        """Return a summary of a successful import, such as ``3 members added``, or ``None``."""
+        """Return a summary of the import's result, such as ``3 members added``.
+
+        Return ``None`` for a dry run, for an import that hasn't succeeded, and for an import that
+        the owner undoes or has undone.
+        """
         task = self.task
         is_done = task.status == "succeeded" and not task.dry_run and task.undone_at is None
         if not is_done or self.is_undoing:

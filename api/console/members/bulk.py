@@ -309,7 +309,7 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
 
 
 def describe_bulk_action(bulk: BulkAction, names: Mapping[int, str]) -> str:
-    """Describe a bulk action, as in "Switch mail off". ``names`` maps tag ids to tag names."""
+    """Describe a bulk action, as in "Turn mail off". ``names`` maps tag ids to tag names."""
     tag = names.get(bulk.tag_id or 0)
     tag_label = f"the tag “{tag}”" if tag is not None else "a deleted tag"
     return {
