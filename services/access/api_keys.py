@@ -112,8 +112,8 @@ class UsedKeys:
 def find_cached_caller(uses: UsedKeys, keyring: Keyring, secret: str) -> Caller | None:
     """Return the cached caller of an API key, if any.
 
-    The API key may have been revoked since. A later SQL statement of the request must therefore
-    check that the API key isn't revoked.
+    The API key may have been revoked since its caller was cached. A later SQL statement of the
+    request must therefore check that the API key isn't revoked.
     """
     # Optimization: cache that maps API keys to callers (decision 17).
     if not API_KEY.matches(secret):
@@ -143,7 +143,7 @@ def authenticate_key(database: Database, uses: UsedKeys, keyring: Keyring, secre
 def list_keys(
     uow: UnitOfWork, user_id: int, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[ApiKey]:
-    """Return a user's API keys, including revoked keys."""
+    """Return a page of a user's API keys, newest first, including revoked keys."""
     query = paging.select_owner_page(select(ApiKey), ApiKey.user_id, user_id, page_request)
     return paging.read_page(uow, query, page_request)
 
@@ -163,9 +163,10 @@ def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
 
 
 def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
-    """Revoke an API key and its descendants, and delete their request logs.
+    """Revoke an API key and all keys that were created with it, directly or indirectly.
 
-    Return 1 if this call revoked the API key, or 0 if the key was already revoked.
+    The function also deletes the request logs of the revoked keys. Return 1 if this call revoked
+    the API key, or 0 if the key was already revoked.
     """
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
@@ -188,7 +189,10 @@ def select_key_family(key_id: int) -> Select[tuple[int]]:
 
 
 def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int]) -> None:
-    """Revoke all other API keys of a locked person, and delete their request logs."""
+    """Revoke a person's API keys except ``kept_key_ids``, and delete the other keys' request logs.
+
+    The caller must have locked the person's row.
+    """
     conditions = (ApiKey.user_id == user_id, ApiKey.id.not_in(kept_key_ids))
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, *conditions)
     _delete_requests(uow, *conditions)

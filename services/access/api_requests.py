@@ -92,7 +92,8 @@ class _Trim:
     Attributes:
         written: the number of requests that this process has written since the last deletion.
         since: the start of the oldest request that the next deletion may delete, in seconds since
-            1970. It precedes all ``written`` requests, even if the clock of the process is slow.
+            1970. None of the ``written`` requests started earlier, even if the clock of the process
+            is slow.
     """
 
     written: int = 0
@@ -179,7 +180,11 @@ def list_requests(
     *,
     status: str | None = None,
 ) -> PageOfRows[ApiRequest]:
-    """Return the latest requests with a status such as ``429`` or ``4xx``, newest first."""
+    """Return a page of the latest requests with a user's API key, newest first.
+
+    ``status`` is an HTTP status such as ``429``, a class of statuses such as ``4xx``, or ``None``
+    for all requests.
+    """
     api_keys.get_key(uow, user_id, key_id)
     latest = select(ApiRequest).where(ApiRequest.key_id == key_id)
     latest = latest.order_by(ApiRequest.occurred_at.desc(), ApiRequest.id.desc())

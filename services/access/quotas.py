@@ -2,7 +2,8 @@
 
 Quotas never prevent readers from unsubscribing or changing their subscriptions, and don't apply to
 the operator's commands. A list owner who exceeds a quota, for example after a change of plan, keeps
-all data but can't add more. Locked and remaining amounts of the storage quota are in bytes.
+all data but can't add more. The unit of the storage quota is the byte in ``find_remaining_quota``,
+``lock_quota`` and ``lock_quota_share``.
 
 A request locks the owner's quota before checking how much of it remains, so that simultaneous
 requests can't exceed the quota together. To prevent deadlocks, lock a quota before writing rows
@@ -78,14 +79,14 @@ def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
 
 
 def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
-    """Return ``None`` for an unlimited quota."""
+    """Return a plan's limit for a quota, or ``None`` for an unlimited quota."""
     return {Plan.FREE: settings.quota_free, Plan.PAID: settings.quota_paid}[Plan(plan)].get(quota)
 
 
 def find_exhausted_quota(
     uow: UnitOfWork, user: User, candidates: Iterable[PlanQuota]
 ) -> tuple[PlanQuota, QuotaUse] | None:
-    """Return the first exhausted quota and its use, without a lock."""
+    """Return the first exhausted quota and its use, or ``None``. The quotas aren't locked."""
     for quota in candidates:
         limit = plan_limit(uow.settings, user.plan, quota)
         count = 0 if limit is None else _count(uow, user.id, quota)
@@ -162,7 +163,10 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
 
 
 def count_row_bytes(stored_filter: object = None) -> int:
-    """Return how many bytes of the quota a row uses, like the database function ``row_bytes``."""
+    """Return how many bytes of the storage quota a row uses, including the row's stored filter.
+
+    The result must be consistent with the database function ``row_bytes``.
+    """
     filter_bytes = 0
     if stored_filter is not None:
         filter_bytes = len(json.dumps(stored_filter, ensure_ascii=False).encode())

@@ -143,7 +143,10 @@ def read_session(
 def authenticate_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> Caller:
-    """Return the caller, or raise ``auth.second_factor`` if a required second factor is missing."""
+    """Return the caller whose session has the given cookie.
+
+    Raises ``auth.second_factor`` if the person lacks a required second factor.
+    """
     session = read_session(database, keyring, value, everyone_needs_factor=everyone_needs_factor)
     if session.lacks_factor:
         raise errors.AUTH_SECOND_FACTOR()

@@ -81,7 +81,7 @@ def user_id_columns() -> list[Column[int]]:
 def record_address_change(
     uow: UnitOfWork, person: User, *, old_address: str, is_visible: bool = False
 ) -> None:
-    """Store a person's former address. ``is_visible`` shows list owners the new address."""
+    """Store a person's former address. If ``is_visible``, list owners can see the new address."""
     values = {"shown": person.email if is_visible else None, "left_at": func.now()}
     row = insert(FormerAddress).values(user_id=person.id, email=old_address, **values)
     uow.session.execute(row.on_conflict_do_update(index_elements=["email", "user_id"], set_=values))
@@ -139,7 +139,7 @@ def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
 
 
 def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[User, int]]:
-    """Return list owners with their number of lists, including archived lists.
+    """Return a page of list owners with their number of lists, including archived lists.
 
     The owner of the newest list comes first. The query starts from the table of lists, because few
     users own a list.

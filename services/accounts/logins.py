@@ -1,9 +1,9 @@
 """Counts login attempts, and blocks logins for some time after failed attempts.
 
 A login attempt is counted before the password is verified, so that parallel attempts can't bypass
-the limit. During the pause after too many failed logins, even the right password is rejected, so
-that an attacker can't continue guessing. Login attempts during the pause aren't counted and don't
-extend the pause.
+the limit. A successful login resets the counters of failed attempts. During the pause after too
+many failed logins, even the right password is rejected, so that an attacker can't continue
+guessing. Login attempts during the pause aren't counted and don't extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 
@@ -168,8 +168,9 @@ def accept_password(
 ) -> User:
     """Return the person who entered the right password, and reset the attempt's login counters.
 
-    A person without a second factor is notified of a login with a new browser, others only after
-    the second step. Raises ``password.wrong`` if the password has changed since it was verified.
+    A person without a second factor is notified of a login with a new browser. A person with a
+    second factor is notified only after the second step. Raises ``password.wrong`` if the password
+    has changed since it was verified.
     """
     is_unchanged = (User.id == attempt.user_id, User.password_hash == attempt.password_hash)
     values = {
@@ -216,7 +217,7 @@ def _identify(
 ) -> tuple[str, User | None, str | None]:
     """Return the normalised e-mail address, its owner, and the random part of the browser token.
 
-    All spellings of an invalid address share a counter.
+    An invalid address is returned in lower case, so that all its spellings share a counter.
     """
     try:
         email = email_addresses.normalise_address(email)
@@ -252,7 +253,8 @@ def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: st
     """Count the account of a failed login towards the limit of the client's network.
 
     The row of ``client_subject`` stores which counter belongs to the network. A successful login
-    only subtracts one, because attackers could otherwise reset the counter with their own accounts.
+    only subtracts one from the network's counter, because attackers could otherwise reset it with
+    their own accounts.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:

@@ -28,10 +28,10 @@ def render_mail(
     headers: dict[str, str] | None = None,
     **values: str | bool | None,
 ) -> Mail:
-    """Render the templates ``<template>.txt``, whose first line is the subject, and
-    ``<template>.html``.
+    """Render a mail from the templates ``<template>.txt`` and ``<template>.html``.
 
-    Mails to list owners and operators are always in English.
+    The first line of the text template is the subject line. Mails to list owners and operators are
+    always in English.
     """
     templates = _load_templates(reader_languages.available_language(language))
 

@@ -1,9 +1,9 @@
 """Creates, finds and uses mailed tokens, the single-use secrets in mailed links.
 
 Opening a mailed link proves that the person can read mail sent to the address. The worker creates
-the 256 random bits when it sends the mail, so the database stores only their HMAC. Mail scanners
-open links, so a mailed link must not change anything until the person confirms the action on the
-linked page.
+the token, 256 random bits, when it sends the mail, so the database stores only the token's HMAC.
+Mail scanners open links, so a mailed link must not change anything until the person confirms the
+action on the linked page.
 """
 
 import secrets
@@ -78,7 +78,10 @@ def create_token(
 def read_token(
     uow: UnitOfWork, purpose: Purpose, secret: str, *, invalid: ErrorType = LINK_INVALID
 ) -> MailedLink:
-    """Return a mailed token, even if it has been used. Raises ``invalid`` if it is expired."""
+    """Return the mailed token that has the given secret, even if the token has been used.
+
+    Raises the error ``invalid`` for an unknown or expired token.
+    """
     hmacs = uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
     query = select(MailedLink).where(
         MailedLink.secret_hmac.in_(hmacs),

@@ -51,7 +51,10 @@ _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
 def contains_contact_details(text: str) -> bool:
-    """Return whether a text contains addresses, even disguised ones such as "name (at) example"."""
+    """Return whether a text contains a URL, a domain, an e-mail address or a telephone number.
+
+    Disguised addresses such as "name (at) example" count as e-mail addresses.
+    """
     # Remove invisible format characters, which could hide an address from the search.
     visible_text = "".join(
         character for character in _replace_lookalikes(text) if category(character) != "Cf"

@@ -1,8 +1,8 @@
 """Registers accounts, resets passwords and changes e-mail addresses.
 
-Each is confirmed with a mailed link. The link goes to the new address, so that only the address's
-owner can use the link. A person chooses the password after opening the registration link, because a
-stranger may have requested the link.
+Each is confirmed with a mailed link. A link for a registration or a change of address is mailed to
+the new address, so that only the address's owner can use the link. A person chooses the password
+after opening the registration link, because a stranger may have requested the link.
 """
 
 from datetime import datetime
@@ -90,7 +90,10 @@ def change_password(
 
 
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
-    """Set a password without a mailed link."""
+    """Set the password of the person with the given e-mail address.
+
+    All sessions of the person are revoked, and the person is notified by mail.
+    """
     user = accounts.get_user_by_email(uow, email)
     # Hash the password before locking the person, because hashing is slow.
     password_hash = passwords.hash_password(password, user.email, user.name)

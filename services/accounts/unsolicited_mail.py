@@ -38,7 +38,7 @@ _COUNT_MAIL = text("""
 
 @dataclass(frozen=True)
 class MailBound:
-    """A rate limit such as ``5/hour``, and the digest of its subject."""
+    """A rate limit such as ``5/hour``, and the digest of the mailbox, domain, list or network."""
 
     name: str
     limits: str

@@ -65,7 +65,7 @@ def list_renditions(attachment: Attachment) -> Sequence[MediaFile]:
 
 
 def find_thumbnail(attachment: Attachment) -> MediaFile | None:
-    """Return ``None`` if the image isn't ready, or was converted by release 1.0.0."""
+    """Return the thumbnail, or ``None`` if the image has no thumbnail yet."""
     renditions = list_renditions(attachment)
     return next((each for each in renditions if each.name == RenditionName.THUMBNAIL), None)
 

@@ -114,7 +114,7 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 
 def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
-    """Yield older originals that no conversion needs any longer."""
+    """Yield originals that were stored before ``before`` and that no conversion needs."""
     stored = resources.objects.list_objects(ORIGINALS_PREFIX)
     old_keys = (item.key for item in stored if item.modified_at < before)
     while keys := list(islice(old_keys, _MAX_BATCH_ROWS)):

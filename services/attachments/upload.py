@@ -59,7 +59,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
-    """Reset the status so that the conversion can be retried, if the original still exists."""
+    """Reset the status for another conversion, or return false if the original is missing."""
     attachment = uow.session.get(Attachment, job.subject_id)
     if attachment is None or not removals.keep_object(uow, build_original_key(attachment.hash_id)):
         return False

@@ -70,7 +70,10 @@ def copy_objects(
     entries = _list_objects(objects, place, excluded_prefix=excluded_prefix)
 
     def copy_object(entry: tuple[str, bool]) -> bool:
-        """Return false if maintenance has removed the unused object after it was listed."""
+        """Copy an object that lacks a usable copy.
+
+        Return false if the object has disappeared since it was listed.
+        """
         key, is_copied = entry
         if not is_copied:
             try:
@@ -231,10 +234,10 @@ CREATE_BACKUP = register_maintenance(
 
 
 def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) -> Manifest:
-    """Create a backup that began at ``began_at``, only during a run of ``CREATE_BACKUP``.
+    """Create a backup. Call this only during a run of ``CREATE_BACKUP`` that began at ``began_at``.
 
     Raises ``LeaseLost`` if a second maintenance run has started, which may have removed objects
-    that the new backup needs.
+    that the new backup needs. An incomplete backup has no manifest and is therefore ignored.
     """
     settings = resources.settings
     backup_id = manifests.create_backup_id(began_at)

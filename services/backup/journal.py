@@ -55,7 +55,7 @@ class ReplayResult:
 
 
 def write_journal(resources: Resources) -> int | None:
-    """Move all departures into the journal, and return their number."""
+    """Move all departures into the journal. Return their number, or ``None`` without backups."""
     if resources.settings.backup_url is None:
         return None
     # Don't wait if the backup storage is unreachable, because the next maintenance run begins in a
@@ -112,9 +112,10 @@ def _describe_address_opt_out(row: UnjournaledOptOut) -> dict[str, Any]:
 
 
 def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
-    """Return the names of the journal files that a restore must replay, oldest first.
+    """Return the names of the journal files that restoring a backup must replay, oldest first.
 
-    If ``needed`` is false, return the older files that no restore needs.
+    ``began_at`` is the time when the backup began. If ``needed`` is false, return the older files
+    instead.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
     return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)

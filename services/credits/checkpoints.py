@@ -52,7 +52,7 @@ class CheckpointBook:
         return user_ids
 
     def last_verified_change(self, connection: Connection) -> int | None:
-        """Return the id up to which all changes of orders' statuses have been verified."""
+        """Return the id up to which all changes of orders' statuses are verified, or ``None``."""
         table = PaymentOrderCheckpoint.__table__.c
         rows = connection.execute(select(table.change_id, table.signature)).all()
         verified_ids = (id_ for id_, seal in rows if self._signer.verify(_order_message(id_), seal))
@@ -74,7 +74,10 @@ class CheckpointBook:
             uow.session.execute(upsert)
 
     def write_last_verified_change(self, change_id: int | None) -> None:
-        """Store the id. ``None`` deletes it, so that the next verification reads all orders."""
+        """Store the id of the newest verified change of an order's status.
+
+        ``None`` deletes the stored id, so that the next verification reads all orders.
+        """
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))
             if change_id is None:

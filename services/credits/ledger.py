@@ -181,7 +181,7 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
 
 
 def _serialize_number(value: object) -> orjson.Fragment:
-    """Round a number to a double, because most JSON parsers read numbers as doubles.
+    """Serialise a number as a double, because most JSON parsers read numbers as doubles.
 
     As in the database, numbers have no exponent, so 1e300 is written with 301 digits.
     """

@@ -58,7 +58,7 @@ def charge_call(
 
     Several calls with the same idempotency key within 24 hours are charged once. Return ``None`` if
     an earlier call with the key has been charged and settled. Raises ``idempotency.in_progress``
-    while an earlier call has an open charge.
+    while an earlier call with the key has an open charge.
     """
     values = {
         "user_id": key.caller_id,
@@ -100,7 +100,10 @@ def settle_charge(database: Database, entry_id: int, worker: str) -> None:
 
 
 def reverse_charge(database: Database, entry_id: int, worker: str | None = None) -> None:
-    """Reverse a charge that ``worker`` has claimed. ``None`` stands for an unclaimed charge."""
+    """Reverse an open charge that ``worker`` has claimed.
+
+    If ``worker`` is ``None``, reverse the charge only if no worker has claimed it.
+    """
     [(amount,)] = database.rows(_REVERSE, entry_id=entry_id, worker=worker)
     if amount is not None:
         count_credits(CreditAction.CONSUME_REVERSAL, amount)

@@ -51,7 +51,7 @@ class CreditRate:
 
     @property
     def min_minor(self) -> int:
-        """Return the price of the smallest amount of credits that the database can store."""
+        """Return the minimum price, which buys at least the smallest storable amount of credits."""
         smallest = self.minor(Decimal(1).scaleb(-PLACES))
         return max(int(self.currency.minimum.scaleb(self.currency.digits)), smallest)
 

@@ -99,7 +99,10 @@ def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> Pay
 
 
 def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
-    """Find the order by the ids of the order, the checkout or the payment, in this order."""
+    """Return the id of the order to which evidence belongs, or ``None`` if no order matches.
+
+    The order is looked up by the order id, then by the checkout id, then by the payment id.
+    """
     table = PaymentOrder
     for column, value in (
         (table.id, evidence.order_id),

@@ -84,7 +84,10 @@ def check_maintenance(connection: Connection) -> Iterator[Diagnosis]:
 
 
 def check_waiting_mails(connection: Connection) -> Diagnosis:
-    """Check the queued mails, which any process can find in the database."""
+    """Check how long mails have been waiting.
+
+    Any process can run this check, because queued mails are stored in the database.
+    """
     values = {"queue": Queue.MAIL, "seconds": _MAX_MAIL_WAIT.total_seconds()}
     waiting = connection.execute(_SELECT_WAITING_MAILS, values).one()
     if not waiting.mails:

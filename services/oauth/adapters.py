@@ -143,7 +143,10 @@ class AuthlibToken(rfc6749.TokenMixin):
 def _authenticate_token(
     endpoint: "Revocation | Introspection", request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
-    """Return the client's token. ``token_type_hint`` is ignored, because the prefix shows it."""
+    """Return the token in a request, or ``None`` if the token wasn't issued to the client.
+
+    ``token_type_hint`` is ignored, because the prefix of a token shows its type.
+    """
     secret = request.form.get("token")
     if secret is None:
         raise InvalidRequestError("The token is missing.")

@@ -97,7 +97,10 @@ def register_client(
     scopes: Iterable[Scope],
     public: bool,
 ) -> tuple[OAuthClient, str | None]:
-    """Register an OAuth client, and return it with its secret, which a public client lacks."""
+    """Register an OAuth client, and return it with its secret, which a public client lacks.
+
+    The database stores only the HMAC of the secret.
+    """
     name = name.strip()
     # Reject invisible characters, because people rely on the client's name when they grant access.
     if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():

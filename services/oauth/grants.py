@@ -89,7 +89,7 @@ def grant_scopes(
 
 
 def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
-    """Return ``None`` for a revoked grant."""
+    """Lock an OAuth grant, or return ``None`` for a revoked grant."""
     query = select(OAuthGrant).where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
     return uow.session.scalar(
         query.with_for_update(key_share=True), execution_options={"populate_existing": True}

@@ -74,14 +74,18 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
 
 
 def build_client_error() -> InvalidClientError:
-    """Return the same error for every failure, so that strangers can't see which clients exist."""
+    """Return the error for a failed authentication of a client.
+
+    The error is the same for every failure, so that strangers can't find out which clients exist.
+    """
     return InvalidClientError("The client or its credentials are invalid.", status_code=401)
 
 
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
     """Return a request's OAuth client id, client secret and authentication method.
 
-    Credentials both in the header ``Authorization`` and in the form raise ``OAuth2Error``.
+    Raises ``OAuth2Error`` if the request has no credentials, or has them both in the header
+    ``Authorization`` and in the form.
     """
     client_id = request.form.get("client_id")
     secret = request.form.get("client_secret")
@@ -217,7 +221,10 @@ class OAuthServer(AuthorizationServer):
     def read_authorization_request(
         self, received: OAuthRequest
     ) -> "AuthorizationRequest | OAuthResponse":
-        """Return an authorization request, or a redirect with an error if a redirect is safe."""
+        """Return a valid authorization request, or a redirect to the client with an error.
+
+        Raises the error if a redirect to the client isn't safe.
+        """
         try:
             return AuthorizationRequest(self, self.get_consent_grant(received))
         except OAuth2Error as error:

@@ -29,6 +29,9 @@ class ListedUser(NamedTuple):
 
 
 def list_newest_users(database: Database, *, owners: bool, email: str) -> list[ListedUser]:
-    """Return up to 1,000 users, newest first, whose address contains ``email`` in any case."""
+    """Return up to 1,000 users, newest first, whose address contains ``email`` in any case.
+
+    If ``owners`` is true, return only list owners.
+    """
     rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

@@ -22,7 +22,10 @@ class MaintenanceRun:
 
 
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
-    """Return the latest runs. Like the workers, use the database's clock for due times."""
+    """Return the latest run of each kind of maintenance.
+
+    Due times are compared with the database's clock, because the workers use this clock too.
+    """
     now = uow.session.scalar(select(func.now()))
     assert now is not None
     return [

@@ -1,7 +1,8 @@
 """Erases people by deleting their personal data.
 
-The first transaction erases everything that other people can see. The command `pressroom users
-erase` itself erases the memberships, because mail must end even without a worker.
+The first transaction erases everything that other people can see, and a job erases the remaining
+rows. The command `pressroom users erase` itself erases the memberships, because mail must end even
+without a worker.
 """
 
 import time
@@ -124,10 +125,10 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Erase a person again after a backup has restored the person's data, unless it is missing.
+    """Erase a person again after a backup has restored the person's erased data.
 
-    The function first archives the person's restored lists, because a person who owns active lists
-    can't be erased.
+    Return false if the restored database doesn't contain the person's data. The function first
+    archives the person's restored lists, because a person who owns active lists can't be erased.
     """
     person = uow.session.get(User, user_id, with_for_update=True)
     if person is None or person.erased_at is not None:
@@ -139,7 +140,7 @@ def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def mark_record_erased(uow: UnitOfWork, record: User) -> None:
-    """Mark a list's record as erased, after its opt-outs have been moved to the account."""
+    """Mark a list's record as erased. Move the record's opt-outs to the account first."""
     for model in (models.MailedLink, models.AccountMail):
         uow.session.execute(delete(model).where(model.user_id == record.id))
     _blank_person(uow, record, {"counts": {"opt_outs_kept": 0}})
@@ -203,7 +204,9 @@ def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
 class ErasureReach:
     """Facts that the erasure page shows to a person.
 
-    ``is_elsewhere`` says whether the person is also on a list of another owner.
+    Attributes:
+        has_account: whether the person has an account, which can't be erased through a mailed link.
+        is_elsewhere: whether the person is also on a list of another owner.
     """
 
     has_account: bool

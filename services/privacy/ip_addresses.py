@@ -21,7 +21,11 @@ _MAX_BATCH_ROWS = 10_000
 
 
 def shorten_ip_addresses(resources: Resources) -> int:
-    """Shorten IPv4 addresses to /24, and IPv6 addresses to /64 or, for consent, /48 networks."""
+    """Replace old IP addresses with network addresses, and return the number of replacements.
+
+    IPv4 addresses become /24 networks. IPv6 addresses become /64 networks in events, or /48
+    networks in consent entries.
+    """
     age_days = resources.settings.retention[Retained.IP_ADDRESSES]
     return _shorten_events(resources, age_days) + _shorten_consent(resources, age_days)
 

@@ -33,7 +33,10 @@ def _count_statement() -> Statement:
 
 
 def _count_rule(age: str, rule: Rule) -> Select[str, int]:
-    """Count overdue rows among the oldest rows. ``age`` is the SQL parameter with their age."""
+    """Return a query that counts overdue rows among the oldest rows of a retention rule.
+
+    ``age`` is the name of the SQL parameter that contains the age of overdue rows.
+    """
     assert rule.moment is not None
     is_overdue = and_(rule.moment < func.now() - bindparam(age, type_=Interval), *rule.only)
     query = select(is_overdue.label("is_past")).select_from(rule.model)

@@ -1,7 +1,8 @@
 """Runs purges. A purge deletes expired rows from several tables.
 
 A purge deletes each batch of rows in a short transaction. The tables take turns, so that a large
-table doesn't delay the purge of smaller tables. Errors in one table are reported at the end.
+table doesn't delay the purge of smaller tables. After an error in one table, the purge continues
+with the remaining tables and reports the error at the end.
 """
 
 import time

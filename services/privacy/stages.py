@@ -107,7 +107,10 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Clear a batch of subscriptions, and the old values that imports and bulk actions recorded."""
+    """Clear the personal data in a batch of the person's subscriptions.
+
+    The old values that imports and bulk actions recorded for an undo are deleted.
+    """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
     query = select(subscription.list_id).where(of_person, subscription.list_id > (after or 0))
@@ -144,7 +147,10 @@ def _create_blanking_stage(owner: InstrumentedAttribute[Any], **values: Any) -> 
 
 
 def _create_deleting_stage(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Delete the newest rows first, because an API key may refer to the key that created it."""
+    """Return a stage that deletes a person's rows, newest first.
+
+    The order matters because an API key may refer to the older key that created it.
+    """
     return partial(_change_batch, owner, delete(owner.class_))
 
 
@@ -214,7 +220,8 @@ def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _blank_bounces(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Remove the person's id and the status code from the bounces of the person.
 
-    Each bounce contains an HMAC of the address, in case the person joins the list again.
+    If the address joins the list again, Pressroom still finds the bounces, because each bounce
+    contains an HMAC of the address.
     """
     bounce = models.Bounce
     places = select_first_places(bounce, bounce.user_id == user_id, order=(), limit=MAX_ROWS)
@@ -297,7 +304,11 @@ def _delete_list_figures(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete senders after their reports, in batches, because a sender can have millions."""
+    """Delete the person's senders.
+
+    Each sender's reports are deleted first, in batches, because a sender can have millions of
+    reports.
+    """
     for model in (models.SenderReport, models.SenderBody):
         is_own = _refers_to_owned(model.sender_id, models.Sender)(user_id)
         places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)

@@ -22,7 +22,11 @@ _REMOVED = EventType.FACTOR_REMOVED
 
 
 class FactorChange(Enum):
-    """A change's type of security event, name of the factor, and text for the mail."""
+    """A change to a person's second factors, such as a new passkey.
+
+    Each value consists of the type of the security event, the name of the factor, and a text for
+    the mail.
+    """
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
     APP_REMOVED = (_REMOVED, "app", "An authenticator app was removed.")

@@ -63,7 +63,7 @@ _MALFORMED_ANSWER_ERRORS = (
 
 
 def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> str:
-    """Return the JSON options, which are valid only for the session cookie ``session``."""
+    """Return the JSON options for a new passkey, valid only with the session cookie ``session``."""
     known = list_passkeys(uow, person.id)
     settings = uow.settings
     options = generate_registration_options(

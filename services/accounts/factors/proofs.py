@@ -36,7 +36,10 @@ def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
 
 
 def spend_proof(uow: UnitOfWork, proof: str) -> bool:
-    """Mark a valid proof as used. Among simultaneous calls with a proof, only one returns true."""
+    """Mark a valid proof as used, and return true. Return false if the proof was already used.
+
+    Among simultaneous calls with a proof, only one returns true.
+    """
     stem, _ = _split(proof)
     row = insert(SpentProof).values(proof_hash=_hash(stem), expires_at=_expiry(stem))
     result = uow.session.execute(row.on_conflict_do_nothing().returning(SpentProof.proof_hash))

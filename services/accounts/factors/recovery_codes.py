@@ -1,6 +1,6 @@
 """Creates and verifies recovery codes for people who have lost their second factor.
 
-Each recovery code works only once. The database stores only HMACs.
+Each recovery code works only once. The database stores only the HMACs of the recovery codes.
 """
 
 import secrets

@@ -34,8 +34,8 @@ class SubmittedFactor:
 def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
     """Verify the second factor that a person submitted, if the person has one.
 
-    If the person submitted a code, call ``logins.begin_code_attempt`` before. Raises
-    ``auth.second_factor`` if the person submitted none.
+    If the person submitted a code, call ``logins.begin_code_attempt`` first. Raises
+    ``auth.second_factor`` if the person submitted no second factor.
     """
     if not sessions.has_second_factor(uow, person.id):
         return

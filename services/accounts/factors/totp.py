@@ -38,7 +38,8 @@ def create_secret() -> str:
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
     """Sign the new secret of an authenticator app, so that the setup form can't be forged.
 
-    The setup form sends the secret back, which is stored only after a valid code.
+    The setup form sends the secret back. The secret is stored only after the person has entered a
+    valid code.
     """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 
@@ -57,7 +58,10 @@ def is_code(text: str) -> bool:
 
 
 def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: str) -> None:
-    """Store the secret in place of any earlier one, if the code is right."""
+    """Store the secret of an authenticator app, in place of any earlier secret.
+
+    Raises ``second_factor.wrong`` if the person's code doesn't match the secret.
+    """
     step = _matching_step(secret, code)
     if step is None:
         raise SECOND_FACTOR_WRONG()

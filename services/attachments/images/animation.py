@@ -57,7 +57,10 @@ class Animation:
 
 
 def render_first_view(animation: Animation) -> Image.Image:
-    """Draw the first frame, on a canvas only if the frame doesn't cover it."""
+    """Draw the first frame of an animation, and return the canvas.
+
+    If the first frame covers the whole canvas, return the frame without creating a canvas.
+    """
     image = animation.frames[0].decode()
     return image if image.size == (animation.width, animation.height) else Playback(animation)
 

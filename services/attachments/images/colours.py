@@ -74,7 +74,10 @@ class _Primaries:
 
 @dataclass(frozen=True, slots=True)
 class _Colours:
-    """Primary colours, and a function that maps a pixel's level to linear light, both 0 to 1."""
+    """The primary colours and the transfer function of a colour space.
+
+    The transfer function maps the level of a pixel (from 0 to 1) to linear light (from 0 to 1).
+    """
 
     primaries: _Primaries
     curve: _Curve

@@ -70,7 +70,10 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 
 
 def _join_profile(pieces: list[bytes]) -> bytes | None:
-    """Join the pieces, which begin with their number and the total number of pieces."""
+    """Join the pieces of an ICC profile, or return ``None`` if a piece is missing.
+
+    The first two bytes of a piece are its number and the total number of pieces.
+    """
     ordered = sorted(pieces, key=lambda piece: piece[:1])
     heads = [(number, len(pieces)) for number in range(1, len(pieces) + 1)]
     if not pieces or [tuple(piece[:2]) for piece in ordered] != heads:

@@ -20,9 +20,10 @@ MAX_LOSSLESS_PIXELS = 12_000_000
 
 
 class RenditionName(StrEnum):
-    """The names of the renditions, which contain the width in pixels for web pages.
+    """The names of the renditions of an image.
 
-    Only the thumbnail is created without a request.
+    The names of web renditions are their width in pixels. Only the thumbnail is created without a
+    request.
     """
 
     THUMBNAIL = "thumbnail"
@@ -43,7 +44,7 @@ class Rendition:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
-    """``frames`` is 1 for a still image."""
+    """An image in Pressroom's storage format. ``frames`` is 1 for a still image."""
 
     data: bytes
     mime_type: str

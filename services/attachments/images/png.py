@@ -125,7 +125,11 @@ def read_png(data: bytes) -> Animation:
 
 
 def _iterate_chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the name and the body of each chunk. The body is ``None`` for a wrong checksum."""
+    """Yield the name and the body of each chunk of a PNG.
+
+    The body is ``None`` if the checksum is wrong. If the chunk is essential, an error is raised
+    instead.
+    """
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")
@@ -207,7 +211,10 @@ def _record_animation_header(file: _PngFile, body: bytes) -> None:
 
 
 def _record_frame_chunk(file: _PngFile, name: bytes, body: bytes) -> bool:
-    """Return false if a frame's chunk is out of order, or if the frame exceeds the canvas."""
+    """Store a control chunk or a pixel chunk of a frame.
+
+    Return false if a frame's chunk is out of order, or if the frame exceeds the canvas.
+    """
     number = file.next_number
     file.next_number += 1
     if body[:_NUMBER_BYTES] != number.to_bytes(_NUMBER_BYTES, "big"):

@@ -28,7 +28,7 @@ _MAX_RESIDENT_BYTES = 192 * 1024 * 1024
 def split_result(
     result: ConvertedImage | Rendition | UnreadableImage,
 ) -> tuple[Any, Sequence[bytes]]:
-    """Split the result into JSON fields and image files, which aren't copied to save memory."""
+    """Split the result into JSON fields and files. To save memory, the files aren't copied."""
     fields = asdict(result)
     images = [image for image in (fields, *fields.get("renditions", ())) if "data" in image]
     files: list[bytes] = [image.pop("data") for image in images]
@@ -36,7 +36,7 @@ def split_result(
 
 
 def parse_answer(answer: Any, data: bytes) -> ConvertedImage | Rendition | UnreadableImage:
-    """Parse the answer of the child process, which may be invalid (``ValueError``)."""
+    """Parse the answer of the child process. Raises ``ValueError`` if the answer is invalid."""
     fields = answer["fields"]
     if "code" in fields:
         return UnreadableImage(**fields)

@@ -94,5 +94,5 @@ class ConverterProcess:
         return result
 
     def close(self) -> None:
-        """Stop the child process, but not during the conversion of an image."""
+        """Stop the child process. Don't call ``close`` during the conversion of an image."""
         self._child.close()
