@@ -16,7 +16,7 @@ MISCONFIGURED = 2
 
 
 class CommandGroup(NamedTuple):
-    """A group of commands, with the module and the name of its Typer app as its ``source``."""
+    """A group of commands. ``source`` is the module and the name of the Typer app in the module."""
 
     source: str
     sentence: str

@@ -27,7 +27,7 @@ def build_document() -> dict[str, Any]:
 
 
 def format_release(document: dict[str, Any]) -> str:
-    """Remove all texts except descriptions of responses, which OpenAPI requires."""
+    """Return JSON without any texts except descriptions of responses, which OpenAPI requires."""
     return _format_node(_remove_texts(document)) + "\n"
 
 

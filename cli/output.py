@@ -31,7 +31,7 @@ def create_group(sentence: str) -> typer.Typer:
 
 
 def confirm(question: str, *, yes: bool, as_json: bool) -> None:
-    """Ask for confirmation at a terminal, but never a script, because it can't answer."""
+    """Ask for confirmation at a terminal. Never ask a script, because a script can't answer."""
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(question, abort=True)
 

@@ -26,7 +26,10 @@ class JsonTooComplex(ValueError):
 
 @dataclass(frozen=True)
 class JsonLimits:
-    """The number of strings and numbers in a document depends on its commas outside of strings."""
+    """The maximum number of arrays and objects in a document, and of commas outside of strings.
+
+    The number of strings and numbers in a document depends on its commas.
+    """
 
     max_containers: int = 20_000
     max_commas: int = 100_000
@@ -80,7 +83,10 @@ def parse_json(
     *,
     parse: Callable[[bytes], Any] = orjson.loads,
 ) -> Any:
-    """Raise ``JsonTooComplex`` or the errors of ``parse``, such as ``orjson.JSONDecodeError``."""
+    """Return the content of a JSON document, or raise ``JsonTooComplex`` if it exceeds ``limits``.
+
+    Raises the errors of ``parse``, such as ``orjson.JSONDecodeError``.
+    """
     if limits.are_exceeded_by(document):
         raise JsonTooComplex
     if len(document) <= _SMALL_DOCUMENT_BYTES:

@@ -35,7 +35,7 @@ class Key:
 
     @property
     def fingerprint(self) -> str:
-        """Return a text from which the key can't be derived."""
+        """Return a text that identifies the key. The key can't be derived from its fingerprint."""
         return self.subkey("fingerprint").hex()[:32]
 
 
@@ -50,7 +50,7 @@ class Keyring:
 
     @classmethod
     def parse(cls, text: str) -> "Keyring":
-        """Raise ``ValueError`` for an invalid keyring. Its message never contains a secret."""
+        """Raise ``ValueError`` for an invalid keyring. The message never contains a secret."""
         keys = []
         for entry in filter(None, map(str.strip, text.split(","))):
             key_id, _, encoded = entry.partition(":")
@@ -95,9 +95,7 @@ class Signer:
         return self._digest(self._current, message)
 
     def digests(self, message: bytes) -> list[bytes]:
-        """Return an HMAC per key, current key first, because a stored HMAC may be from an older
-        key.
-        """
+        """Return an HMAC per key, current key first. A stored HMAC may be from any of the keys."""
         return [self._digest(key_id, message) for key_id in self._keyed_hmacs]
 
     def sign(self, message: bytes) -> str:

@@ -31,7 +31,7 @@ def is_storable(amount: Decimal) -> bool:
 
 
 def minor_digits(currency: str) -> int:
-    """Return 2 for USD and 0 for JPY, and raise ``ValueError`` for an unknown currency code."""
+    """Return the decimal places, such as 2 for USD. Raise ``ValueError`` for an unknown code."""
     if currency not in _MINOR_DIGITS:
         raise ValueError(f"{currency!r} is not a supported currency")
     return _MINOR_DIGITS[currency]

@@ -8,7 +8,10 @@ _IPV6_PREFIX = 64
 
 
 def network_of(ip: str | None, *, ipv4_prefix: int = 32) -> IPv4Network | IPv6Network | None:
-    """Return ``None`` for an invalid IP address, and map an IPv4-mapped address to IPv4."""
+    """Return the network that contains an IP address, or ``None`` for an invalid IP address.
+
+    An IPv4-mapped IPv6 address counts as the IPv4 address that it contains.
+    """
     try:
         address = ip_address(ip or "")
     except ValueError:

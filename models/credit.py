@@ -98,8 +98,9 @@ class CreditEntry(Model):
 class OpenCharge(Model):
     """A charge for a provider call that hasn't been answered yet.
 
-    Maintenance reverses an open charge if the provider doesn't respond in time. A process first
-    deletes the row of an open charge, so that no other process can settle or reverse it.
+    Maintenance reverses an open charge if the provider doesn't respond in time. Before a process
+    settles or reverses an open charge, it deletes the charge's row, so that no other process can do
+    the same.
     """
 
     __tablename__ = "open_charges"
@@ -120,7 +121,10 @@ class OpenCharge(Model):
 
 
 class CreditCheckpoint(Model):
-    """The signature covers every column except ``signature`` (`services.credits.verify`)."""
+    """The last verified ledger entry of an account, with the resulting balance and debt.
+
+    The signature covers every column except ``signature`` (`services.credits.verify`).
+    """
 
     __tablename__ = "credit_checkpoints"
 
@@ -275,7 +279,7 @@ class PaymentOrder(Model):
 
     @property
     def refunded_amount(self) -> Decimal:
-        """Return the lost amount in the currency's main unit."""
+        """Return the amount that was returned to the payer, in the currency's main unit."""
         return Decimal(self.lost_minor).scaleb(-minor_digits(self.currency))
 
     def _returned_minor(self, disputed: int) -> int:
@@ -308,7 +312,10 @@ class PaymentOrderChange(Model):
 
 
 class PaymentOrderCheckpoint(Model):
-    """The last change that `pressroom credits verify` has verified, in a single, signed row."""
+    """The last change of an order's status that `pressroom credits verify` has verified.
+
+    The table has a single, signed row.
+    """
 
     __tablename__ = "payment_order_checkpoints"
 

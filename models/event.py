@@ -41,10 +41,10 @@ class RecordedEvent(Model):
 
 
 class FeedEvent(Model):
-    """An event in an owner's feed, such as a new subscription, which is deleted after 30 days.
+    """An event in an owner's feed, such as a new subscription.
 
-    Feed events contain ids instead of personal data, so that an erasure doesn't have to change the
-    feed.
+    Feed events are never changed, and are deleted after 30 days. Feed events contain ids instead of
+    personal data, so that an erasure doesn't have to change the feed.
     """
 
     __tablename__ = "feed_events"

@@ -100,7 +100,10 @@ class DeniedEntry(Model):
 
 
 class ErasedDenial(Model):
-    """An HMAC of a denied address, without which people could get off a deny list by an erasure."""
+    """An HMAC of a denied address that belonged to an erased person.
+
+    Without the HMAC, people could get off a deny list by requesting an erasure.
+    """
 
     __tablename__ = "erased_denials"
     __table_args__ = (CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),)

@@ -24,7 +24,7 @@ _ORIGIN_COLUMNS = (
 
 
 class SignUpView(Model):
-    """Counts one day in UTC, without bots."""
+    """The number of requests for a list's sign-up page on one day in UTC, not counting bots."""
 
     __tablename__ = "sign_up_views"
     # The maintenance task that deletes old page view counts finds them with this index.

@@ -189,7 +189,7 @@ class FormerAddress(Model):
 
 
 class AccountMail(Model):
-    """A mail about an account, whose row is deleted soon after the mail has been sent.
+    """A mail about an account. The row of a mail is deleted soon after the mail has been sent.
 
     The recipient of an account mail doesn't always have an account.
     """

@@ -17,7 +17,7 @@ def format_numbers(numbers: Iterable[int | None]) -> str:
 
 
 def format_times(times: Iterable[datetime]) -> str:
-    """Require a time zone for each item."""
+    """Return an array of times as text. Each item of ``times`` must have a time zone."""
     times = [*times]
     # Format equal times only once, because the items of a batch often have the same time.
     texts = {time: time.isoformat() for time in {*times}}

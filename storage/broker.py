@@ -96,7 +96,10 @@ class Broker:
     def send(
         self, task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str | None = None
     ) -> bool:
-        """Return whether the broker accepted the message."""
+        """Return whether the broker accepted the message.
+
+        If sending fails, the sweep of lost jobs sends the message again.
+        """
 
         def put() -> object:
             began_at = time.monotonic()
@@ -141,7 +144,10 @@ class Broker:
 
 @contextmanager
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
-    """Close a failed connection, because the next command could read a late reply."""
+    """Close a broker connection if the ``with`` block raises an exception.
+
+    If the connection stayed open, the next command could read a late reply to the failed command.
+    """
     try:
         yield
     except OperationalError as error:

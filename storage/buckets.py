@@ -17,8 +17,8 @@ _ALREADY_ATTACHED_CODE = "XMinioAdminPolicyChangeAlreadyApplied"
 def create_bucket(settings: BucketSettings) -> None:
     """Create the configured bucket unless the bucket exists.
 
-    If the settings contain an administrator's keys, create the storage user, or update its secret
-    key.
+    If the settings contain an administrator's keys, create a storage user who may access only the
+    bucket. If the storage user exists, update its secret key.
     """
     administrator = settings.s3_admin_access_key
     password = settings.s3_admin_secret_key

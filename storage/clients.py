@@ -79,8 +79,11 @@ class Clients:
         return ObjectStore(self.settings, connections=self.concurrency, prefix=self.object_prefix)
 
     def open_clients(self) -> None:
-        """Open all clients at startup, so that wrong settings are reported immediately, no request
-        waits for an import, and no two threads open the same client.
+        """Open every client that is not open yet.
+
+        A server process opens all clients at startup, so that wrong settings are reported
+        immediately. After the startup, no request waits for an import, and no two threads open the
+        same client.
         """
         _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 

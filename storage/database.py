@@ -100,7 +100,7 @@ class Database:
     def _fetch_with_engine(
         self, statement: Statement, values: Mapping[str, object]
     ) -> list[tuple[Any, ...]]:
-        """Take a connection from the pool for transactions, instead of opening a new one."""
+        """Run a statement on a connection from the pool for transactions, not on a new one."""
         try:
             borrowed = self.engine.raw_connection()
         except SQLAlchemyError as error:
@@ -196,7 +196,10 @@ def require_time_limits(settings: DatabaseSettings) -> None:
 def build_connector(
     secret: SecretStr, application_name: str
 ) -> tuple[URL, Callable[..., psycopg2.extensions.connection]]:
-    """Let all connections that the returned function opens share a ``ServerWatch``."""
+    """Return the database URL for SQLAlchemy, and a function that opens a connection.
+
+    All connections that the function opens share a ``ServerWatch``.
+    """
     url = make_url(secret.get_secret_value())
     options = {
         "application_name": application_name,

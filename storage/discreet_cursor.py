@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class DiscreetCursor(cursor):
-    """Shortens error messages to their first line, because the other lines can quote rows and
-    statements.
+    """Shortens error messages to their first line.
 
-    Error messages are logged, and stored with failed jobs. The attribute ``diag`` of the shortened
-    error still contains the complete message.
+    The other lines can quote rows and statements, which contain addresses and names. Error messages
+    are logged, and stored with failed jobs. The attribute ``diag`` of the shortened error still
+    contains the complete message.
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name

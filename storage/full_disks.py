@@ -52,7 +52,8 @@ class FullDisks:
     def report_write(self, store: Store, began_at: float) -> None:
         """Forget a full disk after a write that needed space on the disk.
 
-        A report after ``began_at``, a value of ``time.monotonic()``, stays valid.
+        ``began_at`` is when the write began, as a value of ``time.monotonic()``. A later report
+        about a full disk stays valid.
         """
         if store not in self._reported_at:
             return

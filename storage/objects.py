@@ -183,7 +183,11 @@ class ObjectStore:
                 yield StoredObject(key, item.last_modified)
 
     def has_bucket(self) -> bool:
-        """Raise ``TransientError`` with the setting that is probably wrong if the lookup fails."""
+        """Return whether the bucket exists.
+
+        Raises ``TransientError`` if the bucket can't be looked up. The error names the setting that
+        is probably wrong.
+        """
         with self._call("look at bucket", ""):
             try:
                 return self._client.bucket_exists(self._bucket)

@@ -31,7 +31,7 @@ class StoredFile:
     key: bytes = field(repr=False)
 
     def read_at(self, offset: int, count: int, /) -> bytes:
-        """Return fewer than ``count`` bytes at the end of a part or of the file."""
+        """Return up to ``count`` bytes, or fewer at the end of a part or of the file."""
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)
         if count <= 0:
@@ -39,8 +39,10 @@ class StoredFile:
         return b"".join(self._read(number, within, count))
 
     def stream(self) -> Iterator[bytes]:
-        """Raise ``ObjectMissing`` or ``DecryptionFailed`` after yielding all parts before the
-        faulty part.
+        """Yield the bytes of the file in order.
+
+        Raises ``ObjectMissing`` for a missing part, and ``DecryptionFailed`` for a changed part.
+        All parts before the faulty part are yielded first.
         """
         for offset in range(0, self.size, PART_BYTES):
             length = min(PART_BYTES, self.size - offset)
@@ -87,8 +89,8 @@ class PartWriter:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing, because compressors call ``flush``, but only ``close`` may store the last
-        bytes.
+        """Do nothing when a compressor calls ``flush``, because only ``close`` may store a part
+        that isn't full.
         """
 
     def close(self) -> None:

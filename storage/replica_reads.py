@@ -54,8 +54,8 @@ class ReplicaReads:
     def view(self, max_time: timedelta, *, failures: int) -> Iterator[Connection]:
         """Yield a read-only transaction with a snapshot of all committed data.
 
-        Raises ``ReplicaFailed`` if the read must start again. ``failures`` counts earlier failures
-        on the replica.
+        Raises ``ReplicaFailed`` if the replica fails and the read must start again. ``failures``
+        counts how often this read has already failed on the replica.
         """
         replica = self.replica
         if replica is None or failures >= MAX_REPLICA_FAILURES or not self._has_caught_up(replica):

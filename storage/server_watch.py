@@ -39,7 +39,8 @@ class WatchedConnection(connection):
     """A connection that knows since when it has been waiting for the server.
 
     Attributes:
-        called_at: the start of the call, as a value of ``time.monotonic()``, or ``None``.
+        called_at: the start of the call, as a value of ``time.monotonic()``, or ``None`` while the
+            connection isn't waiting.
     """
 
     called_at: float | None = None

@@ -30,8 +30,8 @@ _STYLE = """
 class _ReadableFlower(Flower):  # type: ignore[misc]
     """A variant of Flower that aligns table columns and responds only to allowed host names.
 
-    With DNS rebinding, a malicious page could otherwise point its host name to Flower's address,
-    and read the parts of Flower that need no password.
+    With DNS rebinding, a malicious page can point its host name to Flower's address. Without a
+    check of host names, the page could read the parts of Flower that need no password.
     """
 
     names: Collection[str] = ()

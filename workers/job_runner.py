@@ -66,7 +66,10 @@ class JobAttempt:
     def __init__(
         self, context: WorkerContext, lease: Lease, *, before_kill: Callable[[], None]
     ) -> None:
-        """Start the heartbeat, which calls ``before_kill`` before it kills an overdue process."""
+        """Start the heartbeat.
+
+        ``before_kill`` is called before this process kills itself because a turn is overdue.
+        """
         self.lease = lease
         self._context = context
         self._before_kill = before_kill
@@ -203,7 +206,7 @@ def _interrupt_if_overdue(item: WorkItem) -> Iterator[None]:
 
 
 class TaskFailed(Exception):
-    """The job of a Celery task has failed, with this error code, which Flower shows."""
+    """The job of a Celery task has failed. The message is the error code, which Flower shows."""
 
 
 def run_job(context: WorkerContext, *, job_id: int) -> None:
@@ -298,7 +301,7 @@ class _StayingJobs:
         return similar <= max_jobs and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Add a new job first, because all jobs that already run have had at least one turn."""
+        """Let a new job go first, because all jobs that already run have had at least one turn."""
         attempt = JobAttempt(self._context, lease, before_kill=self.hand_back)
         self._attempts.appendleft(attempt)
 

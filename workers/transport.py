@@ -1,10 +1,11 @@
 """Adapts kombu's Redis transport and Celery's consumer.
 
 Sometimes a worker acknowledges or requeues a message after the message's channel was closed. In
-kombu 5.7, this raises ``AttributeError``, because the channel has lost its connection settings.
-Such an error ends the worker's main loop, so that the process neither works nor exits. With this
-module's transports, a closed channel raises a connection error, which kombu handles. The sweep of
-lost jobs sends a message again that could not be requeued.
+kombu 5.7, acknowledging on a closed channel raises ``AttributeError``, because the channel has lost
+its connection settings. An ``AttributeError`` during an acknowledgement ends the worker's main
+loop, so that the process neither works nor exits. With this module's transports, a closed channel
+raises a connection error, which kombu handles. If a closed channel could not requeue a message, the
+sweep of lost jobs sends the message again.
 
 By default, Celery has one limit of concurrent jobs for all queues, so stuck jobs in one queue could
 block all queues of the worker. With ``QueueConsumers``, each queue has its own channel and its own

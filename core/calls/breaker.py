@@ -65,7 +65,9 @@ class Breaker:
 
     @contextmanager
     def protect(self) -> Iterator[None]:
-        """Raise ``ServerFailed`` while the circuit is open or while a concurrent call probes the
+        """Admit a call to the server in the ``with`` block, and record whether the call succeeded.
+
+        Raises ``ServerFailed`` while the circuit is open or while a concurrent call probes the
         server.
         """
         is_probe = self._enter()
@@ -86,8 +88,9 @@ class Breaker:
             self._leave(works, recoveries, is_probe=is_probe)
 
     def attempt(self, event: str, call: Callable[[], T], **log_fields: object) -> T | None:
-        """Return ``None`` if the call fails, which is logged as ``event``, or if the circuit is
-        open.
+        """Return the result of ``call``, or ``None`` if the call fails or the circuit is open.
+
+        A failed call is logged as ``event``.
         """
         try:
             with self.protect():
@@ -99,7 +102,7 @@ class Breaker:
         return None
 
     def _enter(self) -> bool:
-        """Return whether the admitted call is a probe."""
+        """Admit or reject a call to the server, and return whether the admitted call is a probe."""
         if self._consecutive_failures <= self._tolerated:
             return False
         with self._lock:

@@ -38,8 +38,10 @@ def shared_folder() -> Path:
 
 
 def remove_shared_folder(process: int | None = None) -> None:
-    """Remove the folder, but only in ``process``, because forked processes inherit the exit
-    handler.
+    """Remove the folder of the worker's metrics.
+
+    Only ``process`` removes the folder, because forked processes inherit the exit handler. ``None``
+    stands for any process.
     """
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and process in (None, os.getpid()):

@@ -143,8 +143,9 @@ def count_money(direction: MoneyDirection, currency: str, amount: Decimal) -> No
 
 
 def initialize_job_counters(queue: str, kind: str) -> None:
-    """Set the counters to 0, because otherwise a Prometheus rate would miss a counter's first
-    event.
+    """Create the counters for one kind of job with the value 0.
+
+    Without the initial value 0, a Prometheus rate would miss a counter's first event.
     """
     for counter in (_ATTEMPTS, RETRIES, LEASES_LOST):
         counter.labels(queue, kind)
@@ -153,9 +154,7 @@ def initialize_job_counters(queue: str, kind: str) -> None:
 
 
 def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
-    """Count a first claim, ``waited`` seconds after the job's due time, or a repeated claim
-    (``None``).
-    """
+    """``waited`` is the delay of a job's first claim in seconds, or ``None`` for later claims."""
     _attempts_counter(queue, kind).inc()
     if waited is not None:
         _waiting_histogram(queue, kind).observe(max(waited, 0.0))

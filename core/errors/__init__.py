@@ -60,7 +60,7 @@ class DomainError(Exception):
 
 
 class SettingsError(Exception):
-    """Names each invalid setting, but never quotes a setting's value."""
+    """The error message names each invalid setting, but never quotes a setting's value."""
 
 
 def strip_pydantic_prefix(message: str) -> str:

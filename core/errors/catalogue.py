@@ -40,7 +40,8 @@ class ErrorType:
 
         Args:
             retry_after: replaces the default ``retry_after`` of the error type.
-            facts: the values in the message, so that programs don't have to parse it.
+            facts: values for programs, such as a balance, so that programs don't have to parse the
+                message.
         """
         error = self.fill(**values) if values else self
         message = error.sentence
@@ -76,7 +77,7 @@ def _entry(
 
 
 def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> ErrorType:
-    """Return the error type, whose sentence starts with the field's name."""
+    """Return the error type. Its sentence starts with the field's name."""
     return ErrorType(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
 
 

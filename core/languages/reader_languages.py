@@ -88,7 +88,7 @@ def create_templates(language: str, loader: BaseLoader) -> Environment:
 
 
 def _parse_preferences(accept_language: str) -> list[str]:
-    """Omit languages with the weight 0, because a weight of 0 means "not acceptable"."""
+    """Return language tags by descending weight, but omit tags with weight 0 ("not acceptable")."""
     ranges = [match for part in accept_language.split(",") if (match := _RANGE.match(part))]
     preferences = [(float(match["weight"] or 1), match["name"].lower()) for match in ranges]
     by_weight = sorted(preferences, key=lambda preference: -preference[0])

@@ -68,7 +68,10 @@ def has_direction(text: str) -> bool:
 
 
 def is_plain(text: str) -> bool:
-    """Allow joiners and direction marks, because some scripts need these invisible characters."""
+    """Return whether the text is a single line that isn't blank and contains no control characters.
+
+    Joiners and direction marks are allowed, because some scripts need these invisible characters.
+    """
     return is_shown(text) and all(
         category(character)[0] != "C" or character in _NEEDED_INVISIBLE for character in text
     )

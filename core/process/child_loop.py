@@ -48,7 +48,7 @@ def answer_messages(
         confine: a function that restricts the child process before the process reads its first
             message. ``confine`` gets the memory limit in bytes.
         max_resident_bytes: the resident memory above which the process exits after an answer.
-        max_cpu_seconds: the CPU time with the same effect.
+        max_cpu_seconds: the CPU time above which the process exits after an answer.
     """
     parent = int(sys.argv[1])
     memory_bytes = int(sys.argv[2])

@@ -173,7 +173,10 @@ class ChildProcess:
         self._kill(child, grace=_EXIT_SECONDS)
 
     def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> tuple[int, str]:
-        """Kill the child after ``grace`` seconds, and return its exit status and error output."""
+        """Stop the child process, and return its exit status and its error output.
+
+        The child has ``grace`` seconds to exit before it is killed.
+        """
         with suppress(subprocess.TimeoutExpired):
             child.wait(grace)
         child.kill()

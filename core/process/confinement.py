@@ -1,9 +1,10 @@
 """Restricts a child process before it receives untrusted data.
 
 A hostile image can run code by exploiting a vulnerability in a codec. Hostile code in a confined
-process can only compute, read requests and write answers. A seccomp filter refuses all other system
-calls, even if the process runs as root. If the kernel doesn't support seccomp, only resource limits
-restrict the child process.
+process can only compute, read requests and write answers. A seccomp filter refuses all system calls
+that aren't needed for decoding, even if the process runs as root. A process can't remove its
+seccomp filter. If the kernel doesn't support seccomp, only resource limits restrict the child
+process.
 """
 
 import errno
@@ -53,7 +54,10 @@ def confine_process(memory_bytes: int) -> None:
 
 
 def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
-    """Limit memory, CPU time, open files, file sizes and child processes, and hide the memory."""
+    """Hide the memory of this process from other processes, and limit its resources.
+
+    The resource limits apply to memory, CPU time, open files, file sizes and child processes.
+    """
     hide_memory()
     refuse_new_privileges()
     for kind, maximum in (

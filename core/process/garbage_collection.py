@@ -25,14 +25,17 @@ def begin_start() -> None:
 
 
 def end_start() -> None:
-    """Resume garbage collection without startup objects, which would take a tenth of a second."""
+    """Resume garbage collection, but never collect objects that exist at the end of the startup.
+
+    Collecting the objects from the startup would take a tenth of a second.
+    """
     gc.freeze()
     gc.set_threshold(*_STANDARD_THRESHOLDS)
 
 
 # Optimization: rare garbage collection in pool processes (decision 17).
 def collect_rarely() -> None:
-    """Reduce garbage collection, for example in an import, which creates four objects per row."""
+    """Reduce garbage collection in a process that creates many objects and hardly any garbage."""
     gc.set_threshold(*_POOL_THRESHOLDS)
 
 
@@ -58,9 +61,10 @@ _pauses = _Pauses()
 
 @contextmanager
 def pause_collection() -> Iterator[None]:
-    """Disable garbage collection during the ``with`` block, which must be short, and must not wait.
+    """Disable garbage collection during the ``with`` block, which creates only few cycles.
 
-    Several threads can pause garbage collection at the same time.
+    Several threads can pause garbage collection at the same time. The ``with`` block must be short,
+    and must not wait.
     """
     _pauses.begin()
     try:

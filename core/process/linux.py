@@ -70,8 +70,8 @@ def keep_freed_memory() -> None:
 def return_freed_blocks() -> None:
     """Let the C library return freed blocks of at least 256 KiB to the operating system at once.
 
-    By default, small objects soon divide the kept memory, and the next large block takes new
-    memory. The setting also applies to forked child processes.
+    By default, the C library soon keeps larger blocks. Small objects then divide the kept memory,
+    and the next large block takes new memory. The setting also applies to forked child processes.
     """
     if _IS_LINUX:
         _libc.mallopt(_M_MMAP_THRESHOLD, _MIN_RETURNED_BYTES)
@@ -81,7 +81,8 @@ def lower_priority() -> None:
     """Let other processes run before this process and its future children.
 
     The priority of the process's session stays unchanged. With autogroups (``man 7 sched``), a
-    session with a lower priority would get nearly no processor time (decision 17).
+    session with a lower priority would get nearly no processor time while other programs are busy
+    (decision 17).
     """
     os.nice(_LOW_PRIORITY)
 

@@ -12,7 +12,7 @@ _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_
 
 
 class MailSecurity(StrEnum):
-    """The encryption, which the scheme of the mail server's URL selects."""
+    """The encryption of connections to the mail server, selected by the scheme of its URL."""
 
     NONE = "smtp"
     TLS = "smtps"

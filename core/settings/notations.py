@@ -55,7 +55,9 @@ def _split(value: object) -> object:
 
 
 def _read_lines(value: object) -> object:
-    """Return the lines of the file at ``value``, or ``value`` if it isn't an absolute path."""
+    """Return the file's lines without comments and empty lines, or ``value`` itself if it isn't an
+    absolute path.
+    """
     if not isinstance(value, str) or not value.startswith("/"):
         return value
     try:
@@ -76,7 +78,10 @@ def _require_addresses_and_domains(entries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def require_bucket_name(name: str) -> str:
-    """Raise ``ValueError`` if S3 doesn't allow the name, at startup and not at the first call."""
+    """Return the name of a bucket, or raise ``ValueError`` if S3 doesn't allow the name.
+
+    The check reports an invalid bucket name at startup, and not at the first call to the storage.
+    """
     if not _BUCKET_NAME.match(name):
         raise ValueError(
             "a bucket name must have 3 to 63 letters, digits, dots, hyphens and underscores, and "
@@ -104,7 +109,7 @@ def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
 
 
 def matching(pattern: str, rule: str) -> AfterValidator:
-    """Match the whole text. ``rule`` describes the pattern, and begins with "must"."""
+    """Reject texts that the pattern doesn't match as a whole. ``rule`` begins with "must"."""
 
     def check(text: str) -> None:
         if not re.fullmatch(pattern, text, re.ASCII):

@@ -245,8 +245,11 @@ class Settings(
         return str(self.public_url).rstrip("/")
 
     def forwarding_networks(self) -> tuple[str, ...]:
-        """Raise ``SettingsError`` if https lacks ``trusted_proxies``, because all callers would
-        share one rate limit.
+        """Return the networks of the proxies whose forwarded headers the API trusts.
+
+        Raises ``SettingsError`` if the public URL is https and ``trusted_proxies`` is missing.
+        Without the address of the proxy that terminates TLS, all callers would share one rate
+        limit.
         """
         if self.trusted_proxies is None and self.public_url.scheme == "https":
             raise SettingsError(

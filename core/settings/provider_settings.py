@@ -180,7 +180,7 @@ class ProviderSettings(GivenSettings):
         return value
 
     def require_model_key(self) -> None:
-        """Raise ``SettingsError`` in a process that calls the language model without an API key."""
+        """Raise ``SettingsError`` if the language model needs an API key that is missing."""
         needs_key = self.llm_provider == "openai" and self.llm_base_url.host == _HOST_WITH_API_KEY
         if needs_key and not self.llm_api_key:
             raise SettingsError(

@@ -212,7 +212,9 @@ class BucketSettings(ObjectStorageSettings):
 
 
 def _check_backup_url(text: str) -> None:
-    """Raise ``ValueError`` without quoting the URL, because the URL contains a secret key."""
+    """Raise ``ValueError`` for an invalid URL. The message doesn't quote the URL, which may contain
+    a secret key.
+    """
     try:
         url = urlsplit(text)
         has_valid_port = url.port != 0

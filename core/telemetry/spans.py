@@ -30,7 +30,7 @@ def is_recording() -> bool:
 def step_span(
     name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """Record a child of the current span. Periodic work isn't traced, because it has no span."""
+    """Record the ``with`` block as a child of the current span. Periodic work has no such span."""
     if _tracing is None or not _tracing.is_recording():
         return NO_SPAN
     return _tracing.step(name, kind, attributes or {})

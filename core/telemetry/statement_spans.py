@@ -1,4 +1,4 @@
-"""Records spans of SQL statements, which contain only the statement's verb and table."""
+"""Records spans of SQL statements. A span contains only the statement's verb and table."""
 
 import re
 from contextlib import AbstractContextManager
@@ -23,7 +23,7 @@ def statement_span(text: str) -> AbstractContextManager[None]:
 
 @lru_cache(maxsize=4096)
 def _summary(text: str) -> str:
-    """Return, for example, ``SELECT jobs``."""
+    """Return the verb and the first table of an SQL statement, such as ``SELECT jobs``."""
     verb = _VERB.match(text)
     table = _TABLE.search(text)
     words = [verb[1].upper()] if verb else []

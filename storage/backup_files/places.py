@@ -109,7 +109,7 @@ class FolderPlace:
             return self._path(key).read_bytes()
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the files in the subfolder ``prefix``, which must end with a slash or be empty."""
+        """Yield files in the byte order of the names. ``prefix`` ends with a slash or is empty."""
         with self._translate_errors(prefix):
             self._require_folder()
             yield from _walk_folder(self.folder / prefix, prefix)

@@ -1,8 +1,8 @@
 """Measures how long each queue takes to deliver a message to a worker.
 
-Workers regularly send a *canary* through each queue, a message that only records its own arrival.
-At most one canary per queue is in transit at a time. All times are read from the clock of Redis,
-because the workers' clocks may differ.
+Workers regularly send a *canary* through each queue. A canary is a message that only records its
+own arrival. At most one canary per queue is in transit at a time. All times are read from the clock
+of Redis, because the workers' clocks may differ.
 """
 
 from collections import defaultdict
@@ -100,7 +100,11 @@ class Canaries:
         )
 
     def answer(self, queue: str, version: str) -> None:
-        """Answer a canary, because it would wait for the end of a long job, unlike other jobs."""
+        """Record that a worker is about to take the next job without a message.
+
+        The worker's process runs a long job in turns. A canary in transit would wait for the end of
+        the long job, but other jobs wait only for its turn.
+        """
         self.record_arrival(queue, "", version)
 
     def read_ages(self) -> dict[str, QueueAge]:
@@ -124,7 +128,11 @@ class Canaries:
         return {queue: age.delay_seconds for queue, age in self.read_ages().items()}
 
     def read_delays_or_silence(self) -> dict[str, float]:
-        """Return at least the time since the last canary for a queue without workers."""
+        """Return how many seconds each queue takes to deliver a message to a worker.
+
+        For a queue without workers, return the queue's delay or the time since its last canary,
+        whichever is longer.
+        """
         return {
             queue: max(age.delay_seconds, age.silent_seconds)
             if age.is_silent and age.silent_seconds < _UNUSED_AFTER_SECONDS

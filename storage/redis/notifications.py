@@ -3,9 +3,10 @@
 Notifications may be lost, so waiting requests also poll the database or Redis
 (``api.waiting.waiters``).
 
-Each API process that waits for results has a name (its *waiter*) and a Redis channel. A result is
-announced only to the processes in which a caller waits for it. If these are unknown, it is
-announced on a channel that every API process reads.
+Each API process that waits for results has a name (its *waiter*) and a Redis channel. A job's
+change is announced to the process that enqueued the job, and a worker's result to the processes
+whose callers wait for it. If no process is known, the notification is sent on a channel that every
+API process reads.
 
 This module doesn't import the Redis library, so that commands that don't use Redis start faster.
 """

@@ -1,7 +1,8 @@
 """Registers and unregisters API callers that wait for the result of a request.
 
 Script calls that are enqueued at the same time share one round trip to Redis. Redis executes script
-calls in the order in which they were enqueued, so it never removes a caller before adding it.
+calls in the order in which they were enqueued. Redis therefore never removes a caller before it has
+added the caller.
 """
 
 import asyncio
@@ -80,7 +81,7 @@ class RequestCalls:
         self._wake = asyncio.Event()
 
     def create_caller_id(self) -> str:
-        """Return a random id with the name of this process, so that only it is notified."""
+        """Return a random id with this process's name, so that only this process is notified."""
         return f"{self._waiter}.{secrets.token_urlsafe(12)}"
 
     async def add_caller(
@@ -97,7 +98,8 @@ class RequestCalls:
         """Add a caller to a request, and notify the workers unless one already runs the request.
 
         Every API call sends its own message, even after an identical call, so that no caller
-        depends on another caller's message. Raises ``RedisError``.
+        depends on another caller's message. Raises ``queue.overloaded``,
+        ``queue.too_many_of_yours``, ``queue.unavailable`` or ``RedisError``.
 
         ``again``: whether the caller is already waiting for the result. Limits on waiting callers
         don't apply to such a caller. If Redis has lost the request's keys or its message, adding
