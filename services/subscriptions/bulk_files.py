@@ -50,7 +50,10 @@ def create_file(resources: Resources, folder: str) -> NewFile:
 
 
 def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
-    """Raise ``DecryptionFailed``, or ``ObjectMissing`` if the file was removed."""
+    """Decrypt a file's key.
+
+    Raises ``ObjectMissing`` if the file was removed, or ``DecryptionFailed``.
+    """
     if row.wrapped_key is None or row.wrapped_by is None:
         raise ObjectMissing(row.object_prefix)
     wrapped = WrappedKey(row.wrapped_by, row.wrapped_key)

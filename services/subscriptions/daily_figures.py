@@ -127,7 +127,8 @@ class MemberFigures:
     Members of an undone import count neither as joined nor as left.
 
     Attributes:
-        seen: the requests for the sign-up page, or ``None`` if the figures aren't grouped by day.
+        seen: the number of requests for the sign-up page, or ``None`` except in figures of one list
+            by day.
         asked: the number of sign-ups that required a confirmation.
         imported: how many of ``joined`` joined by an import, or 0 if grouped by origin, because the
             table ``origin_days`` doesn't count them separately.
@@ -209,13 +210,13 @@ def read_figures(
 ) -> Sequence[MemberFigures]:
     """Return how many members joined and left, per day, source, tier, UTM tag or referrer.
 
-    Every day has a row, but other rows only if a number isn't 0. A member who gets a new tier
-    counts as left in the old tier and as joined in the new tier. Sign-ups are counted under the
-    member's current source, tier, UTM tag or referrer.
+    Figures by day have a row for every day. Other figures omit rows whose numbers are all 0. A
+    member who gets a new tier counts as left in the old tier and as joined in the new tier.
+    Sign-ups are counted under the member's current source, tier, UTM tag or referrer.
 
-    Only the ``MAX_ORIGIN_KEYS`` most frequent UTM tags or referrers have their own row. The row
-    ``REST_KEY`` counts the others. The last row has an empty key, and counts members of unknown
-    origin.
+    Only the ``MAX_ORIGIN_KEYS`` most frequent referrers, or values of the UTM tag, have their own
+    row. The row ``REST_KEY`` counts the others. The last row has an empty key, and counts members
+    of unknown origin.
     """
     if by in _ORIGIN_KINDS:
         return _read_origin_figures(uow, list_id, days, by)

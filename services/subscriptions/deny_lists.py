@@ -56,7 +56,11 @@ _HASH_ENTRIES = text(
 
 @dataclass(frozen=True)
 class DenyList:
-    """A sorted deny list. ``erased`` counts HMACs of erased people's addresses."""
+    """A deny list in alphabetical order.
+
+    ``erased`` is the number of entries whose addresses were replaced by HMACs because the people
+    were erased.
+    """
 
     addresses: Sequence[str] = ()
     domains: Sequence[str] = ()

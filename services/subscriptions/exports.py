@@ -1,8 +1,8 @@
 """Creates exports, which are files with a list's members at one point in time.
 
 An export of the kind ``members`` is for the list's owner. An export of the kind ``delivery``,
-called a roster, is for the software that sends the list's mail. It contains the addresses and trace
-ids of recipients. Callers with the scope ``delivery`` can create rosters of all lists.
+called a roster, is for the software that sends the list's mail. A roster contains the addresses and
+trace ids of recipients. Callers with the scope ``delivery`` can create rosters of all lists.
 """
 
 import gzip
@@ -171,7 +171,11 @@ def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRo
 
 
 def find_segment_names(uow: UnitOfWork, export_ids: Collection[int]) -> dict[int, str | None]:
-    """Map export ids to segments with the same filter, or to ``None`` if they have changed."""
+    """Map the id of each export that has a filter to the name of the segment with the same filter.
+
+    An export is mapped to ``None`` if no segment of the list has the same filter, for example
+    because the owner changed the segment after the export.
+    """
     query = (
         select(MemberExport.id, func.min(Segment.name))
         .outerjoin(

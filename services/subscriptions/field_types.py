@@ -75,7 +75,10 @@ FROM {_NEW_VALUES} WHERE c.import_id IN (SELECT id FROM imports WHERE user_id = 
 def change_field_and_type(
     uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]
 ) -> MemberField:
-    """Convert members' values like cells of an imported file."""
+    """Change a field. If the type changes, convert members' values as an import converts cells.
+
+    Raises ``field.values_unfit`` if any value doesn't fit.
+    """
     columns = fields.validate_columns(values)
     field = fields.get_field(uow, owner_id, field_id, lock=True)
     type_ = FieldType(columns.get("type", field.type))

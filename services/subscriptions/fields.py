@@ -2,7 +2,7 @@
 
 A member's record contains field ids as keys, so that renaming or retiring a field changes no
 records. Texts, choices and dates are stored as JSON strings, and dates have the form
-``YYYY-MM-DD``. A missing value has no key.
+``YYYY-MM-DD``. If a member has no value for a field, the record doesn't contain the field's id.
 """
 
 import math
@@ -159,7 +159,8 @@ class OwnFields:
     ) -> dict[str, FieldValue | None]:
         """Return stored values by field id, with ``None`` for empty values.
 
-        Raises ``field.value`` with all invalid values. ``is_text`` parses values from an HTML form.
+        Raises ``field.value`` with all invalid values. ``is_text``: whether the values are texts
+        from an HTML form.
         """
         stored_values: dict[str, FieldValue | None] = {}
         problems = []
@@ -183,7 +184,7 @@ class OwnFields:
 def merge_values(
     values: StoredValues, changes: Mapping[str, FieldValue | None]
 ) -> dict[str, FieldValue]:
-    """Return a copy, without the fields that ``changes`` sets to ``None``."""
+    """Return a changed copy. The value ``None`` in ``changes`` removes a field's value."""
     new_values = {**values, **changes}
     return {name: value for name, value in new_values.items() if value is not None}
 

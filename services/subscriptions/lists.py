@@ -171,7 +171,7 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 
 
 def parse_list_id(name: str) -> int | None:
-    """Return ``None`` for a slug, or raise ``list.name_invalid``."""
+    """Return ``None`` for a slug. Raises ``list.name_invalid``."""
     if _ID_PATTERN.match(name) and int(name) <= MAX_UINT64:
         # Replace a number that is too large for an id with 0, because no list has the id 0.
         return int(name) if int(name) <= MAX_ID else 0
@@ -226,7 +226,7 @@ def list_choices(
 def list_all(
     uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
 ) -> list[MailingList]:
-    """Return either only archived or only unarchived lists."""
+    """Return archived or unarchived lists of an owner, or of all owners without ``owner_id``."""
     is_archived = MailingList.archived_at.is_not(None)
     query = select(MailingList).where(is_archived if archived else ~is_archived)
     if owner_id is not None:

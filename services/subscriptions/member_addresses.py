@@ -92,7 +92,10 @@ UPDATE_ADDRESS = register_kind(
 
 
 def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
-    """Return the id of the last list in the batch, or complete the job and return ``None``."""
+    """Return the id of the last list in the batch.
+
+    Complete the job and return ``None`` if no subscription contains an old address.
+    """
     # The query finds no address if the person has undone the change of address, or has made a
     # second change.
     is_current = and_(FormerAddress.user_id == User.id, FormerAddress.shown == User.email)

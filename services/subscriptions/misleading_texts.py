@@ -48,7 +48,10 @@ def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
 
 
 def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
-    """Find words in texts that are accepted, because many of them are harmless."""
+    """Return suspicious words, or ``None`` if there are none.
+
+    Texts with suspicious words are accepted until a review, because many are harmless.
+    """
     patterns = (_SUSPICIOUS, _compile_phrases(_space_names(settings.own_names)))
     words = [
         word for text in texts if text for each in patterns for word in _find_words(each, text)

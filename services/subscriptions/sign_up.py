@@ -154,7 +154,7 @@ def request_subscription(
 def repeat_confirmation_mail(
     uow: UnitOfWork, mailing_list: MailingList, email: str, ip: str | None
 ) -> None:
-    """Mail a pending person again, unless the address is on a deny list."""
+    """Mail a pending person again, unless a deny list or a rate limit forbids the mail."""
     email = email_addresses.normalise_address(email)
     person = accounts.find_user_by_email(uow, email)
     if person is None:
@@ -251,7 +251,10 @@ def subscribe_person(
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The subscription of a confirmation link. ``is_confirmed``: whether the link has no effect."""
+    """The subscription of a confirmation link.
+
+    ``is_confirmed``: whether the subscription is active, and the link can't turn its mail on.
+    """
 
     mailing_list: MailingList
     record: Subscription
@@ -272,7 +275,7 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
     """Confirm a pending subscription, or turn on an active member's mail after a bounce.
 
-    Raises ``link.used`` if the subscription has become pending again since.
+    Raises ``link.used`` if the subscription has become pending again after the link was used.
     """
     link, mailing_list, user_id = _read_link(uow, secret)
     locked = lock_subscription(uow, mailing_list, accounts.get_user(uow, user_id))

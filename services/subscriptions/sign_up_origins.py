@@ -80,12 +80,12 @@ def read_referring_page(url: str | None) -> Origin:
 
 
 def fill_origin(origin: Origin | None) -> dict[str, str | None] | None:
-    """Add ``None`` for each name without a value."""
+    """Add ``None`` for each name without a value. Return ``None`` if no name has a value."""
     return {name: origin.get(name) for name in ORIGIN_NAMES} if origin else None
 
 
 def _is_personal(text: str) -> bool:
-    """Return whether a decoded form of a text contains an ``@`` or the id of a person."""
+    """Return whether a text or a decoded form of it contains an ``@`` or the id of a person."""
     for _ in range(_MAX_DECODINGS):
         if "@" in text or _PERSONAL_ID.search(text):
             return True

@@ -41,7 +41,7 @@ class ViewCounter:
                 self._counts[key] += 1
 
     def write_views(self, database: Database) -> None:
-        """Lose the counts after ``psycopg2.Error``, because a retry could count views twice."""
+        """The counts are lost after ``psycopg2.Error``, because a retry could count views twice."""
         with self._lock:
             counts = self._counts
             self._counts = Counter()

@@ -142,7 +142,7 @@ def _lock_against_deletion(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any
 
 
 def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
-    """Raises ``tag.in_use`` for a segment, a running bulk action or an unfinished export."""
+    """Raises ``tag.in_use`` if a segment, running bulk action or unfinished export uses the tag."""
     with locks.limit_lock_waits(uow):
         # Lock the tag before checking whether the tag is in use, because transactions lock a tag
         # before they use it.

@@ -1,7 +1,8 @@
 """Runs bulk actions, which make the same change to all members of a list who match a filter.
 
 A job changes members in batches, ordered by status and id. The transaction of a batch locks the
-list, and stores the previous values and the last id, so that a retried job resumes after it.
+list, and stores the previous values. It also stores the id of the batch's last member, so that a
+retried job resumes after this member.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,10 @@ _TAG_ACTIONS = (BulkActionKind.TAG, BulkActionKind.UNTAG)
 
 @dataclass(frozen=True)
 class BulkOrder:
-    """A change. ``value`` is a tag's name, a tier for ``set_type``, or ``None``."""
+    """The change that a bulk action makes to each member.
+
+    ``value`` is a tag's name, a tier for ``set_type``, or ``None`` for actions without a value.
+    """
 
     action: BulkActionKind
     value: str | None = None
@@ -136,7 +140,7 @@ def announce_end(
     total: int,
     changed: int,
 ) -> None:
-    """Announce the end, with the ``total`` number that was meant to change."""
+    """Announce the end in the owner's feed. ``total`` members were meant to be changed."""
     announce_event(
         uow,
         bulk.user_id,

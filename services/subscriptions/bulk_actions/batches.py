@@ -254,7 +254,10 @@ class BatchCounts(NamedTuple):
 
 
 class RestoredMembers(NamedTuple):
-    """How many members were restored, and how many of them became active."""
+    """How many members were restored, and how many of them became active.
+
+    ``last_id`` is ``None`` if no members were left.
+    """
 
     restored_count: int
     activated_count: int
@@ -264,7 +267,10 @@ class RestoredMembers(NamedTuple):
 def next_batch(
     uow: UnitOfWork, bulk: BulkAction, statuses: Sequence[SubscriptionStatus]
 ) -> MemberBatch | None:
-    """Return the next batch. The caller must lock the list until the changes are committed."""
+    """Return the next batch, or ``None`` after the last batch.
+
+    The caller must lock the list until the changes are committed.
+    """
     after = bulk.reached_id or 0
     if bulk.reached_status is not None:
         reached_status = SubscriptionStatus(bulk.reached_status)

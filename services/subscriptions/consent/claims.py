@@ -70,7 +70,10 @@ def record_claims(
     people: Mapping[str, int],
     claimed_by: str,
 ) -> int:
-    """Record claims after locking the list. ``people`` maps addresses to user ids."""
+    """Record claims, and return their number. ``people`` maps addresses to user ids.
+
+    The caller must have locked the list and stored the imported members.
+    """
     # Remove NUL characters, which Postgres can't store.
     wordings = [(each.wording or "").replace("\0", "").strip() for each in claims]
     values = {
@@ -89,5 +92,8 @@ def record_claims(
 
 
 def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
-    """Delete claims, which the database allows only during the import's undo."""
+    """Delete claims of an import.
+
+    The database function refuses to do so before the import's undo has started.
+    """
     return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

@@ -35,7 +35,8 @@ class ConsentEvidence(NamedTuple):
         claimed_by: ``owner``, the product that wrote the imported file, or ``None`` if the person
             consented through Pressroom itself.
         confirmed: whether the person followed a mailed link or logged in.
-        list_id: the list that the person joined, even after a transfer.
+        list_id: the list that the person originally joined. Evidence that a transfer copied keeps
+            the id of the original list.
         place: the order of evidence with the same timestamp.
     """
 

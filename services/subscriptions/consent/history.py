@@ -48,7 +48,7 @@ _ERASE = text("SELECT erase_consent(CAST(:people AS bigint[]), :most)")
 
 
 def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) -> None:
-    """Copy consent to the target of a transfer, except earlier copies."""
+    """Copy consent entries and claims to the target of a transfer, unless copied earlier."""
     values = {
         "user_id": source.user_id,
         "source_id": source.id,
@@ -62,5 +62,5 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
 
 
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
-    """Blank the wordings of erased people's lists too."""
+    """Delete consent entries and claims. Blank the wordings of lists that the people owned."""
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

@@ -32,9 +32,10 @@ GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
 def count_people_by_network(
     uow: UnitOfWork, member: Subscription, evidence: Collection[ConsentEvidence]
 ) -> Mapping[str, int]:
-    """Map the member's IP addresses to the number of others, up to ``MAX_COUNTED_PEOPLE``.
+    """Map the member's IP addresses to the number of other people in the same network.
 
-    Claimed addresses are ignored, because Pressroom did not observe them.
+    The numbers are at most ``MAX_COUNTED_PEOPLE``. Claimed addresses are ignored, because Pressroom
+    did not observe them.
     """
     ips = {each.ip for each in evidence if each.ip is not None and each.claimed_by is None}
     if not ips:

@@ -13,7 +13,7 @@ MAX_WORDINGS = 1_000
 
 
 def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
-    """Set a wording, which gets its old version number if it was used before."""
+    """Set or remove a wording. A wording that was used before gets its old version number."""
     wording = (wording or "").strip()
     if not wording:
         mailing_list.consent_wording_version = None

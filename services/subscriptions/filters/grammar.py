@@ -82,7 +82,10 @@ Node = Comparison | Combination | Negation
 def parse_filter(
     written: object, names: Mapping[str, FilterName], today: date | None = None
 ) -> Node:
-    """Name the invalid part in the error. ``days_ago`` counts back from ``today`` in UTC."""
+    """Name the invalid part in the error.
+
+    ``today``: the UTC date from which ``days_ago`` counts back, or ``None`` for the current date.
+    """
     return _Parser(names, today or clock.now().date()).parse_node(written, "filter", 1)
 
 

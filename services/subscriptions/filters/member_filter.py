@@ -65,7 +65,10 @@ class MemberFilter:
         *,
         allowed: Collection[SubscriptionStatus] | None = None,
     ) -> Condition:
-        """Build a condition for a query that excludes members of other lists."""
+        """Build a condition for matching members.
+
+        The caller's query must itself exclude members of other lists.
+        """
         has_status = rows.c.status.in_(self.list_statuses(allowed))
         members = Members(rows, self.list_id, self.tag_ids)
         return and_(has_status, self.node.build_condition(members))

@@ -99,7 +99,7 @@ _KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
 
 @dataclass(frozen=True)
 class FilterName:
-    """A column, tag or field, which may be missing (``is_optional``)."""
+    """A column, tag or field. ``is_optional``: whether members may have no value."""
 
     name: str
     kind: ValueKind

@@ -68,7 +68,7 @@ class ListTitle:
 
 @dataclass(frozen=True)
 class MatchedMember:
-    """A person, with the address and the name on the first list, which matches the text."""
+    """A person, whose ``name`` or ``email`` contains the text. Both are from the first list."""
 
     user_id: int
     email: str
@@ -126,7 +126,7 @@ def _find_lists(uow: UnitOfWork, owner_id: int, search_text: str) -> Sequence[Ma
 
 @dataclass(frozen=True)
 class _MemberSearch:
-    """Maps the ids of ``people`` to subscriptions, in the order of the results."""
+    """A search. ``people`` maps user ids to subscription ids, in the order of the results."""
 
     uow: UnitOfWork
     owner_id: int
@@ -134,7 +134,11 @@ class _MemberSearch:
     people: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> bool:
-        """Return whether the search checked all members, or found enough people or the address."""
+        """Find people, and return whether the search is complete.
+
+        A search is complete if it has checked all members, has found more people than it returns,
+        or has found a person whose whole address is the text.
+        """
         return (
             self._find_addresses()
             or self._scan_newest(MAX_SHORT_SCAN_MEMBERS)

@@ -114,7 +114,10 @@ def record(
     covered_ids: Collection[int],
     reported: Sequence[ReportedAddress],
 ) -> set[bytes]:
-    """Store distinct addresses, and return the digests that weren't stored for all lists."""
+    """Store opt-outs of distinct addresses.
+
+    Return the digests of the addresses that had no opt-out from at least one of the lists.
+    """
     return _execute(uow, _RECORD, owner_id, covered_ids, reported)
 
 

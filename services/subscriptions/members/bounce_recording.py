@@ -193,7 +193,10 @@ class _Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """Changes by bounces that aren't stored yet. Outcomes depend on ``deciding_targets``."""
+    """The changes that reported bounces cause if none of the bounces is stored yet.
+
+    Outcomes depend on ``deciding_targets``.
+    """
 
     outcomes: Sequence[BounceOutcome]
     targets: Sequence[_Target]
@@ -230,8 +233,9 @@ def record_bounces(
 ) -> list[BounceOutcome]:
     """Return the outcomes in the order of ``bounces``.
 
-    A hard bounce counts on each of the owner's lists that the sender covers. If a confirmation mail
-    bounces, the unconfirmed sign-up ends.
+    A hard bounce turns the person's mail off on each of the owner's lists that the sender covers.
+    If a confirmation mail bounces hard, the unconfirmed sign-up ends. Soft bounces turn mail off
+    after ``soft_bounce_limit`` consecutive mailings have bounced.
 
     Args:
         covered_list_ids: ``None`` if the sender covers all lists of the owner.

@@ -73,7 +73,11 @@ ORDER BY list_id, address_hmac, mailing_id LIMIT 1
 
 
 def claim_bounces(uow: UnitOfWork, list_id: int, person: User) -> bool:
-    """Return whether mail bounced. Add the person's id, because a trigger searches by id."""
+    """Return whether the list must not mail a person, because mails to the address bounced.
+
+    The function adds the person's user id to bounces without one, because the trigger that sets
+    ``lifted_at`` finds bounces by user id.
+    """
     values = _build_person_parameters(uow, list_id, person)
     return bool(uow.session.scalar(_CLAIM_BOUNCES, values))
 
@@ -95,7 +99,10 @@ def copy_bounces(uow: UnitOfWork, list_id: int, user_id: int, *, to_list_id: int
 
 
 def release_bounces(uow: UnitOfWork, user_id: int) -> None:
-    """Remove the person's user id from all bounces, because mail may reach the new address."""
+    """Remove the person's user id from all bounces.
+
+    Called when the address changes, because mail may reach the new address.
+    """
     uow.session.execute(_RELEASE_BOUNCES, {"user_id": user_id})
 
 

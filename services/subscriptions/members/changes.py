@@ -161,7 +161,7 @@ def confirm_imported_subscription(
 ) -> None:
     """Record a sign-up of an imported member.
 
-    It updates ``updated_at``, so that an undo of the import keeps the member.
+    The function updates ``updated_at``, so that an undo of the import keeps the member.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return

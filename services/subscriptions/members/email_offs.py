@@ -69,7 +69,10 @@ _BOUNCE_REASONS = (EmailOffReason.BOUNCED, EmailOffReason.SOFT_BOUNCED)
 
 @dataclass(frozen=True, slots=True)
 class EmailOff:
-    """The reason, with the status code of a bounce (RFC 3463)."""
+    """Why a member's mail is turned off, and since when (``None`` if unknown).
+
+    ``status`` is the enhanced status code of a bounce (RFC 3463), or ``None``.
+    """
 
     reason: EmailOffReason
     status: str | None

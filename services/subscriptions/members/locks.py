@@ -100,7 +100,10 @@ _MAX_LOCKED_PAIRS_PER_LIST = 50
 
 @dataclass(frozen=True)
 class LockedSubscription:
-    """A subscription that is locked until the transaction ends. ``record`` may not exist yet."""
+    """A subscription that is locked until the transaction ends.
+
+    ``record`` is ``None`` if the list has never had a record of the person.
+    """
 
     mailing_list: MailingList
     person: User
@@ -137,7 +140,10 @@ def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
 
 
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
-    """Prevent bulk actions. To avoid deadlocks, lock the list before you create a person."""
+    """Prevent bulk actions until the transaction ends.
+
+    To avoid deadlocks, lock the list before you create a person.
+    """
     with limit_lock_waits(uow):
         uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
 
@@ -174,7 +180,10 @@ def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: boo
 
 
 def lock_person_shared(uow: UnitOfWork, user_id: int) -> bool:
-    """Prevent the person's erasure until the transaction ends, or return false after it."""
+    """Prevent the person's erasure until the transaction ends.
+
+    Return whether the person exists and hasn't been erased.
+    """
     return uow.session.scalar(_LOCK_PERSON_SHARED, {"user_id": user_id}) is not None
 
 
@@ -219,15 +228,20 @@ def lock_members(
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:
-    """Block other changes. The caller must lock the rows of all people FOR KEY SHARE."""
+    """Block other transactions that change the list's subscriptions until this transaction ends.
+
+    The caller must take FOR KEY SHARE locks on the rows of all people whose subscriptions are
+    changed.
+    """
     with _translate_lock_timeout():
         uow.session.execute(_LOCK_LIST, {"list_id": list_id})
 
 
 def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
-    """Lock the list for an import's transaction.
+    """Lock the list until the end of the transaction, which imports a chunk of a file.
 
-    The caller must lock people's rows as for ``lock_list``.
+    Chunks that are imported at the same time must contain different people. The caller must lock
+    people's rows as for ``lock_list``.
     """
     with _translate_lock_timeout():
         uow.session.execute(_LOCK_LIST_FOR_CHUNK, {"list_id": list_id})

@@ -1,7 +1,7 @@
 """Sends confirmation mails, reminders and welcome mails to subscribers.
 
-Each mail is sent by its own job. If a worker crashes before completing the job, the mail is sent
-twice, which is better than losing a mail.
+Each mail is sent by its own job. If a worker crashes after sending a mail but before completing the
+job, the mail is sent twice, which is better than losing a mail.
 
 The rate limits for unsolicited mail apply to reminders, because strangers can trigger reminders. An
 address gets at most one reminder per day, no matter from how many lists. If a rate limit is
@@ -337,7 +337,10 @@ def _send_and_complete(
     *,
     has_submitted: bool = False,
 ) -> None:
-    """Complete the job, and delete the values of a sign-up form (``has_submitted``)."""
+    """Send a mail, if there is one, and complete the job.
+
+    ``has_submitted``: whether to delete the values from the sign-up form if the member is active.
+    """
     if mail is not None:
         mailer.send(mail)
     with resources.unit_of_work() as uow:

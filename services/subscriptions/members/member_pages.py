@@ -117,8 +117,8 @@ class MemberFilters:
 
     Attributes:
         email: a whole address, or the beginning of an address followed by ``*``.
-        premium: whether the member has a paid tier, or an exact ``Tier``. Expired tiers count as
-            free.
+        premium: whether the member has a paid tier, an exact ``Tier``, or ``None`` for all members.
+            Expired tiers count as free.
     """
 
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE
@@ -185,7 +185,7 @@ def _size_in_bytes(row: _Row) -> int:
 def read_members_by_id(
     uow: UnitOfWork, list_id: int, fields: OwnFields, subscription_ids: Sequence[int]
 ) -> PageOfRows[_Row]:
-    """Return the columns of ``read_member_page`` for ids in descending order."""
+    """Return the columns of ``read_member_page``. The ids must be in descending order."""
     remaining_ids = list(subscription_ids)
     if not remaining_ids:
         return PageOfRows([], None)
@@ -280,7 +280,10 @@ def _build_count(kind: MemberFilters) -> ColumnElement[int]:
 def build_prefix_condition(
     address: ColumnElement[Any], prefix: ColumnElement[str]
 ) -> ColumnElement[bool]:
-    """Avoid ``LIKE``, with which Postgres might choose the trigram index, which is slower."""
+    """Avoid ``LIKE``, with which Postgres might choose the trigram index on addresses.
+
+    This index is slower if many members match.
+    """
     # ``precedence=10`` makes SQLAlchemy put the right operand, a concatenation, in parentheses.
     is_before = address.bool_op("~<~", precedence=10)
     return and_(address.bool_op("~>=~")(prefix), is_before(prefix.concat(literal(_LAST_CHARACTER))))

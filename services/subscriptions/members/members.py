@@ -61,8 +61,8 @@ def set_email(
 ) -> int:
     """Enable or disable mail on behalf of the list's owner.
 
-    Raises ``subscription.bounced`` if the owner has already done so after a bounce in the last 30
-    days.
+    Raises ``subscription.bounced`` if the owner tries to turn mail on after a bounce, but has
+    already done so for this member in the last 30 days.
     """
     member = _lock_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)

@@ -1,9 +1,9 @@
 """Checks whether a person has opted out of a list or of a list's mail.
 
-All code that checks opt-outs must use this module. It must call ``find_opt_outs`` before adding,
-restoring or transferring a single member, enabling mail, or sending a list's mail. Code for many
-members uses the SQL conditions. The undo of an import needs no check, because it never activates
-members or enables mail.
+All code that checks opt-outs must use this module. Code that adds, restores or transfers a single
+member, enables mail, or sends a reminder must first call ``find_opt_outs``, unless it deletes the
+opt-outs. Code for many members uses the SQL conditions. The undo of an import needs no check,
+because it never activates members or enables mail.
 """
 
 from collections.abc import Callable, Collection
@@ -163,5 +163,5 @@ def has_opt_outs(uow: UnitOfWork, list_id: int) -> bool:
 
 
 def has_address_opt_outs(connection: Connection, list_id: int) -> bool:
-    """Return whether addresses need a digest, which most owners' addresses don't."""
+    """Return whether senders reported any opt-outs of addresses from the owner's lists."""
     return bool(connection.scalar(_HAS_ADDRESS_OPT_OUTS, {"list_id": list_id}))

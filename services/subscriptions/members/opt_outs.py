@@ -138,7 +138,10 @@ def apply_opt_outs(
 
 
 def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKind) -> None:
-    """Delete a person's opt-outs, but keep the opt-outs of people who once had the address."""
+    """Delete a person's opt-outs, but keep the opt-outs of people who once had the address.
+
+    Opt-outs may only be deleted at the request of the person who has opted out.
+    """
     digests = compute_address_digests(uow.settings.keyring, person.email)
     _release_digests(uow, list_id, person.id, digests)
     for former_address in _list_former_addresses(uow, person):
@@ -158,7 +161,10 @@ def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKin
 def _release_digests(
     uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]
 ) -> None:
-    """Remove the address from opt-outs of people who once had it, which stay valid by their ids."""
+    """Remove the address from opt-outs of people who once had the address.
+
+    These opt-outs stay valid, because they contain the people's ids.
+    """
     is_of_other_person = (
         OptOut.list_id == list_id,
         OptOut.address_hmac.in_(digests),
@@ -225,7 +231,10 @@ def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[boo
 
 
 def _list_former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
-    """Omit addresses of new accounts, because only their owners may decide about them."""
+    """Omit addresses that an account has taken over.
+
+    Only the account's owner may decide about opt-outs for such an address.
+    """
     query = select(FormerAddress.email).where(
         FormerAddress.user_id == person.id, ~exists().where(User.email == FormerAddress.email)
     )

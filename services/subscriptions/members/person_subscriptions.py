@@ -60,7 +60,10 @@ def read_own_subscription(
 
 
 def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
-    """Show a visitor with a revoked trace id only an opt-out, perhaps just made with it."""
+    """Hide the state and the address from a visitor with a revoked trace id.
+
+    An opt-out isn't hidden, because the visitor may just have opted out with the trace id.
+    """
     has_opted_out = subscription.state in (
         OwnSubscriptionState.LEFT,
         OwnSubscriptionState.WITHOUT_MAIL,

@@ -98,8 +98,8 @@ def record_reported_opt_outs(uow: UnitOfWork, sources: Mapping[tuple[int, int], 
 def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
     """Run the jobs of ``record_reported_opt_outs`` that no worker has claimed.
 
-    If another transaction has locked one of the lists in a batch, all its jobs are left to a
-    worker.
+    If another transaction has locked one of the lists in a batch, all jobs of the batch are left to
+    a worker.
     """
     # Optimization: several opt-outs applied in one transaction (decision 17).
     for start in range(0, len(job_ids), _MAX_OPT_OUTS_PER_BATCH):
@@ -191,9 +191,9 @@ def unsubscribe_member(
     *,
     wait: bool = True,
 ) -> None:
-    """Unsubscribe a person.
+    """Unsubscribe a person, and store an opt-out.
 
-    Without ``wait``, raise ``list.busy`` while a bulk action locks the list.
+    Without ``wait``, raise ``list.busy`` immediately while a bulk action locks the list.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return

@@ -31,7 +31,10 @@ class OwnList:
 
 
 def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
-    """Omit lists from which the owner has removed the visitor. The visited list comes first."""
+    """Omit lists from which the owner has removed the visitor.
+
+    The list on whose page the visitor requested the link comes first.
+    """
     mailing_lists = uow.session.scalars(_select_lists(visit).limit(MAX_SHOWN_LISTS)).all()
     return [
         OwnList(each, person_subscriptions.read_own_subscription(uow, each, visit.person))
@@ -40,7 +43,7 @@ def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
 
 
 def read_look(uow: UnitOfWork, visit: Visit) -> Look:
-    """Return the default look if the visitor has several lists."""
+    """Return the list's look if the visitor has exactly one list, or else the default look."""
     mailing_lists = uow.session.scalars(_select_lists(visit).limit(2)).all()
     return branding.read_look(uow, mailing_lists[0]) if len(mailing_lists) == 1 else Look()
 
