@@ -10,7 +10,10 @@ Result = TypeVar("Result")
 def eventually(
     condition: Callable[[], Result | None], *, within: float = 60.0, what: str = "the condition"
 ) -> Result:
-    """Raise ``AssertionError`` if the condition is still false after ``within`` seconds."""
+    """Call ``condition`` repeatedly until it returns a true value, and return the value.
+
+    Raises ``AssertionError`` if the condition is still false after ``within`` seconds.
+    """
     began = time.monotonic()
     while True:
         result = condition()

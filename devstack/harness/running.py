@@ -54,8 +54,8 @@ class Running:
 
 
 def _read_start_time(pid: int) -> str:
-    """Return "" if the process doesn't exist. The pid of a group leader isn't reused while its
-    process group has members.
+    """Return a process's start time in clock ticks, or "" if the process doesn't exist. The pid of
+    a group leader isn't reused while its process group has members.
     """
     try:
         # Search for the last closing parenthesis, because process names may contain parentheses

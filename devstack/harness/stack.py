@@ -63,7 +63,8 @@ class Stack:
     """An isolated stack for tests, and its running programs.
 
     Attributes:
-        resources: the test process's connections, with administrator rights in Redis.
+        resources: the test process's connections to the services, with administrator rights in
+            Redis.
         owner_url: the database URL of the superuser who owns the tables.
     """
 
@@ -166,7 +167,7 @@ class Stack:
     def start_api(
         self, port: int | None = None, /, *, module: str | None = None, **environment: str
     ) -> Running:
-        """Let the first API process of a stack listen at ``api_url``."""
+        """Start an API process that listens on ``port``, by default the port of ``api_url``."""
         api_port = port or self.api_port
         return self.start(
             "api",

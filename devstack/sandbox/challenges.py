@@ -57,7 +57,10 @@ def build_failure(code: str) -> SiteVerifyReply:
 def build_router(
     create_verifier: Callable[[str], SiteVerify] = lambda provider: ChallengeStub(provider).verify,
 ) -> APIRouter:
-    """Let ``create_verifier`` return the function that verifies a provider's challenge tokens."""
+    """Return the routes.
+
+    ``create_verifier`` returns the function that verifies a provider's challenge tokens.
+    """
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)

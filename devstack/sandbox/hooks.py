@@ -74,7 +74,10 @@ class HookBox:
         return [each for each in reversed(self._hooks) if name in ("", each.name)]
 
     def remove(self, name: str = "") -> int:
-        """Remove all webhooks if ``name`` is empty, and return the number of removed webhooks."""
+        """Remove the webhooks to one receiver, or all webhooks if ``name`` is empty.
+
+        Return the number of removed webhooks.
+        """
         removed_hooks = self.list_newest_first(name)
         for hook in removed_hooks:
             self._hooks.remove(hook)

@@ -98,7 +98,10 @@ class Mailbox:
         return iter(self._mails)
 
     def list_newest_first(self, to: str = "") -> list[StoredMail]:
-        """Return all mails if ``to`` is empty. E-mail addresses are compared case-insensitively."""
+        """Return the mails to an e-mail address, or all mails if ``to`` is empty.
+
+        E-mail addresses are compared case-insensitively.
+        """
         address = to.strip().lower()
         newest_first = reversed(self._mails)
         if not address:
@@ -112,7 +115,10 @@ class Mailbox:
         return mail
 
     def remove(self, to: str = "") -> int:
-        """Remove all mails if ``to`` is empty, and return their number."""
+        """Remove the mails to an e-mail address, or all mails if ``to`` is empty.
+
+        Return the number of removed mails.
+        """
         removed_mails = self.list_newest_first(to)
         for mail in removed_mails:
             self._mails.remove(mail)

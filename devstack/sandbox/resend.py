@@ -156,7 +156,10 @@ async def _send(outbox: Outbox, mail: OutgoingMail) -> str:
 
 
 def _get_known_id(known_digest: str, mail_id: str | None, digest: str) -> str:
-    """Raise ``RequestRefused`` if the earlier request has a different body or is in progress."""
+    """Return the id of the mail that an earlier request with the same idempotency key sent.
+
+    Raises ``RequestRefused`` if the earlier request has a different body or is in progress.
+    """
     if known_digest != digest:
         message = "Same idempotency key used with a different request payload."
         raise refuse(409, "invalid_idempotent_request", message)

@@ -110,7 +110,7 @@ class StatusFigures:
         self._samples: deque[_Sample] = deque(maxlen=_MAX_SAMPLES)
 
     async def take_sample(self) -> None:
-        """Take two metric samples at the first call, because a rate needs two samples."""
+        """Take two samples at the first call or after a long gap, because a rate needs two."""
         age = time.monotonic() - self._samples[-1].at if self._samples else math.inf
         if age > _MAX_GAP_SECONDS:
             self._samples.clear()
@@ -143,7 +143,9 @@ class StatusFigures:
         ]
 
     def _compute_increases(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
-        """Count a decrease as zero, because it means that a process has restarted."""
+        """Return a metric's increases between samples, and the seconds between the samples. A
+        decrease counts as zero, because a process has restarted.
+        """
         sums = [
             (each.at, sum(each.values(figure.metric + ending, figure.labels)))
             for each in self._samples

@@ -187,7 +187,10 @@ class Child:
             self.state = ChildState.STARTING
 
     def check_ready(self) -> bool:
-        """Return whether the child has become ready."""
+        """Mark a starting child as ready if its program is ready.
+
+        Return whether the child has become ready.
+        """
         if (
             self.state is not ChildState.STARTING
             or self.program.runs_once
@@ -202,7 +205,10 @@ class Child:
         return True
 
     def check_end(self) -> None:
-        """Schedule a restart. A program that runs only once is restarted only after a signal."""
+        """Clean up after the child's process if the process has ended, and schedule a restart.
+
+        A program that runs only once is restarted only after a signal has killed it.
+        """
         if self.process is None or self.process.poll() is None:
             return
         code = self._clean_up()

@@ -40,8 +40,8 @@ def find_binary(package: str, name: str) -> Path:
 
 
 def clean_environment() -> dict[str, str]:
-    """Put the embedded Postgres programs first on the PATH, because the user's own Postgres may be
-    older.
+    """Return the user's environment without the variables that affect embedded services. The
+    embedded Postgres programs come first on the PATH, because the user's own Postgres may be older.
     """
     environment = {
         name: value

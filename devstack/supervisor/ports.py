@@ -49,7 +49,10 @@ def is_listening(pid: int, port: int) -> bool:
 
 
 class PortPicker:
-    """Picks each free port once, and prefers the ports of the last run, which a file contains."""
+    """Picks free ports, each at most once, and prefers the ports of the last run.
+
+    The chosen ports are stored in a file between runs.
+    """
 
     def __init__(self, file: Path, among: Sequence[int] = STACK_PORTS) -> None:
         self._file = file

@@ -40,7 +40,7 @@ class StartProgress:
         self._used_at_progress = 0.0
 
     def check(self) -> None:
-        """Raise ``StackError`` if the start has stalled."""
+        """Report the progress, or raise ``StackError`` if the start has stalled."""
         now = time.monotonic()
         if now - self._measured_at < _MEASURE_SECONDS:
             return
@@ -77,7 +77,10 @@ class StartProgress:
 
 
 def _measure_family(pid: int, default: float) -> float:
-    """Return ``default`` if one of the processes ends during the measurement."""
+    """Return the processor time in seconds of a process and its descendants.
+
+    Returns ``default`` if one of the processes ends during the measurement.
+    """
     try:
         process = psutil.Process(pid)
         # The last element is the time spent waiting for the disk.

@@ -128,8 +128,10 @@ class AlreadyRunningError(Exception):
 
 
 def run_stack(home: Home, display: Display) -> None:
-    """Raise ``AlreadyRunningError``, or stop all programs and raise ``StackError`` if one can't
-    start.
+    """Run a stack until a signal requests a stop.
+
+    Raises ``AlreadyRunningError`` if another supervisor is running in the same home folder. If the
+    stack can't start, its programs are stopped, and ``StackError`` is raised.
     """
     home.create()
     supervisor_lock = Lock(home.supervisor_lock)

@@ -37,8 +37,9 @@ class Challenges:
 
     @property
     def for_accounts(self) -> ChallengeProviderName | None:
-        """Return the provider for account pages, by default the first, or ``None`` for no
-        challenges.
+        """Return the challenge provider for account pages, or ``None`` if they use no challenges.
+
+        By default, account pages use the first configured challenge provider.
         """
         match self._for_accounts:
             case "none":

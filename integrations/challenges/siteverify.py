@@ -135,7 +135,9 @@ class _VerdictMissing(Exception):
 
 @dataclass
 class SiteVerify:
-    """Accepts only challenges on the hosts ``hostnames``. ``Challenges`` closes ``client``."""
+    """``hostnames`` are the hosts on which a challenge may be solved. ``Challenges`` closes
+    ``client``.
+    """
 
     client: AsyncHttpClient
     profile: SiteVerifyProfile

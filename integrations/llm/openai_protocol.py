@@ -283,7 +283,7 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
 
 @dataclass
 class LlmServerState:
-    """Maps each model to the last request format that the server accepted."""
+    """``formats`` maps each model to the last request format that the server accepted."""
 
     breaker: Breaker = field(default_factory=create_breaker)
     formats: dict[str, RequestFormat] = field(default_factory=dict)
@@ -345,9 +345,10 @@ class OpenAIProtocol:
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:
-        """Send a request in the last accepted format, and retry with less strict formats.
+        """Send a request in the last accepted format.
 
-        Raises ``RequestRejected`` if the server rejects all formats.
+        If the server rejects the format, retry with less strict formats. Raises ``RequestRejected``
+        if the server rejects all formats.
         """
         deadline = time.monotonic() + question.seconds
         request_format: RequestFormat = self.server.formats.get(self.model, RequestFormat())

@@ -74,8 +74,8 @@ class _UnchangedHeaderPolicy(EmailPolicy):
     """An e-mail policy that writes each header unchanged.
 
     Python's default policy would decode text that looks like encoded words, so a header could
-    contain line breaks. It would encode long links in headers, and mail programs don't recognise
-    encoded links.
+    contain line breaks. Python's default policy would encode long links in headers, and mail
+    programs don't recognise encoded links.
     """
 
     def header_store_parse(self, name: str, value: str) -> tuple[str, str]:

@@ -34,7 +34,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class OpenedCheckout:
-    """A payment page, with the payment provider's id of the page."""
+    """``session_id`` is the payment provider's id of the payment page."""
 
     session_id: str
     payment_url: str

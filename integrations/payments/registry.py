@@ -9,7 +9,9 @@ from integrations.payments.port import Event, PaymentChannel, Payments
 
 
 class PaymentChannels:
-    """Loads Stripe's library only for configured channels, because most processes handle no
+    """The payment channels that have API keys in the settings.
+
+    Stripe's library is loaded only when a payment channel is used, because most processes handle no
     payments.
     """
 

@@ -130,7 +130,7 @@ def has_failed_payment(session: Fields) -> bool:
 
 
 def parse_charge(charge: Fields) -> Evidence | None:
-    """Return ``None`` unless the charge is successful."""
+    """Return ``None`` unless the charge is successful and belongs to an order of Pressroom."""
     order_id = parse_order_id(charge)
     if order_id is None or charge.get("status") != "succeeded":
         return None

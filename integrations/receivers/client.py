@@ -37,8 +37,8 @@ class SignedPost:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``status`` is ``None`` without a response, and ``error`` then states why, without secrets.
-    ``body`` contains the first 4 KB of the response body.
+    """``status`` is ``None`` without a response. ``error`` states why there is no response, and
+    contains no secrets. ``body`` contains the first 4 KB of the response body.
     """
 
     milliseconds: int

@@ -1,8 +1,8 @@
 """A blocking HTTP/1.1 connection to a webhook receiver, which may be slow, broken or hostile.
 
-The HTTP library in ``integrations.http_client`` takes five times as much processor time per
-request. The connection follows no redirects, stores no cookies, requests no compression, and
-ignores proxy settings in environment variables.
+The HTTP library in ``integrations.http_client`` takes five times as much processor time per request
+as this connection. The connection follows no redirects, stores no cookies, requests no compression,
+and ignores proxy settings in environment variables.
 """
 
 import contextlib
@@ -38,7 +38,10 @@ class NotConnected(PostFailed):
 
 
 class ConnectionLost(PostFailed):
-    """Raised although the receiver may have processed the request."""
+    """Raised if the connection breaks before the response is complete, or the response isn't HTTP.
+
+    The receiver may have processed the request.
+    """
 
 
 class _ResponsesExcessive(Exception):
@@ -151,7 +154,10 @@ class ReceiverConnection:
             return
 
     def _receive_response(self, ends_at: float) -> Response:
-        """Raise ``OSError``, ``h11.RemoteProtocolError`` or ``_ResponsesExcessive``."""
+        """Receive a response.
+
+        Raises ``OSError``, ``h11.RemoteProtocolError`` or ``_ResponsesExcessive``.
+        """
         assert self._socket is not None
         body = bytearray()
         head: h11.Response | None = None

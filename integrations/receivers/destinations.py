@@ -99,9 +99,11 @@ def parse_url(url: str) -> Location:
 def resolve_destination(
     location: Location, allowed: Sequence[IpNetwork], resolve: Resolver | None = None
 ) -> Destination:
-    """Return the addresses that ``resolve_addresses`` has checked.
+    """Resolve a host, and check that webhooks may be sent to all its IP addresses.
 
-    In the operator's networks ``allowed``, private addresses, http and all ports are allowed.
+    Raises ``DestinationRefused`` if one of the addresses is forbidden for webhooks. Raises
+    ``HostUnknown`` if the host has no IP address. In the operator's networks ``allowed``, private
+    addresses, http and all ports are allowed.
     """
     addresses = resolve_addresses(location, allowed, resolve)
     if not all(is_within(address, allowed) for address in addresses):

@@ -1,6 +1,7 @@
 """Finds the enhanced status code (RFC 3463) of a bounce, and chooses the class of the bounce.
 
-The same table decides about bounces in imported files.
+The same table decides about the bounces that senders report and about the bounces in imported
+files.
 """
 
 import re

@@ -85,7 +85,7 @@ def _parse_event(fields: Fields) -> ParsedEvent:
 
 
 def _get_custom_header(fields: Fields) -> object:
-    """Accept a delivery id, or a JSON object with the field ``delivery_id``."""
+    """Return the delivery id, or the field ``delivery_id`` of a JSON object in the header."""
     value = get_named_value(fields, "x-mailin-custom")
     content = parse_json(value.encode()) if isinstance(value, str) else None
     return get_named_value(content, "delivery_id") if isinstance(content, dict) else value

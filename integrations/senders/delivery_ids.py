@@ -1,7 +1,7 @@
 """Finds the delivery id in a provider's event.
 
-The owner's program attaches the id to a mail to one member, and the provider returns it in each
-event.
+The owner's program attaches the delivery id to a mail to one member, and the provider returns the
+delivery id in each event.
 """
 
 import re

@@ -22,7 +22,7 @@ def parse_iso_time(value: object) -> datetime | None:
 
 
 def parse_unix_time(value: object, units_per_second: int = 1) -> datetime | None:
-    """Return ``None`` if the value is invalid. Milliseconds have 1,000 ``units_per_second``."""
+    """Return ``None`` if the value is invalid. ``units_per_second`` is 1,000 for milliseconds."""
     if not isinstance(value, int | float):
         return None
     try:

@@ -37,7 +37,9 @@ class ProviderEvent:
     message_id: str | None
 
     def report(self, kind: ReportKind, *, is_machine: bool = False) -> ParsedEvent:
-        """Ignore ``is_machine`` for complaints and unsubscriptions, which must take effect."""
+        """Ignore ``is_machine`` except for opens and clicks, because complaints and unsubscriptions
+        must always take effect.
+        """
         is_action = kind in (ReportKind.OPENED, ReportKind.CLICKED)
         return self._build(Report(kind, is_machine=is_machine and is_action))
 

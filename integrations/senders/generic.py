@@ -1,8 +1,8 @@
 """Reads reports in Pressroom's own report format, which any program can post.
 
-Each request is signed according to Standard Webhooks 1.0, or contains an API key. It contains up to
-a thousand reports in the envelope that Standard Webhooks recommends: ``{"type", "timestamp",
-"data"}``.
+Each request is signed according to Standard Webhooks 1.0, or contains an API key. The request body
+contains up to a thousand reports in the envelope that Standard Webhooks recommends: ``{"type",
+"timestamp", "data"}``.
 """
 
 import re

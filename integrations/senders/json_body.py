@@ -1,7 +1,7 @@
 """Reads JSON of unknown structure from mail providers.
 
-The functions never raise an exception, so that Pressroom can still read an event after a provider
-changes one of its fields.
+The functions return an empty value for a missing or invalid field, and never raise an exception.
+Pressroom can therefore still read an event after a provider changes one of the event's fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def parse_json(content: bytes, limits: JsonLimits = DEFAULT_JSON_LIMITS) -> obje
 
 
 def parse_signed_body(body: bytes) -> object:
-    """Use low limits, because the signature in the body can be verified only after parsing it."""
+    """Use low limits, because the body must be parsed before its signature can be verified."""
     is_too_large = len(body) > MAX_SIGNED_BODY_BYTES
     return None if is_too_large else parse_json(body, _SIGNED_BODY_LIMITS)
 

@@ -44,7 +44,8 @@ class BounceClass(StrEnum):
 
     A hard bounce means that the address doesn't exist. A soft bounce means that the mailbox is
     temporarily unavailable. A ``blocked`` bounce means that the recipient's server rejects the
-    sending server. A ``content`` bounce means that it rejects the content of the mail.
+    sending server. A ``content`` bounce means that the recipient's server rejects the content of
+    the mail.
     """
 
     HARD = "hard"
@@ -90,7 +91,10 @@ class UnusedReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnusedEvent:
-    """``event_type`` is the provider's name for the type, with at most 100 characters."""
+    """``event_type`` is the provider's name for the type of the event, with at most 100 characters.
+
+    ``event_type`` is ``None`` if the event's type is missing or invalid.
+    """
 
     reason: UnusedReason
     event_type: str | None = None

@@ -1,7 +1,7 @@
 """Verifies and reads reports from Amazon SES, which posts its events through Amazon SNS.
 
-The type of an event is in the field ``eventType`` of one format, and in ``notificationType`` of the
-other. Amazon documents the events at
+SES has two event formats. The type of an event is in the field ``eventType`` of one format, and in
+the field ``notificationType`` of the other format. Amazon documents the events at
 docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html and
 /notification-contents.html.
 """

@@ -77,7 +77,7 @@ class CertificateRefused(Exception):
 
 
 class CertificateUnavailable(Exception):
-    """Raised with a message for the log."""
+    """Raised if a certificate can't be fetched now. The exception's message is logged."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class SnsCertificates:
 
     Anybody who knows a sender's URL can post fake messages with URLs of certificates that don't
     exist. Three rules limit the downloads that fake messages can cause. Only one certificate per
-    region is fetched at a time. While messages of a topic wait for a certificate, its messages that
-    need a different one are rejected. All messages with the URL of an untrusted or missing
-    certificate are rejected for a minute.
+    region is fetched at a time. While messages of a topic wait for a certificate, messages of the
+    same topic are rejected if they need a different certificate. All messages with the URL of an
+    untrusted or missing certificate are rejected for a minute.
 
     Args:
         base_url: the URL of a sandbox that replaces Amazon's servers, or ``None``. The sandbox must
@@ -111,7 +111,10 @@ class SnsCertificates:
         self._waiting_urls: dict[str, list[str]] = {}
 
     def find_cached_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey | None:
-        """Return ``None`` if the certificate must be fetched."""
+        """Return the key like ``find_key``, or ``None`` if the certificate must be fetched.
+
+        Raises ``sender.signature_invalid``.
+        """
         if not topic.is_certificate_url(url):
             raise SENDER_SIGNATURE_INVALID()
         try:
@@ -121,7 +124,13 @@ class SnsCertificates:
         return None if certificate is None else _get_key(certificate, now)
 
     async def find_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey:
-        """Raise ``sender.busy`` if a server is unreachable, or if the message can't wait."""
+        """Return the public key in the certificate at ``url``.
+
+        Raises ``sender.signature_invalid`` if the certificate can't be trusted, or if the URL
+        doesn't belong to SNS in the topic's region. Raises ``sender.busy`` if a server is
+        unreachable, if too many messages of the topic wait for a certificate, or if another message
+        of the topic waits for a different certificate.
+        """
         if not topic.is_certificate_url(url):
             raise SENDER_SIGNATURE_INVALID()
         try:
@@ -133,7 +142,11 @@ class SnsCertificates:
         return _get_key(certificate, now)
 
     def _find_fresh(self, url: str, now: datetime) -> x509.Certificate | None:
-        """Return ``None`` for an old certificate."""
+        """Return the cached certificate, or ``None`` if it is missing or older than a day.
+
+        Raises ``CertificateRefused`` if the certificate at the URL was refused less than a minute
+        ago.
+        """
         refused_at = self._refused_urls.get(url)
         if refused_at is not None and abs(now - refused_at) < _REFUSAL_LIFETIME:
             raise CertificateRefused
@@ -142,7 +155,12 @@ class SnsCertificates:
         return entry.certificate if entry and is_fresh else None
 
     async def _refresh(self, topic: SnsTopic, url: str, now: datetime) -> x509.Certificate:
-        """Return an older copy that is still valid if SNS is unreachable or the region is busy."""
+        """Fetch a certificate whose cached copy is missing or older than a day.
+
+        If SNS is unreachable, or if another certificate of the region is being fetched, return the
+        cached copy even if the copy is older than a day. The cached copy of an expired certificate
+        is never returned.
+        """
         lock = self._region_locks.setdefault(topic.region, asyncio.Lock())
         entry = self._cache.get(url)
         old_certificate = (
@@ -218,9 +236,11 @@ class SnsCertificates:
     async def _fetch_issuer(
         self, client: AsyncHttpClient, url: str, certificate: x509.Certificate
     ) -> x509.Certificate:
-        """Raise ``CertificateUnavailable`` even for a wrong certificate, so that SNS sends again.
+        """Return the certificate of the issuer that signed ``certificate``.
 
-        A genuine message must not be lost if an attacker on the network replaces the certificate.
+        Raises ``CertificateUnavailable`` even if the issuer's server returns a wrong certificate,
+        so that SNS sends the message again. A genuine message must not be lost if an attacker on
+        the network replaces the issuer's certificate, which is sent without TLS.
         """
         try:
             reply = await self._send_to_issuer(client, url)

@@ -11,7 +11,8 @@ _BOUNDS = HttpBounds(
 
 
 def find_certificate_problem(topic: SnsTopic, base_url: str | None) -> str | None:
-    """Request a certificate that doesn't exist, because only messages contain a real name.
+    """Request a certificate that doesn't exist, because Pressroom learns the name of a signing
+    certificate only from a message of SNS.
 
     Any response except a server error proves that SNS is reachable.
     """

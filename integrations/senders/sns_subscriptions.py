@@ -19,9 +19,11 @@ def confirm_subscription(topic_arn: str, token: str, base_url: str | None = None
     """Return whether SNS accepted the token. The function blocks for at most 20 seconds.
 
     The first request contains ``AuthenticateOnUnsubscribe``, so that only AWS accounts can end the
-    subscription. SNS may reject it with 403, because Pressroom has no AWS account to sign it. If
-    SNS accepts the second request without the parameter, everybody who has the unsubscribe link in
-    a message can end the subscription.
+    subscription. SNS may reject the first request with 403, because Pressroom has no AWS account to
+    sign the request. In this case, the second request omits the parameter. If SNS accepts the
+    second request, everybody who has the unsubscribe link in a message can end the subscription.
+
+    Raises ``ServerFailed`` if SNS is unreachable.
     """
     topic = parse_topic(topic_arn)
     if topic is None:

@@ -42,7 +42,10 @@ def is_signing_secret(secret: str) -> bool:
 def verify_message(
     request: SenderRequest, secrets: Sequence[str], headers: SignatureHeaders = STANDARD_HEADERS
 ) -> None:
-    """Verify that a secret signed the request, and that it is recent. Ignore invalid secrets."""
+    """Verify that one of the secrets signed the request, and that the request is recent.
+
+    Invalid secrets are ignored.
+    """
     message_id = request.headers.get(headers.message_id, "")
     sent_at = parse_unix_text(request.headers.get(headers.timestamp, ""))
     if not message_id or sent_at is None or abs(request.received_at - sent_at) > TOLERANCE:

@@ -118,8 +118,8 @@ class StockPhotos(Protocol):
         """
 
     def download_copy(self, photo: Photo) -> bytes:
-        """Raise ``stockphoto.copies_forbidden``, ``stockphoto.not_found`` or
-        ``attachment.too_large``, the latter for a file above the size limit of uploads.
+        """Return the file. Raise ``stockphoto.copies_forbidden``, ``stockphoto.not_found``, or
+        ``attachment.too_large`` for a file above the size limit of uploads.
         """
 
 

@@ -66,6 +66,7 @@ class RequestPlan:
     """The provider, the secret and other options with which ``ProviderKeys`` builds requests.
 
     Attributes:
+        secret: the sender's secret, or ``None`` for the sandbox's secret for the provider.
         signature_version: 1 for SHA-1 or 2 for SHA-256 in signatures of Amazon SNS.
     """
 

@@ -52,7 +52,10 @@ class Account:
         return next((each for each in payments if each and each.id == payment_id), None)
 
     def pay(self, session: CheckoutSession, *, later: bool = False) -> None:
-        """Pay by card, or start a bank debit, which stays unpaid until ``end_debit`` is called."""
+        """Pay a checkout by card.
+
+        If ``later`` is true, start a bank debit, which stays unpaid until ``end_debit`` is called.
+        """
         payment = self._start_payment(session)
         payment.status = "processing" if later else "succeeded"
         payment.amount = session.amount
@@ -114,7 +117,10 @@ class Account:
             self._send_dispute_event(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
-        """End the oldest open dispute, if ``amount`` is set only one with this amount."""
+        """End the oldest open dispute.
+
+        If ``amount`` is set, consider only disputes whose amount is ``amount``.
+        """
         disputes = (
             each
             for each in _require_payment(session).open_disputes

@@ -70,7 +70,7 @@ class Postgres:
         }
 
     def build_program(self, keep_open: tuple[int, ...]) -> Program:
-        """Create the database cluster at the first start, which takes half a second."""
+        """Return a program whose first start creates the database cluster in half a second."""
         prefix, run_as = account = _choose_account(self.home)
         if run_as is not None:
             self._require_access_for(*run_as)
