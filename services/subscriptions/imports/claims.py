@@ -117,7 +117,8 @@ class ChunkClaims:
     def redeem(self, uow: UnitOfWork, number: int) -> Lease:
         """Delete a chunk's claim, and lock the import's job until the transaction ends.
 
-        Return the job's lease. Raises ``LeaseLost`` if the helper hasn't claimed the chunk.
+        Return the lease of the import's job. Raises ``LeaseLost`` if the helper hasn't claimed the
+        chunk, and ``ImportEnded`` if the import has ended.
         """
         record_progress(uow, self._lease, done=0)
         import_lease = lock_shared_lease(uow, self._import_lease.job_id)

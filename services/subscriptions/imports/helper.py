@@ -6,14 +6,15 @@ queued. While only one helper of an import has claimed chunks, the helper applie
 same time. If the import is cancelled or the helper loses its lease, the transaction of the chunk is
 rolled back.
 
-If two imports into a list are running, only one of the imports may have several helpers, because
-both may contain the same people. While an import with several helpers is running, a second import
-into the same list has a single helper, which locks the list for each chunk.
+Two chunks of a file never apply rows with the same address. If two imports into a list are running,
+only one of the imports may have several helpers, because both may contain the same people. While an
+import with several helpers is running, a second import into the same list has a single helper,
+which applies one chunk at a time and locks the list for each chunk.
 
-A helper that retries a chunk claims no other chunk in the same turn, so that a crash doesn't use up
-the attempts of harmless chunks. An import fails if a chunk has failed three times, or if the
-database rejects a chunk. Before an import fails, its helpers apply all other chunks that can be
-applied.
+If applying a chunk kills the worker process, the chunk is tried three times in total. A helper that
+retries a chunk claims no other chunk in the same turn, so that a crash doesn't use up the attempts
+of harmless chunks. An import fails if a chunk has failed three times, or if the database rejects a
+chunk. Before an import fails, its helpers apply all other chunks that can be applied.
 """
 
 from collections.abc import Sequence
@@ -158,7 +159,10 @@ def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Se
 
 
 def _apply_chunks(resources: Resources, lease: Lease, claims: ChunkClaims) -> bool:
-    """Claim and apply chunks until the turn is over. Return true if no chunk could be claimed."""
+    """Claim and apply chunks until the turn is over or no chunk can be claimed.
+
+    Return true if the helper has nothing left to claim.
+    """
     task = claims.task
     turn = Turn(resources, lease)
 

@@ -58,9 +58,10 @@ class UndoForecast:
     """The expected result of undoing an import.
 
     Attributes:
-        held_by: the later bulk actions and imports that changed the skipped members. To restore the
-            skipped members, the owner must first undo the later bulk actions and imports, and then
-            undo this import again.
+        held_by: the later bulk actions and imports that changed the skipped members, at most
+            ``_MAX_HOLDERS``. The first one changed the most members. To restore the skipped
+            members, the owner must first undo the later bulk actions and imports, and then undo
+            this import again.
         is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
             numbers of members are lower bounds.
     """

@@ -80,7 +80,7 @@ class NameReader:
 
 
 def tidy_cell(cell: str) -> str:
-    """Remove quotes, and the apostrophe that exports put before a formula."""
+    """Remove surrounding spaces, and the apostrophe that exports put before a formula."""
     return tidy_name(unguard_cell(cell) if "'" in cell else cell)
 
 

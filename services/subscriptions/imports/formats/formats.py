@@ -67,7 +67,8 @@ class FileDescription:
     """The detected format of an imported file.
 
     Attributes:
-        sheets: the names of the first sheets in a workbook, and whether each sheet is hidden.
+        sheets: the names of the first ``MAX_SHEETS_SHOWN`` sheets of a workbook, and whether each
+            sheet is hidden.
     """
 
     container: str
@@ -153,7 +154,9 @@ def open_suppression_rows(
     *,
     encoding: str | None = None,
 ) -> RowReader:
-    """Return a reader that recognises only addresses and names (see ``suppression_files``)."""
+    """Return a reader that recognises only the columns with addresses and names. The module
+    ``suppression_files`` interprets the remaining columns.
+    """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
     return _read_rows(file, layouts, ColumnForms(), ConsentInterpreter(), has_members=False)
