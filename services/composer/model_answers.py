@@ -40,7 +40,7 @@ def remove_drafts(text: str) -> str:
     """Remove a language model's drafts, which are enclosed in draft tags.
 
     If the opening tag is missing, the draft begins at the start of the text. If the closing tag is
-    missing, it extends to the end. Draft tags inside JSON objects are not removed.
+    missing, the draft extends to the end. Draft tags inside JSON objects are not removed.
     """
     pieces: list[str] = []
     start = 0
@@ -85,7 +85,10 @@ def read_answer(
 
 
 def _iterate_objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
-    """Yield the match and the parsed value of each JSON object and draft tag (``None``)."""
+    """Yield the match and the parsed value of each JSON object and draft tag.
+
+    A draft tag has the value ``None``.
+    """
     at = 0
     broken = 0
     while match := _OBJECT_OR_MARK.search(text, at):

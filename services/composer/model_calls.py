@@ -31,7 +31,10 @@ class ModelCalls:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """Return the answer without drafts. ``repair`` extends the instructions and material."""
+        """Return the answer without drafts.
+
+        The first text of ``repair`` is added to the instructions, and the second to the material.
+        """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(
             instructions=FRAME.format(mark=mark, task=prompt.text) + repair[0],

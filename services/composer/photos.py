@@ -140,8 +140,9 @@ class CachedStockPhotos:
         return PhotoSearchResult(payload, search.provider)
 
     def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
-        """Report the use of a photo, and return the URL of its file. The URL is not cached, because
-        the provider counts each use of a photo.
+        """Report the use of a photo to its provider, and return the URL of its file.
+
+        The URL is not cached, because the provider counts each use of a photo.
         """
         seconds_left()
         return self.providers.get_provider(use.provider).download_url(use.photo)

@@ -22,7 +22,7 @@ _MAX_TITLE_TOKENS = 250
 
 
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
-    """Let the model first summarise parts of a post that is too long."""
+    """Let the model first summarise parts of a post that is too long for the prompt."""
     room = calls.context_tokens - MAX_ANSWER_TOKENS - OVERHEAD_TOKENS - REPAIR_TOKENS
     title = truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
     headings = truncate_to_tokens("\n".join(plain.headings), _MAX_HEADING_TOKENS)
@@ -60,7 +60,7 @@ def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
 
 
 def _condense(part: str, calls: ModelCalls) -> str:
-    """Return a summary, or the beginning of the part if the time or the answer doesn't suffice."""
+    """Return a summary, or the beginning of the part if time is short or the answer unreadable."""
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
     # Reserve enough time for the final prompt about the whole post.
     spare = calls.seconds_left - MAX_CALL_SECONDS

@@ -106,7 +106,10 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
-    """Remove foreign links and mentions, and shorten long tweets, or omit them."""
+    """Remove links and mentions that the post doesn't contain, and shorten long tweets.
+
+    Tweets that can't be corrected are omitted.
+    """
     fitting: dict[str, str] = {}
     for tweet in tweets:
         text = remove_foreign_links(plain, clean_text(tweet[:_MAX_CONSIDERED_CHARACTERS]))

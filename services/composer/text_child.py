@@ -1,7 +1,7 @@
 """Runs a child process for the post parser and the offline writer.
 
 A hostile post can take a very long time to parse, or exploit a bug in the parser. The child process
-keeps it from delaying the worker's other jobs or reading its secrets.
+keeps a hostile post from delaying the worker's other jobs or reading its secrets.
 """
 
 import os

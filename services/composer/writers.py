@@ -1,7 +1,8 @@
 """Uses a language model or the offline writer to write metadata and tweets about a post.
 
 If the language model fails, the offline writer takes over, unless the settings disable this
-fallback. Its result is not cached then, because the language model may work again at the next call.
+fallback. The result of the fallback is not cached, because the language model may work again at the
+next call.
 """
 
 from dataclasses import dataclass, replace

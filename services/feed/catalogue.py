@@ -266,7 +266,10 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """An event type. Only sessions and unrestricted API keys may see it without ``scope``."""
+    """An event type.
+
+    If ``scope`` is ``None``, only sessions and unrestricted API keys may see events of this type.
+    """
 
     summary: str
     meaning: str

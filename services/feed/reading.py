@@ -95,7 +95,10 @@ FEED_START = FeedPosition(0, 0)
 
 
 def build_horizon() -> ScalarSelect[int]:
-    """Return the lowest place of new events, in the snapshot of the enclosing query."""
+    """Return a subquery for the lowest place at which an event can still be added.
+
+    The subquery sees the same database snapshot as the enclosing query.
+    """
     oldest_open = cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text)
     return select(FeedOffset.places + cast(oldest_open, BigInteger)).scalar_subquery()
 
@@ -193,7 +196,8 @@ def next_events(
     The query returns only events before the first position at which an open transaction can still
     add an event. To limit the cost, it reads at most ``limit`` index rows for each event type.
 
-    ``type_starts``: the events of a type follow its position.
+    ``type_starts``: maps event types to feed positions. Only events of a type after its position
+    are returned.
     """
     type_names = sorted(types)
     starts = [max(position, type_starts.get(name, position)) for name in type_names]
@@ -230,7 +234,10 @@ def _order_columns(event: type[FeedEvent], *, newest_first: bool) -> list[SQLCol
 
 
 def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
-    """Return API responses, with one query per table for names, addresses and amounts."""
+    """Return the events in the format of API responses.
+
+    The names, e-mail addresses and amounts are loaded with one query per table.
+    """
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
     for event in events:
         if event.subject_id is not None:

@@ -49,7 +49,10 @@ RecordId = tuple[str, object]
 def find_names(
     uow: UnitOfWork, user_id: int, record_ids: Iterable[RecordId]
 ) -> dict[RecordId, str]:
-    """Map pairs of a field, such as ``key_id``, and an id to names, without unknown fields."""
+    """Map pairs of a field name, such as ``key_id``, and an id to the names of the user's records.
+
+    Unknown fields, records of other users and records without a name are omitted.
+    """
     ids_by_field: dict[str, set[object]] = defaultdict(set)
     for field, record_id in record_ids:
         if field in _NAMES_BY_FIELD and isinstance(record_id, int | str):

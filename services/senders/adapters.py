@@ -1,6 +1,7 @@
 """Provides the adapters for mail providers, which verify and parse the providers' requests.
 
-All code in a process shares them, because the adapter for Amazon SES caches certificates.
+All code in a process shares the same adapters, because the adapter for Amazon SES caches
+certificates.
 """
 
 from collections.abc import Mapping

@@ -290,8 +290,8 @@ def _confirm_topic(
     """Confirm the sender's subscription to a topic if Amazon SNS asks for it.
 
     Return the bodies that the caller must process now. If Amazon SNS is unreachable, the result
-    omits the requests for confirmation, which are retried for a day. If it rejects the
-    confirmation, they become invalid events.
+    omits the requests for confirmation, which are retried for a day. If Amazon SNS rejects the
+    confirmation, these requests become invalid events.
     """
     # Import this module here, because it loads an HTTP library that only confirmations need.
     from integrations.senders.sns_subscriptions import confirm_subscription

@@ -4,8 +4,8 @@ Complaints and unsubscriptions are opt-outs. Opt-outs of members are stored one 
 acceptable because they are rare. Most other statements handle all reports of a batch.
 
 A worker stores the members' opt-outs first and in transactions of their own, so that an opt-out
-takes effect even while a bulk action locks the list. If ``apply_reports`` fails, the worker later
-repeats both steps. Storing an opt-out twice has no effect.
+takes effect even while a bulk action locks the list. ``apply_reports`` makes all other changes. If
+it fails, the worker later repeats both steps. Storing an opt-out twice has no effect.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -2,8 +2,8 @@
 
 A response must not reveal whether a sender exists. A request with a wrong signature, password or
 API key therefore gets the same response as one for an unknown or paused sender. The API delays
-these responses, because their duration must not reveal it either. If the sender is unknown, the API
-checks the request with the secret of a dummy sender, which takes equally long.
+these responses, because their duration must not reveal whether the sender exists. If the sender is
+unknown, the API checks the request with the secret of a dummy sender, which takes equally long.
 """
 
 import base64

@@ -224,7 +224,7 @@ def _find_by_delivery(uow: UnitOfWork, sender: Sender, reports: Sequence[Receive
 def _find_mailings(
     uow: UnitOfWork, keys: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], datetime]:
-    """Map each mailing id and list id to the time at which the mailing began."""
+    """Map each pair of a mailing id and a list id to the time at which the mailing began."""
     mailing_ids, list_ids = zip(*keys, strict=True)
     values = {"mailing_ids": format_numbers(mailing_ids), "list_ids": format_numbers(list_ids)}
     rows = uow.session.execute(_FIND_MAILINGS, values)

@@ -27,7 +27,8 @@ class ReceivedReport:
     """A report that a sender posted, or an event that Pressroom ignores or can't read.
 
     Attributes:
-        occurred_at: the time of arrival if the sender's time is missing or lies in the future.
+        occurred_at: the time of the event according to the sender, or the time of arrival if the
+            sender's time is missing or lies in the future.
         delivery: the decoded delivery id, or ``None`` if the report has no valid one.
         members: a report without a delivery id can concern the same person on several lists.
         outcomes: the outcome for each item of ``members``, in the same order.

@@ -1,7 +1,7 @@
 """Stores the secrets and public keys with which Pressroom verifies the requests of senders.
 
-They are encrypted in the database. A replaced secret or key stays valid for a day, so that the
-owner has time to change the mail provider's settings.
+The secrets and keys are encrypted in the database. A replaced secret or key stays valid for a day,
+so that the owner has time to change the mail provider's settings.
 """
 
 import base64

@@ -60,7 +60,7 @@ class SenderChange:
 
 @dataclass(frozen=True)
 class SenderFigures:
-    """The numbers of the last 24 hours."""
+    """The numbers of a sender's reports and rejected requests in the last 24 hours."""
 
     outcomes: Mapping[str, int] = field(default_factory=dict)
     refused: int = 0

@@ -65,8 +65,9 @@ def find_next_sender(uow: UnitOfWork, after: int, *, for_opt_outs: bool) -> int 
 def claim_bodies(uow: UnitOfWork, sender_id: int, *, for_opt_outs: bool) -> list[SenderBody]:
     """Begin a try of a sender's oldest due bodies.
 
-    Only bodies that were never tried are claimed together, so that a failure shows which of the
-    other bodies is at fault.
+    The caller must commit before it processes the bodies. If an earlier try of a body failed or
+    didn't end, the batch contains only this body. A further failure then shows which body is at
+    fault.
     """
     query = BODIES.select_due(
         SenderBody.id, SenderBody.size, SenderBody.failures, SenderBody.unfinished_tries
@@ -125,7 +126,7 @@ def release_bodies(
     pause: timedelta = timedelta(),
     has_opt_outs_applied: bool = False,
 ) -> None:
-    """End the tries of bodies that weren't processed for an outside reason."""
+    """End the tries of bodies that weren't processed for a reason outside of the bodies."""
     changes = {"has_opt_outs_applied": True} if has_opt_outs_applied else {}
     BODIES.end_tries(uow, ids, pause, **changes)
 

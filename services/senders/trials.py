@@ -28,7 +28,10 @@ MAX_TRIAL_SECONDS = 2.0
 
 
 def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[ReceivedReport]:
-    """Raises ``request.too_slow``, because the caller waits for the result."""
+    """Return the reports, each with the outcome that it would have in a real request.
+
+    Raise ``request.too_slow`` after ``MAX_TRIAL_SECONDS``, because the caller waits for the result.
+    """
     ends_at = time.monotonic() + MAX_TRIAL_SECONDS
     reports = read_reports(resources, sender, body)
     with resources.unit_of_work() as uow, _limit_time(uow, ends_at):
@@ -62,7 +65,7 @@ def _count_events(body: bytes) -> int:
 
 @contextmanager
 def _limit_time(uow: UnitOfWork, ends_at: float) -> Iterator[None]:
-    """Limit the statements together. The clock of ``ends_at`` is ``time.monotonic``."""
+    """Limit the total time of the statements. The clock of ``ends_at`` is ``time.monotonic``."""
     too_slow = REQUEST_TOO_SLOW(seconds=MAX_TRIAL_SECONDS)
 
     def limit_statement(_connection: object, cursor: Any, *_: object) -> None:

@@ -1,8 +1,9 @@
 """Chooses and claims the next deliveries to a webhook endpoint.
 
 A worker claims deliveries before it sends them. A claim increments a delivery's number of attempts
-and schedules its next attempt, which happens if the worker dies. Each claim counts as an attempt,
-so that no delivery is retried forever, even if workers crash.
+and schedules its next attempt. If a worker dies, its claimed deliveries are retried at the
+scheduled time. Each claim counts as an attempt, so that no delivery is retried forever, even if
+workers crash.
 
 The pause between two attempts grows from five seconds to three hours. An endpoint gets its events
 in order, unless its oldest pending delivery is more than a minute old.

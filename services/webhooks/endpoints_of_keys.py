@@ -46,9 +46,9 @@ LIMIT :limit
 def revoke_key(
     uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
 ) -> int:
-    """Revoke an API key and the keys that it created.
+    """Revoke an API key and the keys that it created, and permanently disable their endpoints.
 
-    ``keep_endpoints`` transfers their endpoints to the account.
+    ``keep_endpoints`` transfers the keys' endpoints to the account instead.
     """
     revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
@@ -69,12 +69,12 @@ def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndp
 
 
 def process_expired_keys(resources: Resources) -> int:
-    """Return the number of mails to owners.
+    """Pause the endpoints and senders of expired keys, and return the number of mails to owners.
 
-    An owner gets a mail two weeks before an API key with active endpoints or senders expires. The
-    same transaction pauses them, or records that the owner has been notified, so that each mail is
-    enqueued only once. It also locks the recipient's row, so that no mail is sent to an erased
-    person.
+    An owner gets a mail two weeks before an API key with active endpoints or senders expires, and a
+    mail after the expiry. The same transaction pauses the endpoints and senders of the expired key,
+    or records the notice of the coming expiry. Each mail is therefore enqueued only once. The
+    transaction also locks the recipient's row, so that no mail is sent to an erased person.
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0

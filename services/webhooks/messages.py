@@ -26,7 +26,10 @@ _LOAD_EVENTS = select(FeedEvent).where(FeedEvent.id.in_(bindparam("ids", expandi
 
 @dataclass(frozen=True)
 class RebuiltRequest:
-    """A request without its signature, empty if the event was deleted or the person erased."""
+    """A request without its signature.
+
+    ``body`` is ``None`` and ``headers`` is empty if the event was deleted or the person was erased.
+    """
 
     delivery: WebhookDelivery
     headers: Mapping[str, str]

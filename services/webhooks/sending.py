@@ -105,7 +105,10 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
 
 
 def choose_batch_size(sent: int, seconds: float) -> int:
-    """Return a size after ``sent`` deliveries in the last ``seconds``."""
+    """Return how many deliveries the worker can probably send in ``MAX_CLAIM_SECONDS``.
+
+    The worker sent ``sent`` deliveries in the last ``seconds``.
+    """
     size = int(sent * MAX_CLAIM_SECONDS / max(seconds, 0.001))
     return max(1, min(size, MAX_BATCH_DELIVERIES))
 
@@ -135,7 +138,10 @@ def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint
 
 
 def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
-    """Sign each request immediately before it is sent, because the signature includes the time."""
+    """Yield signed requests, and stop after ``MAX_CLAIM_SECONDS``.
+
+    Each request is signed immediately before it is sent, because the signature includes the time.
+    """
     ends_at = time.monotonic() + MAX_CLAIM_SECONDS
     for message in messages:
         headers = signing.sign_message(message.secrets, message.id, clock.now(), message.body)

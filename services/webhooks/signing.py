@@ -62,7 +62,7 @@ def _are_live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
 
 
 def serialise_event(event: dict[str, Any]) -> bytes:
-    """Serialise an event in the format of API responses."""
+    """Return the body of a webhook. ``event`` is in the format of API responses."""
     content = {"type": event["type"], "timestamp": event["occurred_at"], "data": event}
     return orjson.dumps(content)
 

@@ -85,7 +85,7 @@ def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
 def get_endpoint(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, *, lock: bool = False
 ) -> WebhookEndpoint:
-    """Return an endpoint if the credential may see its event types."""
+    """Raise an error if the credential may not see the endpoint's event types."""
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.id == endpoint_id,
         WebhookEndpoint.user_id == caller.user_id,
@@ -238,7 +238,7 @@ def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
 
 
 def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
-    """Send events after ``to`` to the locked endpoint again."""
+    """Move a locked endpoint back in the feed, so that events after ``to`` are sent again."""
     position = min(get_position(endpoint), to)
     endpoint.place = position.place
     endpoint.event_id = position.id

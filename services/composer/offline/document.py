@@ -287,8 +287,9 @@ def parse_document(plain: PlainPost) -> Document:
 
 
 def _find_dashed_items(texts: list[str]) -> set[int]:
-    """List items stand next to each other, unlike the names of quoted persons. Unlike dialogue,
-    they have no full stop.
+    """List items stand next to each other, unlike the names of quoted persons.
+
+    Unlike lines of dialogue, list items have no full stop.
     """
     items = {
         index

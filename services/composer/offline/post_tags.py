@@ -68,7 +68,8 @@ class _PhraseCounts:
         names: how often the phrase is capitalised like a name.
         articles: how often the phrase follows an article, such as `the`.
         surfaces: how often each spelling of the phrase occurs.
-        inner_surfaces: the same inside sentences, where only names are capitalised.
+        inner_surfaces: how often each spelling of the phrase occurs inside sentences, where only
+            names are capitalised.
     """
 
     first_text: int

@@ -2,7 +2,8 @@
 
 A sentence that begins with a pronoun or a connective, such as `However`, refers back to the
 preceding sentence. A summary contains such a sentence only together with the sentence before it.
-Tweets never contain such sentences.
+Tweets contain no such sentences. A post without other suitable sentences is an exception to both
+rules.
 """
 
 import re
@@ -55,7 +56,7 @@ def write_metadata(
 
 
 def write_tweets(plain: PlainPost) -> tuple[str, ...]:
-    """Begin the first tweet with the post's title, unless its text already contains the title."""
+    """Put the title before the first tweet, unless the tweet repeats it or becomes too long."""
     document = parse_document(plain)
     language = document.language
     tweet_count = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_PER_TWEET)
@@ -175,7 +176,8 @@ def write_summary(plain: PlainPost, document: Document) -> str:
 def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
     """Return the beginning of the post up to the last sentence that fits into a summary.
 
-    The summary ends before the first list, and contains no incomplete sentences, such as captions.
+    The summary ends before the first list. Incomplete sentences, such as captions, are omitted if
+    the post has complete ones.
     """
     chosen: list[Sentence] = []
     room = rules.MAX_SUMMARY_CHARACTERS

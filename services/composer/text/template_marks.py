@@ -57,8 +57,9 @@ _SENTENCE_START = re.compile(r"(?:\A|[\n>.!?…])(?:\s|[*_]|<[a-z]{1,10}>){0,3}\
 
 
 class _Surroundings:
-    """A word such as `[b]` is a placeholder if the text contains the end tag `[/b]`. Brackets with
-    a link reference are ordinary text.
+    """A word such as `[b]` is a placeholder if the text contains the end tag `[/b]`.
+
+    Brackets with a link reference are ordinary text.
     """
 
     def __init__(self, text: str) -> None:
@@ -348,7 +349,7 @@ def _compile_greeting_pattern() -> re.Pattern[str]:
 
 @cache
 def _load_field_names(kind: str) -> frozenset[str]:
-    """Load merge fields of the ``kind`` ``person`` (a person's name) or ``other``."""
+    """Load merge fields. ``kind``: ``person`` for fields with a person's name, or ``other``."""
     lines = Path(__file__).with_name("field_names.txt").read_text("utf-8").splitlines()
     parts = (line.partition(": ") for line in lines)
     return frozenset(
