@@ -58,7 +58,8 @@ class MaintenanceFigures:
 class ConnectionFigures:
     """The open connections to the database server, and their limit.
 
-    The server, the database and the role have separate limits. The most used limit counts.
+    The server, the database and the role have separate limits. The figures describe the limit with
+    the highest share of used connections.
     """
 
     open: int

@@ -1,8 +1,8 @@
 """Stores the origin of the current request or command for security events.
 
 A context variable contains the origin, so that functions don't need a parameter only to pass the
-origin on. The thread that checks the credential has a copy of the context. It shares the ``Origin``
-object with the request, so it can store the credential there.
+origin on. The thread that checks the credential has a copy of the context. The copy shares the
+``Origin`` object with the request, so the thread can store the credential there.
 """
 
 from contextvars import ContextVar

@@ -34,7 +34,8 @@ _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 class PageRequest:
     """The start and the maximum size of the page that a client requests.
 
-    The page begins after the row of the ``cursor``, or without one after ``offset`` rows.
+    The page begins after the row that ``cursor`` identifies, or without a cursor after ``offset``
+    rows.
     """
 
     limit: int
@@ -46,8 +47,8 @@ class PageRequest:
 class PageOfRows(Generic[T]):
     """A page of rows, and the cursor of the next page, if any.
 
-    ``cursor_of`` returns the cursor after a given row. ``fill_page`` uses it when it ends a page
-    before the last row.
+    ``cursor_of`` returns the cursor after a given row. ``fill_page`` uses ``cursor_of`` when it
+    ends a page before the last row.
     """
 
     rows: list[T]
@@ -75,8 +76,8 @@ def order_newest_first(
     """Extend a query to select all rows of an owner, in descending order of their ids.
 
     The query forces Postgres to use the index on owner and id. With the index of the primary key,
-    Postgres might read millions of newer rows of other owners, because it assumes that an owner's
-    rows are spread evenly over the table.
+    Postgres might read millions of newer rows of other owners. Postgres sometimes chooses that
+    index, because it assumes that an owner's rows are spread evenly over the table.
 
     The query has the condition ``owner = ANY(ARRAY[value])``, so Postgres must sort by ``owner``,
     and can't use the primary key. With ``owner = value`` instead, Postgres would drop ``owner``

@@ -1,8 +1,8 @@
 """Recovers accounts after an intrusion, and changes passwords and e-mail addresses of accounts.
 
 A mailing list may have a record for the new address of an account. The list's record is erased if
-the person agrees and owns both addresses. The record's opt-outs move to the account, but its
-memberships end. A record with an API key or other account data is never erased.
+the person agrees and owns the old and the new address. The record's opt-outs move to the account,
+but its memberships end. A record with an API key or other account data is never erased.
 """
 
 from dataclasses import dataclass
@@ -83,11 +83,11 @@ def change_address(
 def erase_occupying_record(
     uow: UnitOfWork, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase the record that a sign-up created for an address of a locked person.
+    """Erase the record that a sign-up created for an address that an account needs.
 
-    Raises ``account.address_taken`` if the record has account data, and
-    ``account.address_has_record`` if ``erases`` is false. Raises ``list.busy`` if another
-    transaction keeps the record locked.
+    The caller must lock the account's owner. Raises ``account.address_taken`` if the record has
+    account data, and ``account.address_has_record`` if ``erases`` is false. Raises ``list.busy`` if
+    another transaction keeps the record locked.
     """
     # Wait only briefly for the record, because an import that has locked it may itself wait for the
     # person's row.

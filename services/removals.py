@@ -46,7 +46,10 @@ def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0))
 
 
 def keep_object(uow: UnitOfWork, key: str) -> bool:
-    """Cancel an object's scheduled removals, unless a worker has already tried one."""
+    """Cancel the scheduled removals of an object.
+
+    Return false if no removal was scheduled, or if a worker has already tried to remove the object.
+    """
     has_key = ObjectRemoval.key == key
     untried = delete(ObjectRemoval).where(has_key, ObjectRemoval.unfinished_tries == 0)
     cancelled_ids = uow.session.scalars(untried.returning(ObjectRemoval.id)).all()

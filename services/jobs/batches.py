@@ -28,7 +28,7 @@ _HAS_WAITING_JOB = Statement("""
 
 
 class Turn:
-    """A turn ends early if another job waits, so that a short job needn't wait for a long one."""
+    """A turn ends early if another job waits, so that a short job needn't wait long."""
 
     def __init__(self, resources: Resources, lease: Lease) -> None:
         self._resources = resources

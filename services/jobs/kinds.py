@@ -27,7 +27,7 @@ RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 @dataclass(frozen=True)
 class JobKind:
-    """Import what only workers need inside ``run``, because the API must not load it."""
+    """Inside ``run``, import the modules that only workers need. The API must not load them."""
 
     # The name of a job kind has the form `resource.verb`, and is also the name of the Celery task.
     name: str

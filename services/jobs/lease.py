@@ -37,7 +37,7 @@ class JobCancelled(Exception):
 
 @dataclass
 class Lease:
-    """A worker's claim on a job, with the values of the job's row at that time."""
+    """A worker's claim on a job, with the values of the job's row at the time of the claim."""
 
     job_id: int
     attempt: int
@@ -78,7 +78,10 @@ class Lease:
         return lease
 
     def check_cancelled(self) -> None:
-        """Raise ``JobCancelled``. Long jobs must call this regularly."""
+        """Raise ``JobCancelled`` if the owner cancelled the job.
+
+        Long jobs must call this regularly.
+        """
         if self.cancelled.is_set():
             raise JobCancelled
 

@@ -52,8 +52,8 @@ _FIND_LONG_EXPIRED = Statement(_FIND_EXPIRED.format(when="<= now() - CAST(:recen
 class DatabaseWatch:
     """Remembers the last time during which the sweeper could not reach the database.
 
-    During a database outage, leases expire although no worker has crashed. For a while after it,
-    leases that expired since its start are ignored, so that live workers can renew them.
+    During a database outage, leases expire although no worker has crashed. For a while after an
+    outage, leases that expired since its start are ignored, so that live workers can renew them.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ def requeue_lost_jobs(
 
 
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
-    """Return whether the job changed. Log errors, so that the sweep continues."""
+    """Return whether the job changed. Log errors about the job, so that the sweep continues."""
     is_job = Job.id == job_id
     is_steady = func.pg_postmaster_start_time() < func.now() - OUTAGE_GRACE_PERIOD
     is_lost = and_(has_status(JobStatus.RUNNING), Job.lease_expires_at < func.now(), is_steady)

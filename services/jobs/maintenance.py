@@ -2,9 +2,9 @@
 
 Each kind of maintenance has a database row with the time of its next run. Each second, every worker
 enqueues the maintenance tasks that are due. The worker that receives a task claims the row, and a
-heartbeat renews the lease. Each write of a run checks that no later run has claimed the row. If the
-broker delivers a task twice, the second delivery has no effect. All times come from the database's
-clock.
+heartbeat renews the lease. The lease ensures that only one process at a time runs a kind of
+maintenance. Each write of a run checks that no later run has claimed the row. If the broker
+delivers a task twice, the second delivery has no effect. All times come from the database's clock.
 
 The next run is due one interval after the end of the previous run. Runs that were missed during an
 outage are skipped.
@@ -104,7 +104,10 @@ _LIST_KINDS = Statement(
 
 
 def send_due_tasks(resources: Resources) -> int:
-    """Enqueue each task that is due or has waiting work, and return their number."""
+    """Enqueue each task that is due or has waiting work, and that isn't running.
+
+    Returns the number of enqueued tasks.
+    """
     rows = resources.database.rows(_LIST_KINDS)
     known_seconds = {name: every_seconds for name, every_seconds, _ in rows}
     changed = [

@@ -76,8 +76,9 @@ def enqueue_job(
 def enqueue_spare_jobs(uow: UnitOfWork, kind: JobKind, *, subject_ids: Iterable[int]) -> list[int]:
     """Store jobs as a fallback, before the caller itself does the work of the jobs.
 
-    Right after the commit, the caller does the work in a second transaction, which also deletes the
-    jobs. If the caller fails or is killed, the sweep sends the jobs after ``FIRST_RESEND_DELAY``.
+    After the commit, the caller must do the work of the jobs itself, in transactions that also
+    delete the jobs. If the caller fails or is killed, the sweep sends the jobs after
+    ``FIRST_RESEND_DELAY``.
     """
     jobs = [
         Job(
@@ -118,9 +119,10 @@ def send_after_commit(uow: UnitOfWork, job: Job) -> None:
 
 
 def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
-    """An owner's jobs are sent in the order of creation, so the search starts at the claimed job.
+    """Send the owner's next waiting job.
 
-    The sweep sends a job that this search misses.
+    The next job has the earliest ``send_after`` since the creation of the claimed job. The sweep
+    sends a job that this search misses.
     """
     oldest = (
         select(Job.id)

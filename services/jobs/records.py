@@ -150,7 +150,8 @@ def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
     """Cancel a locked job, or ask its worker to cancel it. Returns 0 if the job has ended.
 
-    Only a worker that knows the job's kind can cancel the job and clean up.
+    If this release doesn't know the job's kind, only a worker that knows the kind can cancel the
+    job and clean up.
     """
     if job.status in FINISHED:
         return 0

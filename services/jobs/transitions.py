@@ -111,7 +111,10 @@ def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
 
 
 def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
-    """Enqueue the first helper in the same transaction. The last helper must end the job."""
+    """The caller must enqueue the first helper job in the same transaction.
+
+    The helper job that finishes last must end the delegating job.
+    """
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, **_NO_CRASHES, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)
 
@@ -145,7 +148,7 @@ def requeue_job(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) ->
 
 
 def restart_job(uow: UnitOfWork, *fence: ColumnElement[bool]) -> Job | None:
-    """Queue an ended job again, and reset its counts."""
+    """Queue an ended job again, and reset its counts of crashes and retries."""
     changes = {"cancel_requested": False, "run_at": func.now(), **_NO_CRASHES, **_NO_FAILURES}
     return requeue_job(uow, *fence, **changes)
 

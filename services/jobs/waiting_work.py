@@ -1,12 +1,12 @@
 """Queues of work that is too small for jobs, such as the bodies of senders' requests.
 
 Each queue is a table. A worker locks due rows and begins a try of each row. The worker commits
-before it processes the rows, because the processing may kill the worker or break the connection. If
-a try doesn't end, the row becomes due again after a pause.
+before it processes the rows, because the processing may kill the worker or break the connection to
+the database. If a try doesn't end, the row becomes due again after a pause.
 
 A worker that has processed a row deletes it. ``end_tries`` records all other ends of tries, unless
-the next worker must know that the row may be processed partly. An outage can't use up the tries of
-a row, because no try begins during the outage.
+the next worker must know that the row may be processed partly. An outage of the database can't use
+up the tries of a row, because no try begins during the outage.
 """
 
 from collections.abc import Collection
