@@ -1,4 +1,4 @@
-"""Interprets the consent columns of a file.
+"""Judges by the consent columns of a file whether each row is a member or an opt-out.
 
 A person's status depends on the cells of all consent columns in the row. The distinct values in
 consent columns are counted, so that the owner sees how each value was interpreted.
