@@ -4,14 +4,17 @@ The URL of each file contains a hash of the content, so that browsers can cache 
 A changed file gets a new URL, so browsers never use an outdated file.
 """
 
+import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Self
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from api.auth.requirements import UNLIMITED
@@ -20,6 +23,8 @@ from core.errors.requests import ROUTE_NOT_FOUND
 
 CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
+# Matches ``gzip`` without a weight, as browsers accept it.
+_GZIP = re.compile(r"(?:^|,)\s*gzip\s*(?:,|$)", re.IGNORECASE | re.ASCII)
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 # Maps the name of each style sheet or script to its source files. A style sheet or script consists
@@ -47,6 +52,10 @@ class Asset:
     media_type: str
     served_name: str
 
+    @cached_property
+    def compressed(self) -> bytes:
+        return gzip.compress(self.content, mtime=0)
+
     @classmethod
     def load(cls, name: str, sources: tuple[tuple[str, str], ...]) -> Self:
         """Join several source files into one style sheet or script."""
@@ -71,7 +80,7 @@ def get_asset_path(name: str) -> str:
 
 
 @assets_router.get(f"{ASSETS_PATH}/{{name}}")
-async def serve_asset(name: str) -> Response:
+async def serve_asset(request: Request, name: str) -> Response:
     """Serve a style sheet or script.
 
     During an upgrade, a page of one release may load a style sheet from an API process of another
@@ -86,5 +95,8 @@ async def serve_asset(name: str) -> Response:
         cache_control = "no-store"
     if asset is None:
         raise ROUTE_NOT_FOUND()
-    headers = {"Cache-Control": cache_control}
-    return Response(asset.content, media_type=asset.media_type, headers=headers)
+    headers = {"Cache-Control": cache_control, "Vary": "Accept-Encoding"}
+    if not _GZIP.search(request.headers.get("accept-encoding", "")):
+        return Response(asset.content, media_type=asset.media_type, headers=headers)
+    headers["Content-Encoding"] = "gzip"
+    return Response(asset.compressed, media_type=asset.media_type, headers=headers)

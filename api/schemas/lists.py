@@ -88,8 +88,8 @@ class Channel(Schema):
         examples=["One letter each morning, in two minutes."],
     )
     thanks_text: str | None = Field(
-        description="Text on the page after the confirmation. Lists without "
-        "`confirm_required` also show the text after the sign-up form.",
+        description="Text on the page after the confirmation, and in the welcome e-mail. Lists "
+        "without `confirm_required` also show the text after the sign-up form.",
         examples=["The next letter comes tomorrow at six."],
     )
     confirmation_text: str | None = Field(

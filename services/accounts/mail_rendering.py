@@ -17,6 +17,9 @@ from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
 from storage.resources import Resources
 
+# The accent colour of the public pages, for mails about lists that have no colour.
+_DEFAULT_COLOUR = "#9f2d16"
+
 
 def render_mail(
     template: str,
@@ -52,7 +55,9 @@ def render_mail(
 
 @cache
 def _load_templates(language: str) -> Environment:
-    return create_templates(language, PackageLoader("services.accounts"))
+    templates = create_templates(language, PackageLoader("services.accounts"))
+    templates.globals["default_colour"] = _DEFAULT_COLOUR
+    return templates
 
 
 def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> JobKind:

@@ -146,6 +146,23 @@ def test_console_asset_of_another_release_returns_the_current_file_uncached(
     assert stranger.get("/console/assets/other.0123456789abcdef.css").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [("gzip, deflate, br", "gzip"), ("br,GZIP", "gzip"), ("gzip;q=0", None), ("identity", None)],
+)
+def test_console_asset_is_compressed_for_clients_that_accept_gzip(
+    stranger: httpx2.Client, accepted: str, encoding: str | None
+) -> None:
+    path = "/console/assets/console.0123456789abcdef.css"
+    whole = stranger.get(path, headers={"Accept-Encoding": "identity"})
+    reply = stranger.get(path, headers={"Accept-Encoding": accepted})
+    assert reply.headers.get("content-encoding") == encoding
+    assert reply.headers["vary"] == "Accept-Encoding"
+    assert reply.text == whole.text
+    if encoding:
+        assert int(reply.headers["content-length"]) < len(whole.content) / 3
+
+
 def test_console_script_request_without_session_redirects_to_the_login(
     stack: Stack, stranger: httpx2.Client
 ) -> None:

@@ -20,7 +20,7 @@ from services.subscriptions.colours import (
 )
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
 from tests.support.http.replies import data, problem, send
-from tests.support.lists.subscribers import confirm, new_address, new_list
+from tests.support.lists.subscribers import await_mails, confirm, new_address, new_list
 
 BLUE = "#1d4ed8"
 SIGN_UP_TEXT = "One letter each morning.\nIn two minutes."
@@ -206,6 +206,40 @@ def test_welcome_mail_shows_the_list_logo(
     [mail] = [each for each in stack.mails(to=email) if "/confirm?" not in each["text"]]
     [logo_url] = re.findall(r'<img src="([^"]+)"', mail["html"])
     assert stranger.get(logo_url).headers["content-type"] == "image/webp"
+
+
+def test_welcome_mail_quotes_the_thanks_text_and_links_to_the_site(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    thanks = "See you <soon>.\nYou can unsubscribe at any time:"
+    site_url = "https://www.example.org"
+    mailing_list = new_list(
+        client, confirm_required=True, thanks_text=thanks, redirect_origins=[site_url]
+    )
+    email = new_address()
+    data(stranger.post(f"/subscriptions/{mailing_list['id']}", json={"email": email}))
+    [confirmation] = await_mails(stack, email)
+    # Only people who confirmed their address get the owner's text.
+    assert "soon" not in confirmation["text"] + confirmation["html"]
+    confirm(stranger, confirmation)
+    mail = next(each for each in await_mails(stack, email, 2) if each != confirmation)
+    assert "> See you <soon>.\n> You can unsubscribe at any time:\n" in mail["text"]
+    assert html.escape(thanks.splitlines()[0]) in mail["html"]
+    assert f"Continue to example.org:\n{site_url}\n" in mail["text"]
+    assert f'<a href="{site_url}"' in mail["html"]
+
+
+def test_mails_and_pages_of_a_list_without_colour_have_the_same_colour(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    mailing_list = new_list(client, confirm_required=True)
+    page = stranger.get(f"/s/{mailing_list['slug']}")
+    [colour, *_] = re.findall(r"--accent: (#[0-9a-f]{6});", page.text)
+    email = new_address()
+    data(stranger.post(f"/subscriptions/{mailing_list['id']}", json={"email": email}))
+    [mail] = await_mails(stack, email)
+    assert f"background:{colour};" in mail["html"]
+    assert f"border-bottom:2px solid {colour};" in mail["html"]
 
 
 def test_owner_previews_list_pages_and_confirmation_mail(

@@ -418,6 +418,32 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     assert len(downloaded_data["reports"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("language", "shown"),
+    [
+        ("en", ["Source: instagram, Campaign: fair", "German"]),
+        ("de", ["Herkunft: instagram, Kampagne: fair", "Deutsch"]),
+    ],
+)
+def test_own_data_names_the_origin_and_the_language(
+    stack: Stack,
+    client: httpx2.Client,
+    browser: httpx2.Client,
+    language: str,
+    shown: list[str],
+) -> None:
+    list_id = new_list(client)
+    email = new_address()
+    sign_up = {"email": email, "utm_source": "instagram", "utm_campaign": "fair"}
+    headers = {"Accept-Language": "de"}
+    data(browser.post(f"/subscriptions/{list_id}", json=sign_up, headers=headers))
+    user_id = require_member(client, list_id, email)["user_id"]
+    open_preferences(browser, Subscriber(stack, list_id, user_id, email))
+    page = browser.get("/preferences/data", headers={"Accept-Language": language})
+    for text in shown:
+        assert f"<bdi>{text}</bdi>" in page.text
+
+
 def test_downloaded_data_contains_reported_opt_outs_of_the_address(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from babel import Locale
 from babel.dates import format_date, format_time
 
 from api.pages.preferences.actions import REASONS
@@ -80,6 +81,15 @@ _CODES: Mapping[str, Mapping[str, str]] = {
     "kind": {"list": marked("the list"), "email": marked("the e-mails of the list")},
     "reason": REASONS,
 }
+_ORIGIN_NAMES = {
+    "utm_source": marked("Source"),
+    "utm_medium": marked("Medium"),
+    "utm_campaign": marked("Campaign"),
+    "utm_term": marked("Search term"),
+    "utm_content": marked("Link"),
+    "referrer": marked("Website"),
+    "landing": marked("Page"),
+}
 _WAYS = {
     "challenge": marked("a form"),
     "form": marked("a form"),
@@ -113,14 +123,16 @@ def make_value_formatter(language: str) -> Callable[[str, Any], str]:
         if isinstance(value, list):
             return ", ".join(str(each) for each in value)
         if isinstance(value, dict):
-            return ", ".join(f"{key}: {each}" for key, each in value.items())
-        if isinstance(value, bool):
-            return translate(language, _YES_AND_NO[value])
+            parts = ((_ORIGIN_NAMES.get(str(key), str(key)), each) for key, each in value.items())
+            return ", ".join(f"{translate(language, part)}: {each}" for part, each in parts)
+        if name == "language":
+            return Locale.parse(value, sep="-").get_display_name(locale) or str(value)
         if name.endswith("_at") or name == "paid_expiry":
             moment = datetime.fromisoformat(value).astimezone(UTC)
             time = format_time(moment, "short", tzinfo=UTC, locale=locale)
             return f"{format_date(moment, locale=locale)}, {time}"
-        text = _CODES.get(name, _WAYS if name in _NAMES_OF_WAYS else {}).get(value)
+        codes = _CODES.get(name, _WAYS if name in _NAMES_OF_WAYS else {})
+        text = _YES_AND_NO[value] if isinstance(value, bool) else codes.get(value)
         if text is None:
             return str(value).capitalize() if name == "type" else str(value)
         translated = translate(language, text)

@@ -27,7 +27,7 @@ from services.jobs.lease import Lease
 from services.jobs.maintenance import register_maintenance
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
-from services.subscriptions import branding, deny_lists, list_reports
+from services.subscriptions import branding, deny_lists, list_reports, redirects
 from services.subscriptions.members import (
     delivery_ids,
     email_offs,
@@ -283,6 +283,7 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         if member and member[0].email_enabled:
             record, mailing_list, person = member
             trace_id = _create_trace_id(resources, lease, record)
+            site_url = redirects.find_site(mailing_list)
             mail = render_mail(
                 "welcome",
                 to=person.email,
@@ -296,6 +297,9 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
                 **branding.read_mail_header(uow, mailing_list),
                 title=quoted_texts.quote_text(mailing_list.title),
                 unsubscribe_url=unsubscribe_url(resources.settings, trace_id),
+                owner_text=mailing_list.thanks_text,
+                site_url=site_url,
+                site_host=site_url and (urlsplit(site_url).hostname or "").removeprefix("www."),
             )
     _send_and_complete(resources, lease, mailer, mail)
 
