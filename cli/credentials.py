@@ -10,13 +10,14 @@ from cli.output import Email, Json, create_group, print_record, print_records, s
 from core.scopes import Scope
 from models import OAuthClient
 from services.access import api_keys
-from services.accounts import accounts
+from services.accounts import accounts, own_keys
 from services.oauth import clients
 from services.senders import senders_of_keys
+from services.subscriptions import lists
 
 keys = create_group("Manage API keys.")
 
-_KEY_FIELDS = "id name last_four scopes created_at expires_at last_used_at revoked_at"
+_KEY_FIELDS = "id name last_four scopes list_ids created_at expires_at last_used_at revoked_at"
 # The fields of an API key that fit into a table in a narrow terminal.
 _KEY_ROW_FIELDS = "id name last_four expires_at revoked_at"
 
@@ -24,6 +25,7 @@ _KEY_ROW_FIELDS = "id name last_four expires_at revoked_at"
 @keys.command("create")
 def create_key(
     email: Email,
+    *,
     name: Annotated[str, typer.Option(help="A name that describes the key's purpose.")],
     scope: Annotated[
         list[Scope] | None,
@@ -32,6 +34,17 @@ def create_key(
                 "A scope of the key. Repeat the option for several scopes. Without this option, "
                 "the key has full access."
             )
+        ),
+    ] = None,
+    list_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--list",
+            metavar="LIST",
+            help=(
+                "The id or slug of a list to which the scope delivery is limited. Repeat the "
+                "option for several lists. Without this option, the scope covers every list."
+            ),
         ),
     ] = None,
     expires_at: Annotated[
@@ -48,13 +61,18 @@ def create_key(
     """Create an API key. The key is shown only once."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
+        list_ids = [lists.get_named(uow, each).id for each in list_name or ()]
         key, secret = api_keys.create_key(
             uow,
             user_id=user.id,
             name=name,
             scopes=scope or None,
+            list_ids=list_ids or None,
             expires_at=expires_at and expires_at.replace(tzinfo=UTC),
+            by_operator=bool(list_ids),
         )
+        if list_ids:
+            own_keys.notify_owner(uow, key)
         record = select_fields(key, _KEY_FIELDS) | {"key": secret}
     print_record(record, as_json=as_json)
 

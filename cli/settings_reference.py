@@ -48,7 +48,7 @@ _GROUPS = {
     "Senders": ("sns_",),
     "Language model": ("llm_",),
     "Stock photos": ("stock_photo_", "unsplash_", "openverse_"),
-    "Limits and quotas": ("rate_limit_", "quota_", "deny_list"),
+    "Limits and quotas": ("rate_limit_", "quota_", "deny_list", "owners_send"),
     "Retention and backups": ("retention", "backup_"),
     "Flower": ("flower_",),
     "Processes": ("",),

@@ -77,6 +77,8 @@ class Job(Model):
     # alternates between users, so that no user can block it.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]
+    # The limited API key that enqueued the job, and that can see the job without its scope.
+    key_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=JobStatus.QUEUED, server_default="queued")
 
     # How many times workers claimed the job, which serves as a fencing token. Every write checks

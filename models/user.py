@@ -54,6 +54,11 @@ class ApiKey(Model):
     # The scopes of the API key, or NULL for an unrestricted API key, which has all scopes of its
     # user except `delivery`.
     scopes: Mapped[list[str] | None]
+    # The lists to which the scope `delivery` of a limited API key is limited. NULL for all other
+    # API keys.
+    list_ids: Mapped[list[int] | None]
+    # True if an operator's command created the limited API key.
+    by_operator: Mapped[bool] = mapped_column(default=False, server_default=false())
     # The API key with which a program created this API key. Revoking an API key also revokes all
     # API keys that were created with it.
     maker_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id"), index=True)

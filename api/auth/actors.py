@@ -38,13 +38,13 @@ class Principal:
 
     def get_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
         self._require_list_of_trace(mailing_list)
-        if self.trace and traces.is_revoked(mailing_list, self.trace.delivery):
+        if self.trace and traces.can_only_leave(mailing_list, self.trace):
             raise mailing.TRACE_INVALID()
         return accounts.get_user(uow, self.user_id)
 
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
-        """Return the user who unsubscribes, or ``None`` if the user was deleted. A revoked trace id
-        is accepted, because everyone must be able to unsubscribe.
+        """Return the user who unsubscribes, or ``None`` if the user was deleted. A revoked or
+        limited trace id is accepted, because everyone must be able to unsubscribe.
         """
         self._require_list_of_trace(mailing_list)
         return accounts.find_user(uow, self.user_id)

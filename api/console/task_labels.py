@@ -8,6 +8,7 @@ _JOB_LABELS = {
     "attachment.process": "Image conversion",
     "attachment.thumbnail": "Image preview",
     "export.delivery": "Export for a mailing",
+    "export.limited_delivery": "Export for a mailing",
     "export.members": "Export of members",
     "members.add": "Bulk sign-up",
     "members.add_values": "Bulk sign-up",

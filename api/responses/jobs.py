@@ -33,7 +33,7 @@ UNDO_WAIT_SECONDS = 30.0
 
 _FILE_IMPORTS = frozenset({IMPORT_FILE.name, IMPORT_SUPPRESSIONS.name})
 _IMPORTS = frozenset(kind.name for kind in IMPORT_JOBS)
-_EXPORTS = frozenset(kind.name for kind in exports.EXPORT_JOBS.values())
+_EXPORTS = frozenset(kind.name for kind in exports.ALL_EXPORT_JOBS)
 
 
 async def wait_for_job(

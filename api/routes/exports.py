@@ -54,6 +54,7 @@ _FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
         access.AUTH_LOGIN_AGAIN,
         access.QUOTA_EXCEEDED,
         access.AUTH_DELIVERY_SCOPE_NEEDED,
+        access.AUTH_DELIVERY_FORBIDDEN,
         mailing.LIST_EMAIL_CHANNEL_DISABLED,
         mailing.FILTER_INVALID,
         mailing.FILTER_TOO_LARGE,

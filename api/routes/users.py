@@ -14,7 +14,7 @@ from api.schemas import users as schemas
 from api.schemas.envelope import Envelope, build_envelope, fill_page
 from api.schemas.oauth import GrantRecord
 from api.state import Transaction
-from core.errors import access, requests
+from core.errors import access, mailing, requests
 from models import User
 from services import security_events
 from services.access import api_keys, api_requests, quotas
@@ -84,10 +84,14 @@ def list_security_events(
     "/apikeys",
     summary="Create an API key",
     responses=error_responses(
-        access.AUTH_SCOPE_NOT_GRANTABLE,
+        access.AUTH_DELIVERY_LISTS_MISSING,
+        access.AUTH_DELIVERY_FORBIDDEN,
+        access.AUTH_SESSION_NEEDED,
         access.AUTH_LOGIN_AGAIN,
         access.QUOTA_EXCEEDED,
+        access.API_KEY_LISTS,
         access.API_KEY_EXPIRY,
+        mailing.LIST_NOT_FOUND,
     ),
 )
 def create_api_key(
@@ -98,9 +102,17 @@ def create_api_key(
     Callers with a session cookie must have logged in within the last 15 minutes. If an API key
     creates another key, the new key expires no later than the first key, and is revoked with the
     first key.
+
+    Only a session can create a key with the scope `delivery`. Such a key exports the rosters of the
+    lists in `list_ids`. The trace ids in these rosters only let people leave.
     """
     key, secret = own_keys.create_own_key(
-        uow, caller, name=body.name, scopes=body.scopes, expires_at=body.expires_at
+        uow,
+        caller,
+        name=body.name,
+        scopes=body.scopes,
+        list_ids=body.list_ids,
+        expires_at=body.expires_at,
     )
     return build_envelope(schemas.CreatedApiKey.of_row(key, key=secret))
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field
 
 from api.schemas.envelope import AtMost, Body, ChangesBody, Moment, Schema, Timestamp
+from api.schemas.senders import ListIds
 from core.scopes import Scope, list_known_scopes
 from core.settings.notations import PlanQuota
 from models import RecordedEvent
@@ -57,8 +58,15 @@ class NewApiKey(Body):
     name: str = Field(min_length=1, max_length=200, examples=["import script"])
     scopes: Annotated[list[ScopeName], AtMost(_MAX_SCOPES)] | None = Field(
         default=None,
-        description="Scopes of the key. null grants every permission of the user except delivery.",
+        description="Scopes of the key. null grants every permission of the user except delivery. "
+        "The scope delivery requires list_ids.",
         examples=[["attachment"]],
+    )
+    list_ids: ListIds | None = Field(
+        default=None,
+        description="Ids of your lists to which the scope delivery is limited. The key can export "
+        "the rosters of these lists.",
+        examples=[None],
     )
     expires_at: Moment | None = Field(
         default=None, description="Time when the key expires, or null for no expiry"
@@ -75,6 +83,10 @@ class ApiKeyRecord(Schema):
     scopes: Annotated[
         list[Scope] | None, BeforeValidator(lambda names: names and list_known_scopes(names))
     ] = Field(examples=[["attachment"]])
+    list_ids: list[int] | None = Field(
+        description="Ids of the lists to which the scope delivery is limited, or null for no limit",
+        examples=[None],
+    )
     created_at: Timestamp
     expires_at: Timestamp | None = Field(examples=[None])
     last_used_at: Timestamp | None

@@ -41,16 +41,28 @@ AUTH_INSUFFICIENT_SCOPE = forbidden(
 )
 AUTH_DELIVERY_SCOPE_NEEDED = forbidden(
     "auth.insufficient_scope",
-    "This request requires the scope delivery. It lets a sending program export the roster of "
-    "every list. Only the operator can create an API key with this scope, by the command "
-    "pressroom keys create with --scope delivery.",
+    "This request requires the scope delivery for this list. It lets a sending program export the "
+    "list's roster. An owner can create an API key with this scope for their own lists, by POST "
+    "/apikeys with list_ids. The operator can create one for any list, by the command pressroom "
+    "keys create with --scope delivery.",
+)
+AUTH_DELIVERY_LISTS_MISSING = forbidden(
+    "auth.insufficient_scope",
+    "body.list_ids: Only the operator can create an API key with the scope delivery for every "
+    "list. Name your lists in list_ids.",
+)
+AUTH_DELIVERY_FORBIDDEN = forbidden(
+    "auth.delivery_forbidden",
+    "The operator doesn't allow owners' API keys with the scope delivery. Ask the operator for a "
+    "key.",
 )
 AUTH_RESTRICTED_CREDENTIAL = forbidden(
     "auth.restricted_credential",
     "This request requires a session or an API key with full access.",
 )
-AUTH_SCOPE_NOT_GRANTABLE = forbidden(
-    "auth.scope_not_grantable", "Only the operator can grant the delivery scope."
+AUTH_SESSION_NEEDED = forbidden(
+    "auth.restricted_credential",
+    "An API key can't create a key with the scope delivery. Log in to create it.",
 )
 AUTH_LOGIN_AGAIN = forbidden(
     "auth.login_again", "This request requires a login within the last 15 minutes. Log in again."
@@ -76,6 +88,9 @@ QUOTA_EXCEEDED = forbidden(
 
 API_KEY_NAME = invalid(
     "api_key.name", "The name of an API key must have 1 to {most} characters.", most=200
+)
+API_KEY_LISTS = invalid_at(
+    "list_ids", "api_key.list_ids", "limits only the scope delivery, which the key doesn't have"
 )
 API_KEY_EXPIRY = invalid_at("expires_at", "api_key.expiry", "must be in the future")
 API_KEY_NOT_FOUND = not_found("api_key.not_found", "There is no API key with this id.")

@@ -21,8 +21,8 @@ SENDER_TOO_MANY = conflict(
 )
 SENDER_NEEDS_DELIVERY = forbidden(
     "sender.needs_delivery",
-    "A sender with any_list requires an API key with the scope delivery. Only the operator can "
-    "create such a key.",
+    "A sender with any_list requires an API key with the scope delivery for every list. Only the "
+    "operator can create such a key.",
 )
 SENDER_KEY_INVALID = invalid_at(
     "body.{name}",

@@ -61,6 +61,7 @@ _API = (
         "account_challenge",
         "mail_from",
         "require_second_factor",
+        "owners_send",
         "api_docs",
         "deny_list",
         "hsts_subdomains",

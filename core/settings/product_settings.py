@@ -135,6 +135,10 @@ class Settings(
     require_second_factor: bool = False
     """Require a second factor for all users; operators always need one"""
 
+    owners_send: bool = True
+    """Let owners create API keys with the scope delivery for their own lists. With False, such keys
+    can't export rosters."""
+
     mail_limit_mailbox: RateLimits = "6/hour;20/day"
     """Maximum rate of mails that strangers can trigger to one mailbox without an account. An empty
     value disables the limit."""

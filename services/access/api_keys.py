@@ -5,7 +5,7 @@ Revoking an API key also revokes all keys that were created with it, because a t
 created them.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
@@ -32,6 +32,9 @@ MAX_KEY_NAME_CHARACTERS = 200
 _MAX_CACHED_CALLERS = 10_000
 _NO_CALLER: tuple[None, datetime] = (None, datetime.min.replace(tzinfo=UTC))
 _PURPOSE = "api-key"
+# The HMACs of limited API keys have their own purpose, so that release 1.1.0, which doesn't know
+# the limit, can't authenticate these keys.
+_LIMITED_PURPOSE = "limited-api-key"
 
 
 def create_key(
@@ -39,32 +42,41 @@ def create_key(
     *,
     user_id: int,
     name: str,
-    scopes: Iterable[Scope] | None = None,
+    scopes: Collection[Scope] | None = None,
+    list_ids: Collection[int] | None = None,
     expires_at: datetime | None = None,
     maker_id: int | None = None,
+    by_operator: bool = False,
 ) -> tuple[ApiKey, str]:
     """Create an API key, and return the key and its secret.
 
     Args:
         scopes: the scopes of the new key, or ``None`` for an unrestricted key.
+        list_ids: the lists to which the scope ``delivery`` is limited, or ``None`` for no limit.
         maker_id: the id of the API key that authenticated the request, if any. The new key expires
             no later than that key.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
         raise errors.API_KEY_NAME(most=MAX_KEY_NAME_CHARACTERS)
+    is_limited = list_ids is not None
+    if is_limited and Scope.DELIVERY not in (scopes or ()):
+        raise errors.API_KEY_LISTS()
     if expires_at is not None and expires_at <= clock.now():
         raise errors.API_KEY_EXPIRY()
     maker = None if maker_id is None else uow.session.get_one(ApiKey, maker_id)
     if maker is not None and maker.expires_at is not None:
         expires_at = min(expires_at or maker.expires_at, maker.expires_at)
     secret = API_KEY.generate()
+    signer = uow.settings.keyring.signer(_LIMITED_PURPOSE if is_limited else _PURPOSE)
     key = ApiKey(
         user_id=user_id,
         name=name,
-        secret_hmac=uow.settings.keyring.signer(_PURPOSE).digest(secret.encode()),
+        secret_hmac=signer.digest(secret.encode()),
         last_four=secret[-4:],
         scopes=None if scopes is None else sorted(set(scopes)),
+        list_ids=None if list_ids is None else sorted(set(list_ids)),
+        by_operator=by_operator,
         expires_at=expires_at,
         maker_id=maker_id,
     )
@@ -126,16 +138,27 @@ def authenticate_key(database: Database, uses: UsedKeys, keyring: Keyring, secre
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
     now = clock.now()
-    digests = keyring.signer(_PURPOSE).digests(secret.encode())
+    digests = [
+        digest
+        for purpose in (_PURPOSE, _LIMITED_PURPOSE)
+        for digest in keyring.signer(purpose).digests(secret.encode())
+    ]
     rows = database.rows(_ACTIVE_KEY, digests=digests, now=now)
     if not rows:
         raise errors.AUTH_INVALID_API_KEY()
-    [(key_id, user_id, stored_scopes, last_used_at)] = rows
+    [(key_id, user_id, stored_scopes, last_used_at, list_ids, by_operator)] = rows
     if last_used_at is None or now - last_used_at >= _LAST_USE_RESOLUTION:
         uses.record_use(key_id)
     unrestricted = stored_scopes is None
     scopes = USER_SCOPES if unrestricted else expand_scopes(list_known_scopes(stored_scopes))
-    caller = Caller(user_id, scopes, unrestricted=unrestricted, key_id=key_id)
+    caller = Caller(
+        user_id,
+        scopes if list_ids is None else scopes - {Scope.DELIVERY},
+        unrestricted=unrestricted,
+        key_id=key_id,
+        list_ids=frozenset(list_ids or ()),
+        by_operator=by_operator,
+    )
     uses.cache_caller(digests[0], caller, now)
     return caller
 
@@ -218,7 +241,14 @@ def active_key_conditions(
 
 
 _ACTIVE_KEY = Statement(
-    select(ApiKey.id, ApiKey.user_id, ApiKey.scopes, ApiKey.last_used_at)
+    select(
+        ApiKey.id,
+        ApiKey.user_id,
+        ApiKey.scopes,
+        ApiKey.last_used_at,
+        ApiKey.list_ids,
+        ApiKey.by_operator,
+    )
     .join(User, User.id == ApiKey.user_id)
     .where(
         ApiKey.secret_hmac == any_(bindparam("digests")),

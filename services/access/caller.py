@@ -14,6 +14,11 @@ class Caller:
     Exactly one of ``key_id``, ``session_id`` and ``grant_id`` is set. An ``unrestricted``
     credential is a session or an unrestricted API key. Only such a credential can create or revoke
     credentials.
+
+    A limited API key can export the rosters of ``list_ids``, which is empty for all other
+    credentials. ``scopes`` never contains the scope ``delivery`` of a limited API key, so that the
+    key can do nothing else that requires this scope. ``by_operator``: whether the operator created
+    the limited API key.
     """
 
     user_id: int
@@ -22,6 +27,8 @@ class Caller:
     key_id: int | None = None
     session_id: int | None = None
     grant_id: int | None = None
+    list_ids: frozenset[int] = frozenset()
+    by_operator: bool = False
 
     @property
     def credential(self) -> Credential:

@@ -46,7 +46,13 @@ BYTES_PER_MB = 2**20
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
 # actions. Kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
-LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
+LIMITED_JOB_KINDS = (
+    "members.import",
+    "members.suppress",
+    "members.bulk",
+    "export.members",
+    "export.limited_delivery",
+)
 # The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
 # How long a running job still counts as unfinished after its lease has expired.

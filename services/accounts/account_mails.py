@@ -55,6 +55,8 @@ class MailKind(StrEnum):
     PASSWORD_CHANGED = "password_changed"  # noqa: S105 - a name
     ADDRESS_CHANGED = "address_changed"
     NEW_KEY = "new_key"
+    # A mail about a limited API key, which can export rosters.
+    NEW_SENDING_KEY = "new_sending_key"
     NEW_PROGRAM = "new_program"
     NEW_BROWSER = "new_browser"
     FACTORS_CHANGED = "factors_changed"

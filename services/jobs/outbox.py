@@ -45,6 +45,7 @@ def enqueue_job(
     user_id: int | None,
     on_behalf_of: int | None = None,
     subject_id: int | None = None,
+    key_id: int | None = None,
     total: int | None = None,
 ) -> Job:
     """Write a job in the caller's transaction, and send the job to its queue after the commit.
@@ -52,6 +53,7 @@ def enqueue_job(
     Args:
         user_id: the user who can see the job, if any.
         on_behalf_of: the owner whose share of the queue the job uses, by default ``user_id``.
+        key_id: the limited API key that can see the job without the scope of its kind, if any.
         total: the total amount of work, in the same unit as the job's progress.
     """
     owner_id = on_behalf_of or user_id or 0
@@ -61,6 +63,7 @@ def enqueue_job(
         user_id=user_id,
         on_behalf_of=owner_id,
         subject_id=subject_id,
+        key_id=key_id,
         request_id=current_request_id(),
         traceparent=spans.current_traceparent(),
         waiter=uow.waiter,

@@ -46,6 +46,8 @@ def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False)
     if job is None:
         raise JOB_NOT_FOUND()
     kind = find_kind(job.kind)
+    if job.key_id is not None and job.key_id == caller.key_id:
+        return job
     if kind is not None:
         require_scope(caller, kind.scope)
     elif not caller.unrestricted:
@@ -60,6 +62,8 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
     is_visible: ColumnElement[bool] = Job.kind.not_in(hidden_names)
     if not caller.unrestricted:
         is_visible &= Job.kind.in_([kind.name for kind in known_kinds])
+    if caller.list_ids:
+        is_visible |= Job.key_id == caller.key_id
     # If the caller may see jobs of all kinds, an index-only scan finds the job ids of the page.
     ids_on_page = paging.select_owner_page(
         select(Job.id).where(is_visible), Job.user_id, caller.user_id, page

@@ -94,7 +94,10 @@ class Sheet(NamedTuple):
     text_places: tuple[int, ...]
 
 
-def build_sheet(uow: UnitOfWork, resources: Resources, lease: Lease, export: MemberExport) -> Sheet:
+def build_sheet(
+    uow: UnitOfWork, resources: Resources, lease: Lease, export: MemberExport, *, is_limited: bool
+) -> Sheet:
+    """Build the file of an export. ``is_limited``: whether trace ids only let people leave."""
     mailing_list = uow.session.get_one(MailingList, export.list_id)
     export_filter = None
     if export.filter is not None:
@@ -103,7 +106,12 @@ def build_sheet(uow: UnitOfWork, resources: Resources, lease: Lease, export: Mem
         )
     if export.kind == ExportKind.DELIVERY:
         day = export.created_at.astimezone(UTC).date()
-        return _build_roster(resources, lease, mailing_list, export_filter, day)
+        create_trace_id = traces.build_trace_id_factory(
+            resources.keyring, mailing_list.id, lease.job_id, is_limited=is_limited
+        )
+        return _build_roster(
+            resources, lease, mailing_list, export_filter, day, create_trace_id=create_trace_id
+        )
     all_fields = fields.list_fields(uow, mailing_list.user_id)
     field_keys = {str(each.id): each.key for each in all_fields}
     tags = select(MemberTag.id, MemberTag.name).where(MemberTag.list_id == mailing_list.id)
@@ -204,6 +212,8 @@ def _build_roster(
     mailing_list: MailingList,
     export_filter: MemberFilter | None,
     day: date,
+    *,
+    create_trace_id: Callable[[int], str],
 ) -> Sheet:
     """Build a roster for a mailing that begins on ``day`` in UTC."""
     columns = (
@@ -235,9 +245,6 @@ def _build_roster(
         conditions.append(export_filter.build_condition(allowed=(SubscriptionStatus.ACTIVE,)))
     query = select(member.email, member.name, member.user_id).where(*conditions)
     query = query.order_by(member.id)
-    create_trace_id = traces.build_trace_id_factory(
-        resources.keyring, mailing_list.id, lease.job_id
-    )
     create_delivery_id = delivery_ids.build_delivery_id_factory(
         resources.keyring, list_id=mailing_list.id, mailing_id=lease.job_id, day=day
     )

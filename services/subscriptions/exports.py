@@ -2,7 +2,8 @@
 
 An export of the kind ``members`` is for the list's owner. An export of the kind ``delivery``,
 called a roster, is for the software that sends the list's mail. A roster contains the addresses and
-trace ids of recipients. Callers with the scope ``delivery`` can create rosters of all lists.
+trace ids of recipients. Callers with the scope ``delivery`` can create rosters of all lists. A
+limited API key can create rosters of certain lists, whose trace ids are limited too.
 """
 
 import gzip
@@ -18,6 +19,7 @@ from sqlalchemy.orm import undefer
 from core import ids
 from core.errors import TransientError
 from core.errors import mailing as errors
+from core.errors.access import AUTH_DELIVERY_FORBIDDEN, AUTH_DELIVERY_SCOPE_NEEDED
 from core.errors.media import MEDIA_DAMAGED
 from core.queues import Queue
 from core.scopes import Scope
@@ -103,7 +105,9 @@ class ExportOrder:
 
 def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
     """Apply the quotas of the owner's plan, but not to rosters."""
-    require_scope(caller, EXPORT_JOBS[order.kind].scope)
+    is_limited = order.kind is ExportKind.DELIVERY and bool(caller.list_ids)
+    if not is_limited:
+        require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
     if order.kind is ExportKind.MEMBERS:
         lists.get_own_list(uow, caller, list_id)
@@ -113,6 +117,8 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     if order.bom and (order.kind, order.form) != (ExportKind.MEMBERS, ExportFormat.CSV):
         raise errors.EXPORT_BOM()
     mailing_list = lists.get_list(uow, list_id)
+    if is_limited:
+        _require_sending(uow, caller, mailing_list)
     stored_filter = segments.choose_filter(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
         filter_bytes = quotas.count_row_bytes(stored_filter)
@@ -123,6 +129,7 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
         caller.user_id,
         mailing_list,
         order.kind,
+        limited_key_id=caller.key_id if is_limited else None,
         filter=stored_filter,
         statuses=statuses,
         format=order.form,
@@ -131,10 +138,39 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     )
 
 
+def _require_sending(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
+    """Require that a limited API key may export the list's roster."""
+    if not caller.by_operator and not uow.settings.owners_send:
+        raise AUTH_DELIVERY_FORBIDDEN()
+    # The list may have got another owner since its owner created the key.
+    is_allowed = caller.by_operator or mailing_list.user_id == caller.user_id
+    if not is_allowed or mailing_list.id not in caller.list_ids:
+        raise AUTH_DELIVERY_SCOPE_NEEDED(needed_scope=Scope.DELIVERY)
+    if not caller.by_operator:
+        quotas.require_quota(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
+        stored_bytes = uow.session.scalar(
+            select(func.coalesce(func.sum(MemberExport.size), 0)).where(
+                MemberExport.user_id == caller.user_id,
+                MemberExport.kind == ExportKind.DELIVERY,
+                MemberExport.files_removed_at.is_(None),
+            )
+        )
+        quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=int(stored_bytes or 0))
+
+
 def enqueue_export(
-    uow: UnitOfWork, user_id: int, mailing_list: MailingList, kind: ExportKind, **columns: Any
+    uow: UnitOfWork,
+    user_id: int,
+    mailing_list: MailingList,
+    kind: ExportKind,
+    *,
+    limited_key_id: int | None = None,
+    **columns: Any,
 ) -> Job:
-    """Enqueue an export without checking whether the user may export the list."""
+    """Enqueue an export without checking whether the user may export the list.
+
+    ``limited_key_id``: the limited API key that requests a roster, if any.
+    """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
     # Set a provisional prefix, because ``object_prefix`` must not be NULL. Each attempt to run the
@@ -153,7 +189,8 @@ def enqueue_export(
         list_id=mailing_list.id,
         kind=kind,
     )
-    return enqueue_job(uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id)
+    job_kind = EXPORT_JOBS[kind] if limited_key_id is None else LIMITED_ROSTER_JOB
+    return enqueue_job(uow, job_kind, user_id=user_id, subject_id=export.id, key_id=limited_key_id)
 
 
 def get_export(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
@@ -211,7 +248,8 @@ def write_export(resources: Resources, lease: Lease) -> None:
         export = uow.session.get(MemberExport, lease.subject_id)
         if export is None:
             raise JobCancelled
-        sheet = export_sheets.build_sheet(uow, resources, lease, export)
+        is_limited = lease.kind == LIMITED_ROSTER_JOB.name
+        sheet = export_sheets.build_sheet(uow, resources, lease, export, is_limited=is_limited)
     form = ExportFormat(export.format)
     file = bulk_files.create_file(resources, EXPORTS)
     with resources.unit_of_work() as uow:
@@ -266,13 +304,13 @@ def write_export(resources: Resources, lease: Lease) -> None:
         _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)
 
 
-EXPORT_JOBS = {
-    kind: register_kind(
+def _register_kind(name: str, scope: Scope, *, retryable: bool = True) -> JobKind:
+    return register_kind(
         JobKind(
-            f"export.{kind}",
+            name,
             Queue.EXPORT,
             scope,
-            retryable=True,
+            retryable=retryable,
             run=write_export,
             # An export's job isn't interrupted, because all rows must come from one database
             # snapshot.
@@ -281,8 +319,14 @@ EXPORT_JOBS = {
             on_abandoned=call_with_subject(MemberExport, _abandon_export),
         )
     )
-    for kind, scope in _SCOPES.items()
-}
+
+
+EXPORT_JOBS = {kind: _register_kind(f"export.{kind}", scope) for kind, scope in _SCOPES.items()}
+# The rosters of limited API keys have a job kind of their own, because a worker of release 1.1.0
+# would write unlimited trace ids. They can't be retried, because a retry doesn't check whether the
+# key may still export the list.
+LIMITED_ROSTER_JOB = _register_kind("export.limited_delivery", Scope.DELIVERY, retryable=False)
+ALL_EXPORT_JOBS = (*EXPORT_JOBS.values(), LIMITED_ROSTER_JOB)
 
 
 def _read_batches(resources: Resources, sheet: Sheet, *, failures: int) -> Iterator[list[Values]]:

@@ -155,9 +155,11 @@ def test_api_key_with_empty_scopes_has_no_access(client: httpx2.Client, stack: S
         problem(key_client.get("/apikeys"), 403, "auth.restricted_credential")
 
 
-def test_delivery_scope_cannot_be_granted_through_the_api(client: httpx2.Client) -> None:
+def test_delivery_scope_of_every_list_cannot_be_granted_through_the_api(
+    client: httpx2.Client,
+) -> None:
     reply = client.post("/apikeys", json={"name": "sender", "scopes": ["attachment", "delivery"]})
-    problem(reply, 403, "auth.scope_not_grantable")
+    problem(reply, 403, "auth.insufficient_scope")
     assert all(each["name"] != "sender" for each in data(client.get("/apikeys")))
 
 

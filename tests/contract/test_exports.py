@@ -279,8 +279,9 @@ def test_delivery_export_requires_the_delivery_scope_and_is_visible_only_to_its_
     for api_client in (client, read_only_client):
         error = problem(export(api_client, list_id, "delivery"), 403, "auth.insufficient_scope")
         # The error says what the scope allows, and who grants it.
-        assert "export the roster of every list" in error["message"]
-        assert "Only the operator can create an API key" in error["message"]
+        assert "export the list's roster" in error["message"]
+        assert "POST /apikeys with list_ids" in error["message"]
+        assert "The operator can create one for any list" in error["message"]
     problem(export(delivery_client, list_id, "members"), 403, "auth.insufficient_scope")
     assert data(export(read_only_client, list_id, "members"))["result"]["rows"] == 0
     problem(export(stranger, list_id, "delivery"), 401, "auth.credentials_missing")

@@ -54,7 +54,7 @@ router = build_router(CONSOLE_PATH)
 
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
-EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
+EXPORT_KINDS = exports.ALL_EXPORT_JOBS
 # Maps an error code to the form field that shows the error.
 PLACES = {
     SEGMENT_NOT_FOUND.code: "segment_id",

@@ -100,7 +100,7 @@ def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
     trace = traces.read_trace_id(uow.settings.keyring, trace_id)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.find_user(uow, trace.user_id)
-    if person is None or traces.is_revoked(mailing_list, trace.delivery):
+    if person is None or traces.can_only_leave(mailing_list, trace):
         raise mailing.TRACE_INVALID()
     return mailing_list, person.email
 

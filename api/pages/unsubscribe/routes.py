@@ -49,6 +49,7 @@ def show_subscription(
     if is_revoked:
         subscription = person_subscriptions.hide_personal_state(subscription)
     is_open = mailing_list.archived_at is None
+    only_leaves = traces.can_only_leave(mailing_list, trace)
     return render_list_page(
         "unsubscribe.html",
         branding.read_look(uow, mailing_list),
@@ -56,7 +57,9 @@ def show_subscription(
         list_title=mailing_list.title,
         is_open=is_open,
         can_leave=person is not None,
-        can_return=is_open and not is_revoked,
+        can_return=is_open and not only_leaves,
+        can_sign_up=is_open and trace.is_limited,
+        slug=mailing_list.slug,
         subscription=subscription,
         address=None
         if subscription.email is None
@@ -64,6 +67,7 @@ def show_subscription(
         trace_query=urlencode({"trace_id": submission.trace_id}),
         reasons=translate_reasons(language),
         asks_more=person is not None and person.erased_at is None and not is_revoked,
+        is_limited=trace.is_limited,
     )
 
 

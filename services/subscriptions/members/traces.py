@@ -12,6 +12,10 @@ payload.
 A trace id doesn't expire, because people may read a mail much later. A list's owner can revoke the
 trace ids in all mails that the list has sent. A revoked trace id still allows a person to
 unsubscribe, but nothing else.
+
+A limited trace id comes from a roster that a limited API key exported. The list's owner knows it,
+so it only allows the person to unsubscribe and to report the list. The first bit of its delivery
+number is 1. Release 1.1.0 reads it as an ordinary trace id with a large delivery number.
 """
 
 import base64
@@ -34,6 +38,7 @@ _MAC_BYTES = 16
 _ID_BYTES = 7
 _DELIVERY_BYTES = 8
 _PAYLOAD_CHARACTERS = 30  # A payload of 22 bytes has 30 characters in base64.
+_LIMITED = 1 << 63  # Delivery numbers are below 2**53.
 MAX_TRACE_ID_CHARACTERS = 80
 _NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
 
@@ -49,6 +54,7 @@ class Trace:
     list_id: int
     user_id: int
     delivery: int = 0
+    is_limited: bool = False
 
 
 def allocate_delivery_number(uow: UnitOfWork) -> int:
@@ -68,15 +74,25 @@ def is_revoked(mailing_list: MailingList, delivery: int) -> bool:
     return last_revoked is not None and delivery <= last_revoked
 
 
+def can_only_leave(mailing_list: MailingList, trace: Trace) -> bool:
+    return trace.is_limited or is_revoked(mailing_list, trace.delivery)
+
+
 def create_trace_id(keyring: Keyring, trace: Trace) -> str:
-    return build_trace_id_factory(keyring, trace.list_id, trace.delivery)(trace.user_id)
+    create_for_user = build_trace_id_factory(
+        keyring, trace.list_id, trace.delivery, is_limited=trace.is_limited
+    )
+    return create_for_user(trace.user_id)
 
 
-def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
+def build_trace_id_factory(
+    keyring: Keyring, list_id: int, delivery: int, *, is_limited: bool = False
+) -> Callable[[int], str]:
     """Use one HMAC signer for a roster, which may contain a million trace ids."""
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     list_bytes = list_id.to_bytes(_ID_BYTES, "big")
-    delivery_bytes = delivery.to_bytes(_DELIVERY_BYTES, "big")
+    marked_delivery = delivery | _LIMITED if is_limited else delivery
+    delivery_bytes = marked_delivery.to_bytes(_DELIVERY_BYTES, "big")
 
     def create_for_user(user_id: int) -> str:
         payload = list_bytes + user_id.to_bytes(_ID_BYTES, "big") + delivery_bytes
@@ -101,8 +117,10 @@ def read_trace_id(keyring: Keyring, token: str) -> Trace:
     except binascii.Error:
         raise TRACE_INVALID() from None
     ids_end = 2 * _ID_BYTES
+    delivery = int.from_bytes(payload[ids_end:], "big")
     return Trace(
         list_id=int.from_bytes(payload[:_ID_BYTES], "big"),
         user_id=int.from_bytes(payload[_ID_BYTES:ids_end], "big"),
-        delivery=int.from_bytes(payload[ids_end:], "big"),
+        delivery=delivery & ~_LIMITED,
+        is_limited=delivery >= _LIMITED,
     )
