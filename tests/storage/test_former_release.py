@@ -74,19 +74,19 @@ def former_api(upgraded_stack: Stack, former_code: Path) -> str:
 
 
 @pytest.fixture
-def list_id(client: httpx2.Client) -> int:
-    return int(new_list(client)["id"])
+def list_id(upgraded_client: httpx2.Client) -> int:
+    return int(new_list(upgraded_client)["id"])
 
 
 @pytest.fixture
-def owner(upgraded_stack: Stack) -> Owner:
+def upgraded_owner(upgraded_stack: Stack) -> Owner:
     return upgraded_stack.create_owner()
 
 
 @pytest.fixture
-def client(upgraded_stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    with upgraded_stack.client(owner.key) as client:
-        yield client
+def upgraded_client(upgraded_stack: Stack, upgraded_owner: Owner) -> Iterator[httpx2.Client]:
+    with upgraded_stack.client(upgraded_owner.key) as upgraded_client:
+        yield upgraded_client
 
 
 @pytest.fixture
@@ -96,9 +96,9 @@ def reader(upgraded_stack: Stack, list_id: int) -> Iterator[Reader]:
 
 
 def test_former_api_rejects_limited_keys_and_can_revoke_them(
-    upgraded_stack: Stack, former_api: str, owner: Owner, list_id: int
+    upgraded_stack: Stack, former_api: str, upgraded_owner: Owner, list_id: int
 ) -> None:
-    key = create_limited_key(upgraded_stack, owner, list_id)
+    key = create_limited_key(upgraded_stack, upgraded_owner, list_id)
     headers = {"Authorization": f"Bearer {key['key']}"}
     with plain_client(base_url=former_api, headers=headers) as sending_program:
         for reply in (
@@ -107,7 +107,7 @@ def test_former_api_rejects_limited_keys_and_can_revoke_them(
         ):
             problem(reply, 401, "auth.invalid_credentials")
     assert upgraded_stack.is_accepted(key["key"])
-    headers = {"Authorization": f"Bearer {owner.key}"}
+    headers = {"Authorization": f"Bearer {upgraded_owner.key}"}
     with plain_client(base_url=former_api, headers=headers) as owner_client:
         assert key["id"] in {each["id"] for each in data(owner_client.get("/apikeys"))}
         assert data(owner_client.delete(f"/apikeys/{key['id']}")) == 1
@@ -119,19 +119,19 @@ def test_former_worker_leaves_limited_rosters_to_this_release_and_former_api_let
     upgraded_stack: Stack,
     former_api: str,
     former_code: Path,
-    owner: Owner,
-    client: httpx2.Client,
+    upgraded_owner: Owner,
+    upgraded_client: httpx2.Client,
     reader: Reader,
     list_id: int,
 ) -> None:
-    key = create_limited_key(upgraded_stack, owner, list_id)
+    key = create_limited_key(upgraded_stack, upgraded_owner, list_id)
     words = ("worker", "--queue", "export", "--concurrency", "1")
     former_worker = start_former(upgraded_stack, former_code, "worker", *words, port=None)
     with upgraded_stack.client(key["key"]) as sending_program:
         job = data(export(sending_program, list_id, "delivery", Prefer="wait=0"), 202)
         assert job["kind"] == LIMITED_ROSTER_JOB.name
         # The former worker runs jobs of the same queue, but not this one.
-        assert [row["email"] for row in export_rows(client, list_id)] == [reader.email]
+        assert [row["email"] for row in export_rows(upgraded_client, list_id)] == [reader.email]
         assert data(sending_program.get(f"/jobs/{job['id']}"))["status"] == "queued"
         former_worker.stop()
         upgraded_stack.start_worker("export", concurrency=1)
