@@ -57,6 +57,14 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     def after_commit(self, action: Callable[[], object]) -> None:
         self._after_commit.append(action)
 
+    def roll_back(self) -> None:
+        """Discard all changes, and return the connection to the pool.
+
+        The next statement begins a new transaction.
+        """
+        self._after_commit.clear()
+        self.session.close()
+
     def __exit__(
         self,
         exc_type: type[BaseException] | None,

@@ -18,6 +18,7 @@ from api.middleware.request_rewriting import is_head
 from api.waiting.event_streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError
+from storage.unit_of_work import UnitOfWork
 
 # How often an event stream checks the user's session, and sends a comment to keep the connection
 # open.
@@ -36,16 +37,17 @@ class LivePart:
     job_ids: Collection[int] = ()
 
 
-def stream_part(
-    console: ConsoleRequest, first_part: LivePart, read_part: Callable[[], LivePart]
+async def stream_part(
+    console: ConsoleRequest, read_part: Callable[[UnitOfWork], LivePart]
 ) -> Response:
+    first_part = await console.state.in_unit_of_work(read_part)
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)
     return EventStream(console.state.streams, console.user_id, events)
 
 
 async def _generate_events(
-    console: ConsoleRequest, part: LivePart, read_part: Callable[[], LivePart]
+    console: ConsoleRequest, part: LivePart, read_part: Callable[[UnitOfWork], LivePart]
 ) -> AsyncIterator[str]:
     now = asyncio.get_running_loop().time
     sent_markup = ""
@@ -66,7 +68,7 @@ async def _generate_events(
                 if not await STREAMS.run(_has_session, console):
                     return
             try:
-                part = await STREAMS.run(read_part)
+                part = await STREAMS.run(console.state.transact, read_part)
             except DomainError:
                 # The import or export was deleted, so end the event stream.
                 return

@@ -4,9 +4,10 @@ The type of a handler's parameter ``console`` is the access rule of the route, s
 ``ConsoleForm``.
 """
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial, wraps
+from inspect import iscoroutinefunction, signature, unwrap
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
@@ -20,12 +21,15 @@ from api.auth.requirements import PageAccess
 from api.bodies.page_forms import FormFields, read_page_form
 from api.console.frame import render_console_page, render_console_part
 from api.console.navigation import get_main_pages
-from api.console.typed_forms import TypedForm
+from api.console.typed_forms import TypedForm, build_error_form
 from api.cookies import NOTICE_COOKIE
+from api.limits.bulkhead import wrap_in_transaction
+from api.limits.bulkheads import RECORDS
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.limits.rate_limits import RateLimitName
 from api.route_classes import ThreadedRoute
 from api.state import State, state_of
-from core.errors import DomainError
+from core.errors import DomainError, Kind
 from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from models import MailingList
 from services.access import sessions
@@ -36,6 +40,8 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_NOTICE_CHARACTERS = 500
 _NO_SOURCES: Mapping[str, str] = {}
+_NO_PLACES: Mapping[str, str] = {}
+_NO_FORM = TypedForm()
 
 
 def build_router(prefix: str) -> APIRouter:
@@ -63,7 +69,7 @@ class ConsoleRequest:
     def user_id(self) -> int:
         return self.member.user_id
 
-    def unit_of_work(self) -> AbstractContextManager[UnitOfWork]:
+    def unit_of_work(self) -> UnitOfWork:
         return self.state.resources.unit_of_work()
 
     def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
@@ -79,9 +85,12 @@ class ConsoleRequest:
                 raise
             raise LIST_NOT_FOUND() from None
 
-    def count_members_page(self) -> None:
-        """Count a page that shows members' addresses, because the session may be stolen."""
-        count_members_page(self.state, self.caller)
+    def count_members_page(self, uow: UnitOfWork) -> None:
+        """Count a page that shows members' addresses, because the session may be stolen.
+
+        The page is counted after the commit, so that no connection waits for Redis.
+        """
+        uow.after_commit(partial(count_members_page, self.state, self.caller))
 
     def get_media_sources(self) -> dict[str, str]:
         """Return the Content-Security-Policy directive that allows images from object storage."""
@@ -91,8 +100,8 @@ class ConsoleRequest:
     def render_page(
         self,
         template: str,
+        form: TypedForm = _NO_FORM,
         *,
-        status: int = 200,
         other_sources: Mapping[str, str] = _NO_SOURCES,
         **values: Any,
     ) -> Response:
@@ -100,9 +109,9 @@ class ConsoleRequest:
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE_COOKIE)
         notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
-        page_values = {**self._build_frame_values(), "notice": notice, **values}
+        page_values = {**self._build_frame_values(), "notice": notice, "form": form, **values}
         response = render_console_page(
-            template, page_values, status=status, other_sources=other_sources
+            template, page_values, status=form.status, other_sources=other_sources
         )
         if cookie:
             cookies.delete(response, NOTICE_COOKIE)
@@ -126,10 +135,7 @@ class ConsoleRequest:
             else get_main_pages(is_operator=self.member.is_operator),
         }
 
-    def render_form(self, template: str, form: TypedForm, **values: Any) -> Response:
-        return self.render_page(template, status=form.status, form=form, **values)
-
-    def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
+    def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_PLACES) -> TypedForm:
         """Return the submitted form with an error message, or raise an error that no form shows."""
         if is_plan_error(error.code):
             # If the user has reached a limit of the plan, record an event, as the API does.
@@ -137,12 +143,85 @@ class ConsoleRequest:
                 record_plan_error(uow, self.user_id, error.code)
         return TypedForm(self.form).add_error(error, places)
 
-    def redirect_with_notice(self, path: str, notice: str) -> Response:
-        """Redirect to a page with a notice, so that reloading doesn't repeat the user's action."""
+    def redirect(self, path: str, notice: str = "") -> Response:
+        """Redirect to a page, so that reloading it doesn't repeat the user's action.
+
+        ``notice``: a sentence that the page shows once.
+        """
         response = redirect_to_path(self.state, path)
-        # Percent-encode the notice, because a cookie can't contain spaces or non-ASCII letters.
-        self.state.cookies.set(response, NOTICE_COOKIE, quote(notice[:MAX_NOTICE_CHARACTERS]))
+        if notice:
+            # Percent-encode the notice, because a cookie can't contain spaces or non-ASCII letters.
+            self.state.cookies.set(response, NOTICE_COOKIE, quote(notice[:MAX_NOTICE_CHARACTERS]))
         return response
+
+
+def threaded_as_search(
+    handler: Callable[..., Response],
+) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """Run a handler in one of the few threads that each user has for searches."""
+
+    @wraps(handler)
+    async def in_thread(*, console: ConsoleRequest, **parameters: Any) -> Response:
+        work = wrap_in_transaction(handler)
+        return await SEARCHES_BY_CALLER.run(console.user_id, work, console=console, **parameters)
+
+    return in_thread
+
+
+def shows_errors_on(
+    page: Callable[..., Any],
+    places: Mapping[str, str] = _NO_PLACES,
+    *,
+    kinds: tuple[Kind, ...] = (),
+    keeps_input: bool = True,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make the handler of a form show its errors on ``page``, in a new transaction.
+
+    ``page`` gets those parameters of the handler that it declares, and the form with the error.
+
+    Args:
+        places: maps an error code to the form field that shows the error.
+        kinds: the kinds of errors that an account page shows, without the submitted values.
+        keeps_input: whether the page shows the submitted values again.
+    """
+    render = unwrap(page)
+    names = signature(render).parameters.keys()
+
+    def show_error(
+        error: DomainError,
+        *,
+        console: ConsoleRequest,
+        uow: UnitOfWork | None = None,
+        **parameters: Any,
+    ) -> Any:
+        if uow is not None:
+            uow.roll_back()
+        form = build_error_form(error, *kinds) if kinds else console.add_error(error, places)
+        if not keeps_input:
+            form = TypedForm(problem=form.problem, status=form.status)
+        values = {**parameters, "console": console, "uow": uow, "form": form}
+        return render(**{name: value for name, value in values.items() if name in names})
+
+    def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(handler)
+        def handle(**parameters: Any) -> Any:
+            try:
+                return handler(**parameters)
+            except DomainError as error:
+                return show_error(error, **parameters)
+
+        @wraps(handler)
+        async def handle_async(*, console: ConsoleRequest, **parameters: Any) -> Any:
+            try:
+                return await handler(console=console, **parameters)
+            except DomainError as error:
+                parameters["uow"] = console.unit_of_work()
+                work = wrap_in_transaction(show_error)
+                return await RECORDS.run(work, error, console=console, **parameters)
+
+        return handle_async if iscoroutinefunction(handler) else handle
+
+    return decorate
 
 
 class ConsoleAccess(PageAccess):
@@ -157,7 +236,7 @@ async def _empty_form() -> TypedForm:
 
 
 # The form argument of a GET handler. The form is empty when a browser loads the page. After an
-# error, the POST handler calls the GET handler with the submitted form.
+# error, ``shows_errors_on`` calls the GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 # The access rules of the console, each as the type of the handler's parameter ``console``.

@@ -1,13 +1,13 @@
 """Waits for the conversion of an image that a user has added in the console."""
 
 from api.console.requests import ConsoleRequest
-from api.limits.bulkheads import RECORDS
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError
 from models import Attachment
 from services.attachments import records
 from services.jobs.idempotency import AcceptedJob
 from storage.redis.notifications import build_job_topic
+from storage.unit_of_work import UnitOfWork
 
 # The maximum time that a request waits for the conversion of an image.
 WAIT_SECONDS = 15.0
@@ -24,14 +24,14 @@ async def wait_for_image(console: ConsoleRequest, accepted: AcceptedJob) -> Atta
         build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
     )
     await run_while_connected(console.request.receive, job_end)
-    return await RECORDS.run(_get_image, console, accepted)
-
-
-def _get_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
-    with console.unit_of_work() as uow:
-        outcome = records.find_outcome(uow, accepted)
-        if isinstance(outcome, DomainError):
-            records.delete_failed_attachment(uow, accepted)
+    outcome = await console.state.in_unit_of_work(_take_outcome, accepted)
     if isinstance(outcome, DomainError):
         raise outcome
+    return outcome
+
+
+def _take_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
+    outcome = records.find_outcome(uow, accepted)
+    if isinstance(outcome, DomainError):
+        records.delete_failed_attachment(uow, accepted)
     return outcome

@@ -214,6 +214,15 @@ def test_console_counts_a_segment_during_editing_and_duplicates_a_segment(
     assert (copied_form["name"], copied_form["value.0.0"]) == ("", "berlin")
 
 
+def test_console_shows_no_count_after_the_last_condition_of_a_segment_was_removed(
+    console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    new_segment_path = f"/console/lists/{id_of_list_with_fields}/segments/new"
+    page = read_page(console.send(new_segment_path, do="drop:0.0"))
+    assert "Create segment" in page
+    assert "match" not in page.partition('<div id="count"')[2].partition("</div>")[0]
+
+
 def test_console_filter_chip_names_its_condition_and_links_to_its_removal(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:

@@ -3,7 +3,6 @@
 import segno
 from fastapi.responses import Response
 
-from api.auth.redirects import redirect_to_path
 from api.console.requests import (
     ConsoleRequest,
     EmptyForm,
@@ -12,11 +11,11 @@ from api.console.requests import (
     RecentStarterConsoleForm,
     StarterConsole,
     build_router,
+    shows_errors_on,
 )
-from api.console.typed_forms import TypedForm, build_error_form
 from api.record_ids import parse_id
 from api.state import Transaction
-from core.errors import DomainError, Kind
+from core.errors import Kind
 from services.accounts import accounts
 from services.accounts.factors import own_factors as service
 from services.accounts.factors import passkeys, totp
@@ -47,37 +46,45 @@ def remove_factor(console: RecentStarterConsoleForm, uow: Transaction) -> Respon
         service.remove_app(uow, console.caller)
     else:
         service.remove_passkey(uow, console.caller, parse_id(selection) or 0)
-    return redirect_to_path(console.state, FACTORS_PATH)
+    return console.redirect(FACTORS_PATH)
 
 
 @router.get(ADD_APP_PATH)
-def show_new_app(console: RecentStarterConsole) -> Response:
-    return _render_new_app(console, totp.create_secret(), TypedForm())
+def show_new_app(console: RecentStarterConsole, uow: Transaction, form: EmptyForm) -> Response:
+    secret = console.form.get("secret") or totp.create_secret()
+    email = accounts.get_user(uow, console.user_id).email
+    code = segno.make_qr(totp.build_uri(secret, email), error="m")
+    return console.render_page(
+        "add_app.html",
+        form,
+        secret=secret,
+        groups=[secret[at : at + 4] for at in range(0, len(secret), 4)],
+        offer=totp.sign_offer(console.state.resources.keyring, console.member.cookie, secret),
+        # Draw the QR code on a light background, because many cameras can't read light codes on a
+        # dark background.
+        picture=code.svg_inline(scale=5, dark="#000", light="#fff"),
+    )
 
 
 @router.post(ADD_APP_PATH)
-def add_app(console: LoginLimitedStarterConsoleForm) -> Response:
+@shows_errors_on(show_new_app, kinds=_CORRECTABLE_KINDS)
+def add_app(console: LoginLimitedStarterConsoleForm, uow: Transaction) -> Response:
     secret = console.form.get("secret", "")
     offer = console.form.get("offer", "")
     if not totp.is_offered(console.state.resources.keyring, console.member.cookie, secret, offer):
         # The form belongs to a session that has ended, for example because the user logged in
         # again. Redirect to a new form, which contains a new secret for the authenticator app.
-        return redirect_to_path(console.state, ADD_APP_PATH)
+        return console.redirect(ADD_APP_PATH)
     code = "".join(console.form.get("code", "").split())
-    try:
-        with console.unit_of_work() as uow:
-            codes = service.add_app(uow, console.caller, secret=secret, code=code)
-    except DomainError as error:
-        return _render_new_app(console, secret, build_error_form(error, *_CORRECTABLE_KINDS))
+    codes = service.add_app(uow, console.caller, secret=secret, code=code)
     return _show_recovery_codes(console, codes)
 
 
 @router.get(ADD_PASSKEY_PATH)
-def show_new_passkey(console: RecentStarterConsole, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        person = accounts.get_user(uow, console.user_id)
-        options = passkeys.build_creation_options(uow, person, session=console.member.cookie)
-    return console.render_form(
+def show_new_passkey(console: RecentStarterConsole, uow: Transaction, form: EmptyForm) -> Response:
+    person = accounts.get_user(uow, console.user_id)
+    options = passkeys.build_creation_options(uow, person, session=console.member.cookie)
+    return console.render_page(
         "add_passkey.html",
         form,
         passkey_options=options,
@@ -86,18 +93,15 @@ def show_new_passkey(console: RecentStarterConsole, form: EmptyForm) -> Response
 
 
 @router.post(ADD_PASSKEY_PATH)
-def add_passkey(console: LoginLimitedStarterConsoleForm) -> Response:
-    try:
-        with console.unit_of_work() as uow:
-            codes = service.add_passkey(
-                uow,
-                console.caller,
-                session=console.member.cookie,
-                name=console.form.get("name", ""),
-                answer=console.form.get("passkey", ""),
-            )
-    except DomainError as error:
-        return show_new_passkey(console, build_error_form(error, *_CORRECTABLE_KINDS))
+@shows_errors_on(show_new_passkey, kinds=_CORRECTABLE_KINDS)
+def add_passkey(console: LoginLimitedStarterConsoleForm, uow: Transaction) -> Response:
+    codes = service.add_passkey(
+        uow,
+        console.caller,
+        session=console.member.cookie,
+        name=console.form.get("name", ""),
+        answer=console.form.get("passkey", ""),
+    )
     return _show_recovery_codes(console, codes)
 
 
@@ -107,7 +111,7 @@ def show_factors_again(console: StarterConsole) -> Response:
 
     The browser sends this request after the login that new recovery codes may require.
     """
-    return redirect_to_path(console.state, FACTORS_PATH)
+    return console.redirect(FACTORS_PATH)
 
 
 @router.post(RECOVERY_CODES_PATH)
@@ -123,21 +127,5 @@ def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -
 def _show_recovery_codes(console: ConsoleRequest, codes: list[str]) -> Response:
     """Show new recovery codes, or redirect to the list of second factors if ``codes`` is empty."""
     if not codes:
-        return redirect_to_path(console.state, FACTORS_PATH)
+        return console.redirect(FACTORS_PATH)
     return console.render_page("recovery_codes.html", codes=codes)
-
-
-def _render_new_app(console: ConsoleRequest, secret: str, form: TypedForm) -> Response:
-    with console.unit_of_work() as uow:
-        email = accounts.get_user(uow, console.user_id).email
-    code = segno.make_qr(totp.build_uri(secret, email), error="m")
-    return console.render_form(
-        "add_app.html",
-        form,
-        secret=secret,
-        groups=[secret[at : at + 4] for at in range(0, len(secret), 4)],
-        offer=totp.sign_offer(console.state.resources.keyring, console.member.cookie, secret),
-        # Draw the QR code on a light background, because many cameras can't read light codes on a
-        # dark background.
-        picture=code.svg_inline(scale=5, dark="#000", light="#fff"),
-    )

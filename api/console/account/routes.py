@@ -1,13 +1,12 @@
 """Pages that change a user's password or e-mail address, and show sessions and security events."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import Query
 from fastapi.responses import Response
 
 from api.auth.logins import verify_password
-from api.auth.redirects import redirect_to_path
 from api.client_details import client_address
 from api.console.requests import (
     Console,
@@ -18,11 +17,11 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
     build_router,
+    shows_errors_on,
 )
 from api.console.security_event_lines import build_event_lines
-from api.console.typed_forms import build_error_form
 from api.cookies import KNOWN_BROWSER_COOKIE
-from api.limits.bulkheads import PASSWORDS, RECORDS
+from api.limits.bulkheads import PASSWORDS
 from api.pages.account.keys import list_newest_keys, read_ticked_boxes
 from api.paging import Cursor
 from api.record_ids import parse_id
@@ -84,46 +83,37 @@ def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
     notice = "The browser was logged out."
     if selection == "others":
         notice = "All other browsers were logged out."
-    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
+    return console.redirect(page_paths.ACCOUNT_PATH, notice)
 
 
 @router.get(page_paths.PASSWORD_PATH)
-def show_password(console: RecentConsole, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        keys, more_keys = list_newest_keys(uow, console.user_id)
-        own_grants = grants.list_grants(uow, console.user_id).rows
-        own_passkeys = passkeys.list_passkeys(uow, console.user_id)
-        own_endpoints = webhook_endpoints.list_live_endpoints(uow, console.user_id)
-        own_senders = senders.list_senders(uow, console.user_id)
-        email = accounts.get_user(uow, console.user_id).email
-    return console.render_form(
+def show_password(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+    keys, more_keys = list_newest_keys(uow, console.user_id)
+    ticked_boxes: dict[str, Any] = read_ticked_boxes(console.form)
+    return console.render_page(
         "change_password.html",
         form,
-        email=email,
-        grants=own_grants,
+        email=accounts.get_user(uow, console.user_id).email,
+        grants=grants.list_grants(uow, console.user_id).rows,
         ends_grants="end_grants" in console.form,
         keys=keys,
         more_keys=more_keys,
-        passkeys=own_passkeys,
-        endpoints=own_endpoints,
-        senders=own_senders,
-        **read_ticked_boxes(console.form),
+        passkeys=passkeys.list_passkeys(uow, console.user_id),
+        endpoints=webhook_endpoints.list_live_endpoints(uow, console.user_id),
+        senders=senders.list_senders(uow, console.user_id),
+        **ticked_boxes,
     )
 
 
 @router.post(page_paths.PASSWORD_PATH)
+@shows_errors_on(show_password, kinds=_CORRECTABLE_KINDS)
 async def change_password(console: LoginLimitedConsoleForm) -> Response:
     """Set a new password, and end all sessions of the user except the current session."""
     form = console.form
-    email, name = await RECORDS.run(_read_address_and_name, console)
+    person = await console.state.in_unit_of_work(accounts.get_user, console.user_id)
     ended_access = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
-    try:
-        passwords.require_allowed_password(form.get("password", ""), email, name)
-        attempt = await _prove_current_password(console, email)
-    except DomainError as error:
-        return await RECORDS.run(
-            show_password, console, build_error_form(error, *_CORRECTABLE_KINDS)
-        )
+    passwords.require_allowed_password(form.get("password", ""), person.email, person.name)
+    attempt = await _prove_current_password(console, person.email)
     password_hash = await PASSWORDS.run(passwords.hash_password, form["password"])
     await console.state.in_unit_of_work(
         recovery.change_password,
@@ -133,42 +123,39 @@ async def change_password(console: LoginLimitedConsoleForm) -> Response:
         ending=ended_access,
     )
     notice = "Your password was changed, and all other browsers were logged out."
-    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
+    return console.redirect(page_paths.ACCOUNT_PATH, notice)
 
 
 @router.get(page_paths.EMAIL_PATH)
-def show_email(console: RecentConsole, form: EmptyForm) -> Response:
-    current_address, _ = _read_address_and_name(console)
-    return console.render_form(
+def show_email(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+    return console.render_page(
         "change_email.html",
         form,
         email=console.form.get("email", "").strip(),
-        current_email=current_address,
+        current_email=accounts.get_user(uow, console.user_id).email,
     )
 
 
 @router.post(page_paths.EMAIL_PATH)
+@shows_errors_on(show_email, kinds=_CORRECTABLE_KINDS)
 async def request_address_change(console: LoginLimitedConsoleForm) -> Response:
     """Send a confirmation link to the new e-mail address of an account."""
-    current_address, _ = await RECORDS.run(_read_address_and_name, console)
-    try:
-        email = email_addresses.normalise_address(console.form.get("email", ""))
-        async with pad_duration():
-            await _prove_current_password(console, current_address)
-            await console.state.in_unit_of_work(
-                account_mails.enqueue_mail,
-                MailKind.NEW_ADDRESS,
-                email,
-                limit=account_mails.HOURLY_LIMIT,
-                user_id=console.user_id,
-                source=unsolicited_mail.source_digest(
-                    console.state.resources.keyring, client_address(console.request)
-                ),
-            )
-    except DomainError as error:
-        return await RECORDS.run(show_email, console, build_error_form(error, *_CORRECTABLE_KINDS))
+    person = await console.state.in_unit_of_work(accounts.get_user, console.user_id)
+    email = email_addresses.normalise_address(console.form.get("email", ""))
+    async with pad_duration():
+        await _prove_current_password(console, person.email)
+        await console.state.in_unit_of_work(
+            account_mails.enqueue_mail,
+            MailKind.NEW_ADDRESS,
+            email,
+            limit=account_mails.HOURLY_LIMIT,
+            user_id=console.user_id,
+            source=unsolicited_mail.source_digest(
+                console.state.resources.keyring, client_address(console.request)
+            ),
+        )
     notice = "We’re sending a link to the new address. Open the link to confirm the change."
-    return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
+    return console.redirect(page_paths.ACCOUNT_PATH, notice)
 
 
 @router.get(page_paths.CONFIRM_EMAIL_PATH)
@@ -187,28 +174,27 @@ def show_new_address(console: RecentConsole, uow: Transaction, token: Token = ""
 
 
 @router.post(page_paths.CONFIRM_EMAIL_PATH)
-def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
+def change_address(console: RecentConsoleForm, uow: Transaction, token: Token = "") -> Response:
     keyring = console.state.resources.keyring
     secret = console.form.get("token") or token
     try:
-        with console.unit_of_work() as uow:
-            person = recovery.change_address(
-                uow,
-                secret,
-                console.caller,
-                erases="erase" in console.form,
-                is_visible="show" in console.form,
-            )
-            browser_token = logins.create_browser_token(keyring, person)
+        person = recovery.change_address(
+            uow,
+            secret,
+            console.caller,
+            erases="erase" in console.form,
+            is_visible="show" in console.form,
+        )
+        browser_token = logins.create_browser_token(keyring, person)
     except DomainError as error:
+        uow.roll_back()
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
         # A person record with the new e-mail address was created after the page was loaded. Show
         # the confirmation page again, which asks whether to erase the person record with the new
         # address.
-        path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
-        return redirect_to_path(console.state, path)
-    response = console.redirect_with_notice(page_paths.ACCOUNT_PATH, "Your address was changed.")
+        return console.redirect(f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}")
+    response = console.redirect(page_paths.ACCOUNT_PATH, "Your address was changed.")
     console.state.cookies.set(response, KNOWN_BROWSER_COOKIE, browser_token)
     return response
 
@@ -219,12 +205,6 @@ async def _prove_current_password(console: ConsoleRequest, email: str) -> Attemp
     attempt, _ = await verify_password(console.request, console.state, email, password)
     await console.state.in_unit_of_work(logins.clear_attempt, attempt)
     return attempt
-
-
-def _read_address_and_name(console: ConsoleRequest) -> tuple[str, str | None]:
-    with console.unit_of_work() as uow:
-        person = accounts.get_user(uow, console.user_id)
-        return person.email, person.name
 
 
 @router.get(page_paths.EVENTS_PATH)

@@ -19,10 +19,10 @@ from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_rou
 from api.console.typed_forms import TypedForm, parse_body
 from api.console.uploaded_images import WAIT_SECONDS, wait_for_image
 from api.errors import STATUS_OF
-from api.limits.bulkheads import RECORDS, REQUESTS
+from api.limits.bulkheads import REQUESTS
 from api.schemas.attachments import MAX_PICTURE_TITLE_CHARACTERS
 from api.schemas.composer import PostBody
-from api.state import State
+from api.state import State, Transaction
 from core.errors import DomainError, Kind
 from core.errors.money import CREDITS_INSUFFICIENT
 from core.queues import Queue
@@ -35,6 +35,7 @@ from services.composer.requests import OFFLINE, MetadataRequest
 from services.composer.text.post import MAX_TWEETS, MetadataField, split_tweets
 from services.composer.text.tweet_weight import MAX_TWEET_WEIGHT, measure_tweet_weight
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
+from storage.unit_of_work import UnitOfWork
 
 PATH = f"{CONSOLE_PATH}/composer"
 router = build_router(PATH)
@@ -129,8 +130,8 @@ class _Outcome:
 
 
 @router.get("")
-def show_composer(console: Console) -> Response:
-    return _render_composer(console, TypedForm(), None, None, is_of_photos=False)
+def show_composer(console: Console, uow: Transaction) -> Response:
+    return _render_composer(uow, console, TypedForm(), None, None, is_of_photos=False)
 
 
 @router.post("")
@@ -149,15 +150,13 @@ async def compose_post(request: Request, console: ConsoleForm) -> Response:
     finds = outcome.finds or await _read_cached_finds(console.state, typed, _LAST_SEARCH)
     used_finds = await _read_cached_finds(console.state, typed, _USED_SEARCH)
     updated_console = replace(console, form=typed)
-    return await RECORDS.run(
-        partial(
-            _render_outcome,
-            updated_console,
-            outcome,
-            finds,
-            used_finds,
-            is_of_photos=not is_writing,
-        )
+    return await console.state.in_unit_of_work(
+        _render_outcome,
+        updated_console,
+        outcome,
+        finds,
+        used_finds,
+        is_of_photos=not is_writing,
     )
 
 
@@ -271,21 +270,22 @@ async def _add_photo(console: ConsoleRequest, calls: ComposerCaller) -> _Outcome
         used_finds = await _read_cached_finds(state, inputs, _USED_SEARCH)
         found_photo = _find_photo(used_finds, endpoint)
         if found_photo is not None:
-            await RECORDS.run(_describe_image, console, accepted, found_photo)
+            await state.in_unit_of_work(_describe_image, console, accepted, found_photo)
         image = await wait_for_image(console, accepted)
     except DomainError as error:
         return _Outcome({}, error=error)
     return _Outcome({"added": image.hash_id})
 
 
-def _describe_image(console: ConsoleRequest, accepted: AcceptedJob, photo: FoundPhoto) -> None:
+def _describe_image(
+    uow: UnitOfWork, console: ConsoleRequest, accepted: AcceptedJob, photo: FoundPhoto
+) -> None:
     """Store the photo's alternative text, and its attribution, which most licences require."""
-    with console.unit_of_work() as uow:
-        image = records.find_outcome(uow, accepted)
-        if not isinstance(image, DomainError):
-            title = photo.credit.describe()[:MAX_PICTURE_TITLE_CHARACTERS]
-            changes = {"alt_text": photo.shows or None, "title": title}
-            records.change_attachment(uow, console.caller, image.hash_id, changes)
+    image = records.find_outcome(uow, accepted)
+    if not isinstance(image, DomainError):
+        title = photo.credit.describe()[:MAX_PICTURE_TITLE_CHARACTERS]
+        changes = {"alt_text": photo.shows or None, "title": title}
+        records.change_attachment(uow, console.caller, image.hash_id, changes)
 
 
 def _build_finds(state: State, search: PhotoSearch, result: PhotoSearchResult) -> PhotoFinds:
@@ -333,6 +333,7 @@ def _find_photo(finds: PhotoFinds | None, endpoint: str) -> FoundPhoto | None:
 
 
 def _render_outcome(
+    uow: UnitOfWork,
     console: ConsoleRequest,
     outcome: _Outcome,
     finds: PhotoFinds | None,
@@ -357,10 +358,11 @@ def _render_outcome(
                 f"but you have only {format_credits(balance)}."
             )
             form = replace(form, problem=problem)
-    return _render_composer(console, form, finds, used_finds, is_of_photos=is_of_photos)
+    return _render_composer(uow, console, form, finds, used_finds, is_of_photos=is_of_photos)
 
 
 def _render_composer(
+    uow: UnitOfWork,
     console: ConsoleRequest,
     form: TypedForm,
     finds: PhotoFinds | None,
@@ -371,9 +373,6 @@ def _render_composer(
     price = call_charges.get_call_price(console.state.resources.settings)
     providers = console.state.photos.providers
     photos = [] if finds is None else finds.photos
-    with console.unit_of_work() as uow:
-        notice = find_plan_notice(uow, console.user_id, PlanQuota.COMPOSER_PER_DAY)
-        storage_notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
     origins = {
         origin
         for each in (finds, used_finds)
@@ -382,12 +381,11 @@ def _render_composer(
     }
     return console.render_page(
         "composer.html",
-        status=form.status,
+        form,
         other_sources={"img-src": " ".join(sorted(origins))} if origins else {},
-        form=form,
         is_of_photos=is_of_photos,
-        refusal=notice,
-        storage_refusal=storage_notice,
+        refusal=find_plan_notice(uow, console.user_id, PlanQuota.COMPOSER_PER_DAY),
+        storage_refusal=find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB),
         parts=PART_LABELS,
         writers=describe_writers(form.typed),
         tweets=_list_tweets(form.typed),

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Self
@@ -12,10 +12,16 @@ from urllib.parse import urlencode
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.auth.redirects import redirect_to_path
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_credits, format_money
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
+    EmptyForm,
+    build_router,
+    shows_errors_on,
+)
 from api.console.typed_forms import TypedForm, build_field_error, read_text
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
@@ -153,39 +159,10 @@ class EntryView:
 
 @router.get("")
 @MONEY.threaded
-def show_credits(console: Console, cursor: Cursor = None) -> Response:
-    return _render_credits(console, cursor, None)
-
-
-@router.post("/low-balance")
-@MONEY.threaded
-def set_low_balance(console: ConsoleForm) -> Response:
-    """Set the balance below which the owner gets the event ``credits.low``."""
-    try:
-        threshold = _read_amount(console.form, THRESHOLD_FIELD)
-        if threshold is None:
-            raise build_field_error(THRESHOLD_FIELD, "enter a number, or 0 to turn the alert off")
-        thresholds.set_threshold(console.state.resources.database, console.user_id, threshold)
-    except DomainError as error:
-        return _render_credits(console, None, console.add_error(error))
-    return console.redirect_with_notice(PATH, "The alert was saved.")
-
-
-def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
-    """Return the amount in a form field, or ``None`` if the field is empty."""
-    text = form.get(name, "").strip()
-    if not text:
-        return None
-    if not _AMOUNT_PATTERN.fullmatch(text):
-        raise build_field_error(name, "must be a number, such as 500 or 12.5")
-    return Decimal(text.replace(",", ""))
-
-
-def _render_credits(
-    console: ConsoleRequest, cursor: str | None, threshold_form: TypedForm | None
-) -> Response:
+def show_credits(console: Console, form: EmptyForm, cursor: Cursor = None) -> Response:
+    """Show the balance and the ledger. ``form``: the form for the alert about a low balance."""
     query = console.request.query_params
-    form = TypedForm(
+    filter_form = TypedForm(
         {
             name: query[name]
             for name in (ACTION_FIELD, FIRST_DAY_FIELD, LAST_DAY_FIELD)
@@ -195,19 +172,18 @@ def _render_credits(
     database = console.state.resources.database
     page: PageOfRows[tuple[int, str]] = PageOfRows([], None)
     try:
-        ledger_filter = _read_ledger_filter(form.typed)
+        ledger_filter = _read_ledger_filter(filter_form.typed)
         page_request = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
         page = ledger_pages.list_entries(database, console.user_id, page_request, ledger_filter)
     except DomainError as error:
-        form = form.add_error(error)
+        filter_form = filter_form.add_error(error)
     threshold = format_credits(Decimal(thresholds.read_threshold(database, console.user_id)))
     account = json.loads(ledger.read_account(database, console.user_id), parse_float=Decimal)
     debt = Decimal(account["debt_credit"])
     return console.render_page(
         "credits.html",
-        status=(threshold_form or form).status,
-        form=form,
-        low=threshold_form or TypedForm({THRESHOLD_FIELD: threshold}),
+        replace(filter_form, status=max(form.status, filter_form.status)),
+        low=form.fill({THRESHOLD_FIELD: threshold}),
         balance=format_credits(Decimal(account["balance_credit"])),
         # If an owner has a debt, newly bought credits pay off the debt before they raise the
         # balance.
@@ -218,9 +194,31 @@ def _render_credits(
             *((str(action), words) for action, words in ACTION_LABELS.items()),
         ],
         looked_at=MAX_SCANNED_ENTRIES,
-        query=f"?{urlencode(form.typed)}",
+        query=f"?{urlencode(filter_form.typed)}",
         next_cursor=page.next_cursor,
     )
+
+
+@router.post("/low-balance")
+@MONEY.threaded
+@shows_errors_on(show_credits)
+def set_low_balance(console: ConsoleForm) -> Response:
+    """Set the balance below which the owner gets the event ``credits.low``."""
+    threshold = _read_amount(console.form, THRESHOLD_FIELD)
+    if threshold is None:
+        raise build_field_error(THRESHOLD_FIELD, "enter a number, or 0 to turn the alert off")
+    thresholds.set_threshold(console.state.resources.database, console.user_id, threshold)
+    return console.redirect(PATH, "The alert was saved.")
+
+
+def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
+    """Return the amount in a form field, or ``None`` if the field is empty."""
+    text = form.get(name, "").strip()
+    if not text:
+        return None
+    if not _AMOUNT_PATTERN.fullmatch(text):
+        raise build_field_error(name, "must be a number, such as 500 or 12.5")
+    return Decimal(text.replace(",", ""))
 
 
 def _read_ledger_filter(query: Mapping[str, str]) -> LedgerFilter:
@@ -260,7 +258,7 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
         for each in describe_prices(settings, channels)["currencies"]
     ]
     packs = _list_packs(settings, [each["currency"] for each in prices])
-    return console.render_form(
+    return console.render_page(
         "buy_credits.html",
         form.fill({PACK_FIELD: packs[0][0]}) if packs else form,
         prices=prices,
@@ -292,27 +290,25 @@ def _format_price(settings: Settings, currency: str, credit_amount: Decimal) -> 
 
 
 @router.post("/buy")
+@shows_errors_on(show_buying, PLACES)
 async def buy_credits(request: Request, console: ConsoleForm) -> Response:
     """Order credits, and redirect to the order's page, which links to the payment page.
 
     The Content-Security-Policy forbids redirects to other sites after a form was sent.
     """
     state = console.state
-    try:
-        order_request = _read_order(console)
-        state.queue_ages.check(Queue.MONEY, waits=True)
-        accepted = await MONEY.run(
-            checkout.place_order,
-            state.resources,
-            state.payments,
-            order_request,
-            user_id=console.user_id,
-            key=None,
-        )
-        await wait_for_job(request, state, accepted.job_id, WAIT_SECONDS)
-    except DomainError as error:
-        return await show_buying(console, console.add_error(error, PLACES))
-    return redirect_to_path(state, f"{PATH}/orders/{accepted.subject_id}")
+    order_request = _read_order(console)
+    state.queue_ages.check(Queue.MONEY, waits=True)
+    accepted = await MONEY.run(
+        checkout.place_order,
+        state.resources,
+        state.payments,
+        order_request,
+        user_id=console.user_id,
+        key=None,
+    )
+    await wait_for_job(request, state, accepted.job_id, WAIT_SECONDS)
+    return console.redirect(f"{PATH}/orders/{accepted.subject_id}")
 
 
 def _read_order(console: ConsoleRequest) -> OrderRequest:
@@ -435,5 +431,4 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
 @router.get(return_urls.CONSOLE_RETURN_PATH.removeprefix(PATH))
 async def return_from_checkout(console: Console, order_id: PathId | None = None) -> Response:
     """Redirect to the order's page. Ignore the status in the URL, because payers can change it."""
-    path = ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}"
-    return redirect_to_path(console.state, path)
+    return console.redirect(ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}")

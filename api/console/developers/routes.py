@@ -17,13 +17,13 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
     build_router,
+    shows_errors_on,
 )
 from api.console.typed_forms import TypedForm, build_field_error
 from api.paging import Cursor
 from api.record_ids import PathId
 from api.state import Transaction
 from core import clock
-from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
 from core.scopes import KEY_SCOPE_EXPLANATIONS, Scope, list_known_scopes
 from core.settings.notations import PlanQuota, Retained
@@ -114,7 +114,7 @@ def show_access_revocation(console: Console, uow: Transaction, grant_id: PathId)
 def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
     grant = _get_grant(uow, console, grant_id)
     grants.revoke_grant(uow, grant_id=grant.id, user_id=console.user_id)
-    return console.redirect_with_notice(GRANTS_PATH, f"“{grant.client_name}” no longer has access.")
+    return console.redirect(GRANTS_PATH, f"“{grant.client_name}” no longer has access.")
 
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
@@ -146,10 +146,8 @@ def show_keys(console: Console, uow: Transaction) -> Response:
 
 
 @router.get("/keys/new")
-def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        notice = find_plan_notice(uow, console.user_id, PlanQuota.KEYS)
-    return console.render_form(
+def show_new_key(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+    return console.render_page(
         "new_key.html",
         form.fill({"lifetime": "90", "reach": "chosen"}),
         groups=[
@@ -163,12 +161,13 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
             for heading, scopes in _SCOPE_GROUPS
         ],
         lifetimes=[(value, label) for value, (label, _) in _LIFETIMES.items()],
-        refusal=notice,
+        refusal=find_plan_notice(uow, console.user_id, PlanQuota.KEYS),
     )
 
 
 @router.post("/keys/new")
-def create_key(console: RecentConsoleForm) -> Response:
+@shows_errors_on(show_new_key, {API_KEY_NAME.code: "name"})
+def create_key(console: RecentConsoleForm, uow: Transaction) -> Response:
     """Create an API key, and show its secret once.
 
     The response isn't a redirect, because the URL would have to contain the secret.
@@ -177,24 +176,20 @@ def create_key(console: RecentConsoleForm) -> Response:
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
     reach = form.get("reach")
     lifetime = form.get("lifetime", "")
-    try:
-        if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked_scopes):
-            raise build_field_error("reach", "select at least one permission")
-        if reach == "all" and ticked_scopes:
-            raise build_field_error("reach", "choose either full access or single permissions")
-        if lifetime not in _LIFETIMES:
-            raise build_field_error("lifetime", "choose one of the listed periods")
-        _, lifetime_duration = _LIFETIMES[lifetime]
-        with console.unit_of_work() as uow:
-            key, secret = own_keys.create_own_key(
-                uow,
-                console.caller,
-                name=form.get("name", ""),
-                scopes=None if reach == "all" else ticked_scopes,
-                expires_at=None if lifetime_duration is None else clock.now() + lifetime_duration,
-            )
-    except DomainError as error:
-        return show_new_key(console, console.add_error(error, {API_KEY_NAME.code: "name"}))
+    if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked_scopes):
+        raise build_field_error("reach", "select at least one permission")
+    if reach == "all" and ticked_scopes:
+        raise build_field_error("reach", "choose either full access or single permissions")
+    if lifetime not in _LIFETIMES:
+        raise build_field_error("lifetime", "choose one of the listed periods")
+    _, lifetime_duration = _LIFETIMES[lifetime]
+    key, secret = own_keys.create_own_key(
+        uow,
+        console.caller,
+        name=form.get("name", ""),
+        scopes=None if reach == "all" else ticked_scopes,
+        expires_at=None if lifetime_duration is None else clock.now() + lifetime_duration,
+    )
     return console.render_page("key_made.html", each=KeyView(key), secret=secret)
 
 
@@ -212,7 +207,7 @@ def show_requests(
         PageRequest(REQUESTS_ON_PAGE, cursor=cursor),
         status=statuses[0] if statuses else None,
     )
-    return console.render_form(
+    return console.render_page(
         "key_requests.html",
         TypedForm({_STATUS_FIELD: statuses[0]} if statuses else {}),
         each=KeyView(api_keys.get_key(uow, console.user_id, key_id)),
@@ -227,7 +222,7 @@ def show_requests(
 @router.get("/keys/{key_id}/end")
 def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> Response:
     key = _get_key(uow, console, key_id)
-    return console.render_form(
+    return console.render_page(
         "end_key.html",
         TypedForm(),
         each=key,
@@ -245,7 +240,7 @@ def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Re
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form
     revoke_key(uow, key_id=key_id, user_id=console.user_id, keep_endpoints=keep_endpoints)
-    return console.redirect_with_notice(KEYS_PATH, f"The key “{label}” was revoked.")
+    return console.redirect(KEYS_PATH, f"The key “{label}” was revoked.")
 
 
 def _list_keys(uow: UnitOfWork, console: ConsoleRequest) -> list[KeyView]:
@@ -264,8 +259,8 @@ def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Re
     selected_type = console.request.query_params.get(_TYPE_FIELD, "")
     types = [kind for kind in FeedEventType if kind == selected_type]
     page = list_newest_events(uow, console.caller, only=types, limit=EVENTS_ON_PAGE, cursor=cursor)
-    console.count_members_page()
-    return console.render_form(
+    console.count_members_page(uow)
+    return console.render_page(
         "events.html",
         TypedForm({_TYPE_FIELD: types[0].value} if types else {}),
         events=page.events,

@@ -14,14 +14,14 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
     build_router,
+    shows_errors_on,
+    threaded_as_search,
 )
 from api.console.typed_forms import TypedForm, parse_body, read_text
-from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
 from api.schemas import senders as schemas
 from api.state import Transaction
-from core.errors import DomainError
 from integrations.senders.port import ReportKind, SenderProvider
 from integrations.senders.ses import SIGNATURE_V1_WARNING
 from models import ReportOutcome, Sender, SenderReport
@@ -101,13 +101,15 @@ _BODY_EXAMPLE = {
         ]
     },
 }
-_REPORT_ERRORS = (
-    "report.invalid",
-    "report.too_many",
-    "report.trace_id_refused",
-    "body.too_large",
-    "request.too_slow",
-)
+# Maps an error code to the form field that shows the error.
+_KEY_PLACES = {"sender.key_invalid": _KEY_FIELD, "sender.topic_invalid": _KEY_FIELD}
+_BODY_PLACES = {
+    "report.invalid": _BODY_FIELD,
+    "report.too_many": _BODY_FIELD,
+    "report.trace_id_refused": _BODY_FIELD,
+    "body.too_large": _BODY_FIELD,
+    "request.too_slow": _BODY_FIELD,
+}
 
 
 @dataclass(frozen=True)
@@ -172,10 +174,9 @@ def show_senders(console: Console, uow: Transaction) -> Response:
 
 
 @router.get("/new")
-def show_new_sender(console: RecentConsole, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        own_lists = lists.list_choices(uow, console.user_id)
-    return console.render_form(
+def show_new_sender(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+    own_lists = lists.list_choices(uow, console.user_id)
+    return console.render_page(
         "new_sender.html",
         form.fill({"provider": SenderProvider.GENERIC.value}),
         providers=[(each.value, label) for each, label in _PROVIDER_LABELS.items()],
@@ -184,7 +185,8 @@ def show_new_sender(console: RecentConsole, form: EmptyForm) -> Response:
 
 
 @router.post("/new")
-def create_sender(console: RecentConsoleForm) -> Response:
+@shows_errors_on(show_new_sender, _KEY_PLACES)
+def create_sender(console: RecentConsoleForm, uow: Transaction) -> Response:
     """Create a sender, and show its secret. No other page ever shows the secret."""
     form = console.form
     list_id = parse_id_or_text(read_text(form, "list_id"))
@@ -200,21 +202,16 @@ def create_sender(console: RecentConsoleForm) -> Response:
     }
     if key_name is not None:
         values[key_name] = key
-    places = {"sender.key_invalid": _KEY_FIELD, "sender.topic_invalid": _KEY_FIELD}
-    try:
-        body = parse_body(schemas.NewSender, values)
-        new = NewSender(
-            name=body.name,
-            provider=body.provider,
-            list_ids=body.list_ids,
-            topic_arn=body.topic_arn,
-            keys=body.keys,
-        )
-        with console.unit_of_work() as uow:
-            sender, secret = senders.create_sender(uow, console.caller, new)
-            [view] = _build_views(uow, console, [sender])
-    except DomainError as error:
-        return show_new_sender(console, console.add_error(error, places))
+    body = parse_body(schemas.NewSender, values)
+    new = NewSender(
+        name=body.name,
+        provider=body.provider,
+        list_ids=body.list_ids,
+        topic_arn=body.topic_arn,
+        keys=body.keys,
+    )
+    sender, secret = senders.create_sender(uow, console.caller, new)
+    [view] = _build_views(uow, console, [sender])
     return _render_secret(console, view, secret, is_new=True)
 
 
@@ -222,7 +219,7 @@ def create_sender(console: RecentConsoleForm) -> Response:
 def show_sender(
     console: Console, uow: Transaction, sender_id: PathId, cursor: Cursor = None
 ) -> Response:
-    [view] = _build_views(uow, console, [senders.get_sender(uow, console.caller, sender_id)])
+    view = _find_view(uow, console, sender_id)
     selected_kind = console.request.query_params.get(_KIND_FIELD, "")
     kind = next((each for each in ReportKind if each == selected_kind), None)
     page = report_history.list_reports(
@@ -232,7 +229,7 @@ def show_sender(
         page=PageRequest(REPORTS_ON_PAGE, cursor=cursor),
         kind=kind,
     )
-    return console.render_form(
+    return console.render_page(
         "sender.html",
         TypedForm({_KIND_FIELD: kind.value} if kind else {}),
         view=view,
@@ -247,8 +244,8 @@ def show_sender(
 
 
 @router.get("/{sender_id}/try")
-def show_trial(console: Console, form: EmptyForm, sender_id: PathId) -> Response:
-    view = _find_view(console, sender_id)
+def show_trial(console: Console, uow: Transaction, form: EmptyForm, sender_id: PathId) -> Response:
+    view = _find_view(uow, console, sender_id)
     if view.is_own_program:
         example = orjson.dumps(_BODY_EXAMPLE, option=orjson.OPT_INDENT_2).decode()
         form = form.fill({_BODY_FIELD: example})
@@ -256,46 +253,40 @@ def show_trial(console: Console, form: EmptyForm, sender_id: PathId) -> Response
 
 
 @router.post("/{sender_id}/try")
-async def try_body(console: ConsoleForm, sender_id: PathId) -> Response:
+@threaded_as_search
+@shows_errors_on(show_trial, _BODY_PLACES)
+def try_body(console: ConsoleForm, uow: Transaction, sender_id: PathId) -> Response:
     """Show the effects that the reports in a request body would have."""
-    return await SEARCHES_BY_CALLER.run(console.user_id, _try_body, console, sender_id)
-
-
-def _try_body(console: ConsoleRequest, sender_id: int) -> Response:
-    view = _find_view(console, sender_id)
-    try:
-        body = parse_body(schemas.SenderTrial, {"body": console.form.get(_BODY_FIELD, "")})
-        received = trials.run_trial(console.state.resources, view.sender, body.body.encode())
-    except DomainError as error:
-        form = console.add_error(error, dict.fromkeys(_REPORT_ERRORS, _BODY_FIELD))
-        return _render_trial(console, form, view)
-    with console.unit_of_work() as uow:
-        effects = _build_report_views(uow, console, [describe_report(each) for each in received])
+    view = _find_view(uow, console, sender_id)
+    body = parse_body(schemas.SenderTrial, {"body": console.form.get(_BODY_FIELD, "")})
+    # The trial opens a transaction of its own.
+    uow.roll_back()
+    received = trials.run_trial(console.state.resources, view.sender, body.body.encode())
+    effects = _build_report_views(uow, console, [describe_report(each) for each in received])
     return _render_trial(console, TypedForm(console.form), view, effects)
 
 
 @router.get("/{sender_id}/rotate")
-def show_rotation(console: RecentConsole, sender_id: PathId) -> Response:
-    return console.render_page("rotate_sender.html", view=_find_view(console, sender_id))
+def show_rotation(console: RecentConsole, uow: Transaction, sender_id: PathId) -> Response:
+    return console.render_page("rotate_sender.html", view=_find_view(uow, console, sender_id))
 
 
 @router.post("/{sender_id}/rotate")
-def rotate_secret(console: RecentConsoleForm, sender_id: PathId) -> Response:
-    view = _find_view(console, sender_id)
-    with console.unit_of_work() as uow:
-        secret = senders.rotate_secret(uow, console.caller, sender_id)
+def rotate_secret(console: RecentConsoleForm, uow: Transaction, sender_id: PathId) -> Response:
+    view = _find_view(uow, console, sender_id)
+    secret = senders.rotate_secret(uow, console.caller, sender_id)
     return _render_secret(console, view, secret, is_new=False)
 
 
 @router.get("/{sender_id}/end")
-def show_deletion(console: Console, sender_id: PathId) -> Response:
-    return console.render_page("end_sender.html", view=_find_view(console, sender_id))
+def show_deletion(console: Console, uow: Transaction, sender_id: PathId) -> Response:
+    return console.render_page("end_sender.html", view=_find_view(uow, console, sender_id))
 
 
 @router.post("/{sender_id}/end")
 def delete_sender(console: ConsoleForm, uow: Transaction, sender_id: PathId) -> Response:
     senders.delete_sender(uow, console.caller, sender_id)
-    return console.redirect_with_notice(PATH, "The sender was deleted.")
+    return console.redirect(PATH, "The sender was deleted.")
 
 
 def _render_secret(
@@ -317,7 +308,7 @@ def _render_trial(
     view: SenderView,
     effects: Sequence[ReportView] | None = None,
 ) -> Response:
-    return console.render_form("try_sender.html", form, view=view, effects=effects)
+    return console.render_page("try_sender.html", form, view=view, effects=effects)
 
 
 def _build_views(
@@ -343,12 +334,11 @@ def _build_report_views(
     facts = list(rows)
     members = {(row.list_id, row.user_id) for row in facts if row.list_id and row.user_id}
     emails = report_history.read_addresses(uow, console.caller, members)
-    console.count_members_page()
+    console.count_members_page(uow)
     return [ReportView(row, emails.get((row.list_id, row.user_id))) for row in facts]
 
 
-def _find_view(console: ConsoleRequest, sender_id: int) -> SenderView:
-    with console.unit_of_work() as uow:
-        sender = senders.get_sender(uow, console.caller, sender_id)
-        [view] = _build_views(uow, console, [sender])
+def _find_view(uow: UnitOfWork, console: ConsoleRequest, sender_id: int) -> SenderView:
+    sender = senders.get_sender(uow, console.caller, sender_id)
+    [view] = _build_views(uow, console, [sender])
     return view

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 import orjson
 from fastapi.responses import Response
 
-from api.auth.redirects import redirect_to_path
 from api.console.developers.views import (
     TYPE_GROUPS,
     describe_type,
@@ -26,9 +25,9 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
     build_router,
+    shows_errors_on,
 )
 from api.console.typed_forms import TypedForm, build_field_error, parse_body, read_text
-from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
 from api.schemas.events import EVENT_EXAMPLE
@@ -187,11 +186,10 @@ def show_endpoints(console: Console, uow: Transaction) -> Response:
 
 
 @router.get("/new")
-def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        own_lists = lists.list_choices(uow, console.user_id)
+def show_new_endpoint(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+    own_lists = lists.list_choices(uow, console.user_id)
     choices = [("", "All lists"), *((str(each.id), each.title) for each in own_lists)]
-    return console.render_form(
+    return console.render_page(
         "new_webhook.html",
         form.fill({TYPE_PREFIX + kind: "on" for kind in _RECOMMENDED_TYPES}),
         groups=TYPE_GROUPS,
@@ -203,6 +201,7 @@ def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
 
 
 @router.post("/new")
+@shows_errors_on(show_new_endpoint, PLACES)
 async def create_endpoint(console: RecentConsoleForm) -> Response:
     """Create a webhook endpoint, and show its secret once."""
     values = {
@@ -210,21 +209,18 @@ async def create_endpoint(console: RecentConsoleForm) -> Response:
         "types": _read_ticked_types(console.form),
         "list_id": parse_id_or_text(read_text(console.form, "list_id")),
     }
-    try:
-        body = parse_body(NewWebhookEndpoint, values)
-        await console.state.check_receiver(console.user_id, body.url)
-        return await RECORDS.run(_create_endpoint, console, body)
-    except DomainError as error:
-        form = await RECORDS.run(console.add_error, error, PLACES)
-        return await RECORDS.run(show_new_endpoint, console, form)
+    body = parse_body(NewWebhookEndpoint, values)
+    await console.state.check_receiver(console.user_id, body.url)
+    return await console.state.in_unit_of_work(_create_endpoint, console, body)
 
 
-def _create_endpoint(console: ConsoleRequest, body: NewWebhookEndpoint) -> Response:
-    with console.unit_of_work() as uow:
-        endpoint, secret = webhook_endpoints.create_endpoint(
-            uow, console.caller, url=body.url, types=body.types, list_id=body.list_id
-        )
-        [view] = _build_views(uow, [endpoint])
+def _create_endpoint(
+    uow: UnitOfWork, console: ConsoleRequest, body: NewWebhookEndpoint
+) -> Response:
+    endpoint, secret = webhook_endpoints.create_endpoint(
+        uow, console.caller, url=body.url, types=body.types, list_id=body.list_id
+    )
+    [view] = _build_views(uow, [endpoint])
     return console.render_page("webhook_secret.html", view=view, secret=secret, is_new=True)
 
 
@@ -249,7 +245,7 @@ def show_endpoint(
     page = deliveries.list_deliveries(uow, console.caller, endpoint_id, page_request)
     events = messages.load_events(uow, page.rows)
     if names_members(events.values()):
-        console.count_members_page()
+        console.count_members_page(uow)
     names = find_subject_names(uow, console.user_id, events.values())
     delivery_views = [
         DeliveryView(each, find_subject(events[each.id], names)[0] if each.id in events else "")
@@ -281,7 +277,7 @@ def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
 @router.post("/{endpoint_id}/test")
 def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     deliveries.send_test(uow, console.caller, endpoint_id)
-    return console.redirect_with_notice(
+    return console.redirect(
         f"{PATH}/{endpoint_id}", "The first delivery below shows the result of the test."
     )
 
@@ -295,7 +291,7 @@ def show_delivery(
     request = messages.rebuild_request(uow, console.caller, endpoint_id, delivery_id)
     event = None if request.body is None else json.loads(request.body)
     if event and names_members([event["data"]]):
-        console.count_members_page()
+        console.count_members_page(uow)
     return console.render_page(
         "delivery.html",
         view=view,
@@ -311,14 +307,16 @@ def resend_event(
 ) -> Response:
     """Resend an event to a webhook endpoint, even if it was already delivered."""
     deliveries.resend_delivery(uow, console.caller, endpoint_id, delivery_id)
-    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The event is being sent again.")
+    return console.redirect(f"{PATH}/{endpoint_id}", "The event is being sent again.")
 
 
 @router.get("/{endpoint_id}/change")
-def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) -> Response:
-    view = _find_view(console, endpoint_id)
+def show_change(
+    console: RecentConsole, uow: Transaction, endpoint_id: PathId, form: EmptyForm
+) -> Response:
+    view = _find_view(uow, console, endpoint_id)
     boxes = {TYPE_PREFIX + kind: "on" for kind in view.endpoint.types}
-    return console.render_form(
+    return console.render_page(
         "change_webhook.html",
         form.fill({"url": view.endpoint.url, **boxes}),
         view=view,
@@ -329,76 +327,70 @@ def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) ->
 
 
 @router.post("/{endpoint_id}/change")
+@shows_errors_on(show_change, PLACES)
 async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
-    view = await RECORDS.run(_find_view, console, endpoint_id)
+    view = await console.state.in_unit_of_work(_find_view, console, endpoint_id)
     url = console.form.get("url", "").strip()
-    try:
-        values = {"url": url, "types": _read_ticked_types(console.form)}
-        body = parse_body(WebhookEndpointChange, values)
-        if body.url is not None and body.url != view.endpoint.url:
-            await console.state.check_receiver(console.user_id, body.url)
-        change = EndpointChange(url=body.url, types=body.types)
-        await console.state.in_unit_of_work(
-            webhook_endpoints.change_endpoint, console.caller, endpoint_id, change
-        )
-    except DomainError as error:
-        return await RECORDS.run(
-            show_change, console, endpoint_id, console.add_error(error, PLACES)
-        )
-    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The webhook was changed.")
+    values = {"url": url, "types": _read_ticked_types(console.form)}
+    body = parse_body(WebhookEndpointChange, values)
+    if body.url is not None and body.url != view.endpoint.url:
+        await console.state.check_receiver(console.user_id, body.url)
+    change = EndpointChange(url=body.url, types=body.types)
+    await console.state.in_unit_of_work(
+        webhook_endpoints.change_endpoint, console.caller, endpoint_id, change
+    )
+    return console.redirect(f"{PATH}/{endpoint_id}", "The webhook was changed.")
 
 
 @router.get("/{endpoint_id}/state")
-def show_state(console: Console, endpoint_id: PathId) -> Response:
+def show_state(console: Console, uow: Transaction, endpoint_id: PathId) -> Response:
     """Redirect to the webhook's page after the login that ``change_state`` may require."""
-    _find_view(console, endpoint_id)
-    return redirect_to_path(console.state, f"{PATH}/{endpoint_id}")
+    _find_view(uow, console, endpoint_id)
+    return console.redirect(f"{PATH}/{endpoint_id}")
 
 
 @router.post("/{endpoint_id}/state")
-def change_state(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
+def change_state(console: RecentConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     is_resumed = console.form.get("state") == EndpointState.ACTIVE
     state = EndpointState.ACTIVE if is_resumed else EndpointState.PAUSED
-    with console.unit_of_work() as uow:
-        webhook_endpoints.change_endpoint(
-            uow, console.caller, endpoint_id, EndpointChange(state=state)
-        )
-    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", _STATE_NOTICES[state])
+    change = EndpointChange(state=state)
+    webhook_endpoints.change_endpoint(uow, console.caller, endpoint_id, change)
+    return console.redirect(f"{PATH}/{endpoint_id}", _STATE_NOTICES[state])
 
 
 @router.get("/{endpoint_id}/rotate")
-def show_rotation(console: RecentConsole, endpoint_id: PathId) -> Response:
-    return console.render_page("rotate_webhook.html", view=_find_view(console, endpoint_id))
+def show_rotation(console: RecentConsole, uow: Transaction, endpoint_id: PathId) -> Response:
+    return console.render_page("rotate_webhook.html", view=_find_view(uow, console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/rotate")
-def rotate_secret(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
-    view = _find_view(console, endpoint_id)
-    with console.unit_of_work() as uow:
-        secret = webhook_endpoints.rotate_secret(uow, console.caller, endpoint_id)
+def rotate_secret(console: RecentConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+    view = _find_view(uow, console, endpoint_id)
+    secret = webhook_endpoints.rotate_secret(uow, console.caller, endpoint_id)
     return console.render_page("webhook_secret.html", view=view, secret=secret, is_new=False)
 
 
 @router.get("/{endpoint_id}/end")
-def show_endpoint_deletion(console: Console, endpoint_id: PathId) -> Response:
-    return console.render_page("end_webhook.html", view=_find_view(console, endpoint_id))
+def show_endpoint_deletion(console: Console, uow: Transaction, endpoint_id: PathId) -> Response:
+    return console.render_page("end_webhook.html", view=_find_view(uow, console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/end")
 def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     webhook_endpoints.delete_endpoint(uow, console.caller, endpoint_id)
-    return console.redirect_with_notice(PATH, "The webhook was deleted.")
+    return console.redirect(PATH, "The webhook was deleted.")
 
 
 @router.get("/{endpoint_id}/replay")
-def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
+def show_replay(
+    console: Console, uow: Transaction, endpoint_id: PathId, form: EmptyForm
+) -> Response:
     """Show the form for resending all events since a chosen time.
 
     If the URL contains a start time, the page shows how many events would be resent.
     """
-    view = _find_view(console, endpoint_id)
-    with console.unit_of_work() as uow:
-        notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
+    view = _find_view(uow, console, endpoint_id)
+    notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
     event_count = None
     since = None
     query = dict(console.request.query_params)
@@ -406,11 +398,10 @@ def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Respo
         form = TypedForm(query)
         try:
             since = _read_moment(form.typed)
-            with console.unit_of_work() as uow:
-                event_count = deliveries.count_events_since(uow, console.caller, endpoint_id, since)
+            event_count = deliveries.count_events_since(uow, console.caller, endpoint_id, since)
         except DomainError as error:
             form = form.add_error(error)
-    return console.render_form(
+    return console.render_page(
         "replay_webhook.html",
         form.fill({DAY_FIELD: clock.now().date().isoformat(), TIME_FIELD: "00:00"}),
         view=view,
@@ -422,15 +413,12 @@ def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Respo
 
 
 @router.post("/{endpoint_id}/replay")
-def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
-    try:
-        since = _read_moment(console.form)
-        with console.unit_of_work() as uow:
-            if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
-                raise build_field_error(DAY_FIELD, "the webhook has no events since this time")
-    except DomainError as error:
-        return show_replay(console, endpoint_id, console.add_error(error))
-    return console.redirect_with_notice(
+@shows_errors_on(show_replay)
+def replay_events(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+    since = _read_moment(console.form)
+    if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
+        raise build_field_error(DAY_FIELD, "the webhook has no events since this time")
+    return console.redirect(
         f"{PATH}/{endpoint_id}", "The events are being sent again, oldest first."
     )
 
@@ -456,6 +444,5 @@ def _build_views(uow: UnitOfWork, endpoints: Sequence[WebhookEndpoint]) -> list[
     return [EndpointView(each, titles.get(each.list_id or 0)) for each in endpoints]
 
 
-def _find_view(console: ConsoleRequest, endpoint_id: int) -> EndpointView:
-    with console.unit_of_work() as uow:
-        return EndpointView(webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id))
+def _find_view(uow: UnitOfWork, console: ConsoleRequest, endpoint_id: int) -> EndpointView:
+    return EndpointView(webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id))

@@ -7,7 +7,6 @@ from datetime import datetime
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.auth.redirects import redirect_to_path
 from api.console.assets import CONSOLE_PATH
 from api.console.members.member_page import STATUSES
 from api.console.part_streams import LivePart, stream_part
@@ -20,10 +19,10 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
     build_router,
+    shows_errors_on,
 )
 from api.console.typed_forms import parse_body
 from api.html.frame import redirect_to
-from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import ListId, PathId, parse_id_or_text
 from api.responses.file_links import sign_export_url
@@ -31,7 +30,6 @@ from api.responses.lists import describe_list
 from api.schemas.segments import NewExport
 from api.state import Transaction
 from core import clock
-from core.errors import DomainError
 from core.errors.mailing import (
     EXPORT_NOT_FOUND,
     SEGMENT_FIELD_RETIRED,
@@ -132,28 +130,28 @@ def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 
 
 @router.get("/lists/{list_id}/export")
-def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        own_segments = segments.list_segments(uow, mailing_list, UNPAGED).rows
-        active_count = describe_list(uow, console.state, mailing_list).subscriber_count
-        notice = find_plan_notice(
-            uow, console.user_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB
-        )
-    return console.render_form(
+def show_new_export(
+    console: RecentConsole, uow: Transaction, list_id: ListId, form: EmptyForm
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    own_segments = segments.list_segments(uow, mailing_list, UNPAGED).rows
+    return console.render_page(
         "new_export.html",
         form.fill({"format": ExportFormat.CSV}),
         list=mailing_list,
         segments=[("", "All members"), *((str(each.id), each.name) for each in own_segments)],
-        active_count=active_count,
+        active_count=describe_list(uow, console.state, mailing_list).subscriber_count,
         formats=FORMATS,
         statuses=STATUS_BOXES,
-        refusal=notice,
+        refusal=find_plan_notice(
+            uow, console.user_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB
+        ),
     )
 
 
 @router.post("/lists/{list_id}/export")
-def start_export(console: RecentConsoleForm, list_id: ListId) -> Response:
+@shows_errors_on(show_new_export, PLACES)
+def start_export(console: RecentConsoleForm, uow: Transaction, list_id: ListId) -> Response:
     form = console.form
     statuses = [status.value for status in SubscriptionStatus if _STATUS_PREFIX + status in form]
     values = {
@@ -165,19 +163,13 @@ def start_export(console: RecentConsoleForm, list_id: ListId) -> Response:
         # Add a byte order mark, because Excel needs it to recognise UTF-8.
         "bom": form.get("format") == ExportFormat.CSV,
     }
-    try:
-        body = parse_body(NewExport, values)
-        chosen_statuses = None if body.status is None else tuple(body.status)
-        order = ExportOrder(
-            body.kind, body.segment_id, None, chosen_statuses, body.format, body.bom
-        )
-        console.state.queue_ages.check(Queue.EXPORT, waits=False)
-        with console.unit_of_work() as uow:
-            console.get_own_list(uow, list_id)
-            job = exports.begin_export(uow, console.caller, list_id, order)
-    except DomainError as error:
-        return show_new_export(console, list_id, console.add_error(error, PLACES))
-    return redirect_to_path(console.state, f"{PATH}/{job.subject_id}")
+    body = parse_body(NewExport, values)
+    chosen_statuses = None if body.status is None else tuple(body.status)
+    order = ExportOrder(body.kind, body.segment_id, None, chosen_statuses, body.format, body.bom)
+    console.state.queue_ages.check(Queue.EXPORT, waits=False)
+    console.get_own_list(uow, list_id)
+    job = exports.begin_export(uow, console.caller, list_id, order)
+    return console.redirect(f"{PATH}/{job.subject_id}")
 
 
 @router.get("/exports/{export_id}")
@@ -189,15 +181,14 @@ def show_export(console: Console, uow: Transaction, export_id: PathId) -> Respon
 
 @router.get("/exports/{export_id}/events")
 async def stream_export(request: Request, console: Console, export_id: PathId) -> Response:
-    def read_part() -> LivePart:
-        with console.unit_of_work() as uow:
-            view = _get_view(uow, console, export_id)
+    def read_part(uow: UnitOfWork) -> LivePart:
+        view = _get_view(uow, console, export_id)
         job_ids = [] if view.job is None else [view.job.id]
         return LivePart(
             console.render_part("export_state.html", view=view), not view.is_running, job_ids
         )
 
-    return stream_part(console, await RECORDS.run(read_part), read_part)
+    return await stream_part(console, read_part)
 
 
 @router.post("/exports/{export_id}/cancel")
@@ -205,7 +196,7 @@ def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> 
     job = _get_view(uow, console, export_id).job
     cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
     notice = "The export is being cancelled." if cancelled else "The export had already ended."
-    return console.redirect_with_notice(f"{PATH}/{export_id}", notice)
+    return console.redirect(f"{PATH}/{export_id}", notice)
 
 
 @router.get("/exports/{export_id}/file")

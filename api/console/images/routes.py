@@ -20,6 +20,7 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
     build_router,
+    shows_errors_on,
 )
 from api.console.typed_forms import (
     TypedForm,
@@ -49,6 +50,7 @@ from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
 from services.subscriptions import branding
+from storage.unit_of_work import UnitOfWork
 
 PATH = f"{CONSOLE_PATH}/images"
 router = build_router(PATH)
@@ -163,16 +165,16 @@ class ImageView:
 
 
 @router.get("")
-def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Response:
-    with console.unit_of_work() as uow:
-        page = records.list_attachments(
-            uow, console.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor)
-        )
-        notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
-        user = accounts.get_user(uow, console.user_id)
-        free_bytes = quotas.find_remaining_quota(uow, user, PlanQuota.STORAGE_MB)
-        thumbnails.enqueue_missing_thumbnails(uow, console.user_id, page.rows)
-    return console.render_form(
+def show_images(
+    console: Console, uow: Transaction, form: EmptyForm, cursor: Cursor = None
+) -> Response:
+    page_request = PageRequest(IMAGES_ON_PAGE, cursor=cursor)
+    page = records.list_attachments(uow, console.caller, page_request)
+    notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
+    user = accounts.get_user(uow, console.user_id)
+    free_bytes = quotas.find_remaining_quota(uow, user, PlanQuota.STORAGE_MB)
+    thumbnails.enqueue_missing_thumbnails(uow, console.user_id, page.rows)
+    return console.render_page(
         "images.html",
         form,
         other_sources=console.get_media_sources(),
@@ -196,11 +198,13 @@ async def upload_image(request: Request, console: Console) -> Response:
         is_of_file = error.code.startswith(("attachment.", "image."))
         places = {error.code: "file"} if is_of_file else {}
         form = await RECORDS.run(submitted_console.add_error, error, places)
-        return await RECORDS.run(show_images, submitted_console, form)
+        return await console.state.in_unit_of_work(
+            lambda uow: show_images(submitted_console, uow, form)
+        )
     name = image.original_filename
     if image.status != AttachmentStatus.READY:
-        return console.redirect_with_notice(PATH, f"“{name}” was uploaded and is being processed.")
-    return console.redirect_with_notice(f"{PATH}/{image.hash_id}", f"“{name}” was uploaded.")
+        return console.redirect(PATH, f"“{name}” was uploaded and is being processed.")
+    return console.redirect(f"{PATH}/{image.hash_id}", f"“{name}” was uploaded.")
 
 
 async def _accept_upload(
@@ -229,78 +233,76 @@ async def _accept_upload(
 
 
 @router.get("/{hash_id}")
-def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        attachment = records.get_attachment(uow, console.caller, hash_id)
-        can_retry = records.find_retryable_job(uow, attachment) is not None
+def show_image(console: Console, uow: Transaction, hash_id: str, form: EmptyForm) -> Response:
+    attachment = records.get_attachment(uow, console.caller, hash_id)
     image = _build_view(console, attachment)
     values = {
         "alt_text": image.record.alt_text or "",
         "title": image.record.title or "",
         "tags": "\n".join(image.record.tags),
     }
-    return console.render_form(
+    return console.render_page(
         "image.html",
         form.fill(values),
         other_sources=console.get_media_sources(),
         image=image,
-        can_retry=can_retry,
+        can_retry=records.find_retryable_job(uow, attachment) is not None,
     )
 
 
 @router.post("/{hash_id}/retry")
 def retry_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
     records.retry_conversion(uow, console.caller, hash_id)
-    return console.redirect_with_notice(f"{PATH}/{hash_id}", "The image is being processed again.")
+    return console.redirect(f"{PATH}/{hash_id}", "The image is being processed again.")
 
 
 @router.post("/{hash_id}")
+@shows_errors_on(show_image)
 def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
     values = {
         "alt_text": read_text(console.form, "alt_text"),
         "title": read_text(console.form, "title"),
         "tags": read_lines(console.form, "tags"),
     }
-    try:
-        changes = parse_body(AttachmentChanges, values).sent()
-    except DomainError as error:
-        return show_image(console, hash_id, console.add_error(error))
+    changes = parse_body(AttachmentChanges, values).sent()
     records.change_attachment(uow, console.caller, hash_id, changes)
-    return console.redirect_with_notice(f"{PATH}/{hash_id}", "The changes were saved.")
+    return console.redirect(f"{PATH}/{hash_id}", "The changes were saved.")
 
 
 @router.get("/{hash_id}/link")
-def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Response:
+def show_new_link(
+    console: RecentConsole, uow: Transaction, hash_id: str, form: EmptyForm
+) -> Response:
     """Show the form for a signed link to an image. A required login leads back to this form."""
-    return _render_link_page(console, hash_id, form, None)
+    return _render_link_page(console, uow, hash_id, form, None)
 
 
 @router.post("/{hash_id}/link")
-def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
+@shows_errors_on(show_new_link)
+def create_link(console: RecentConsoleForm, uow: Transaction, hash_id: str) -> Response:
     """Create a signed link to an encrypted image, and show the link.
 
     The response isn't a redirect, because the URL of a redirect would reveal the link in logs.
     """
     lifetime = console.form.get("lasts", "")
-    try:
-        if lifetime not in LINK_LIFETIMES:
-            raise build_field_error("lasts", "choose one of the listed times")
-        with console.unit_of_work() as uow:
-            link = records.sign_link(uow, console.caller, hash_id, expires_in=int(lifetime))
-    except DomainError as error:
-        return show_new_link(console, hash_id, console.add_error(error))
-    return _render_link_page(console, hash_id, TypedForm(console.form), link)
+    if lifetime not in LINK_LIFETIMES:
+        raise build_field_error("lasts", "choose one of the listed times")
+    link = records.sign_link(uow, console.caller, hash_id, expires_in=int(lifetime))
+    return _render_link_page(console, uow, hash_id, TypedForm(console.form), link)
 
 
 def _render_link_page(
-    console: ConsoleRequest, hash_id: str, form: TypedForm, link: tuple[str, datetime] | None
+    console: ConsoleRequest,
+    uow: UnitOfWork,
+    hash_id: str,
+    form: TypedForm,
+    link: tuple[str, datetime] | None,
 ) -> Response:
-    with console.unit_of_work() as uow:
-        image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
+    image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
     if not image.record.encrypted:
         raise SIGNED_LINK_NOT_ENCRYPTED()
     lifetimes = list(LINK_LIFETIMES.items())
-    return console.render_form("image_link.html", form, image=image, link=link, lifetimes=lifetimes)
+    return console.render_page("image_link.html", form, image=image, link=link, lifetimes=lifetimes)
 
 
 @router.get("/{hash_id}/delete")
@@ -318,7 +320,7 @@ def show_deletion(console: Console, uow: Transaction, hash_id: str) -> Response:
 def delete_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
     image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
     records.delete_attachment(uow, console.caller, hash_id)
-    return console.redirect_with_notice(PATH, f"“{image.name}” was deleted.")
+    return console.redirect(PATH, f"“{image.name}” was deleted.")
 
 
 def _build_view(console: ConsoleRequest, attachment: Attachment) -> ImageView:

@@ -9,7 +9,6 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from api.auth.csrf import CSRF_FIELD, require_csrf
-from api.auth.redirects import redirect_to_path
 from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.upload_stream import store_upload
@@ -35,6 +34,7 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
     build_router,
+    shows_errors_on,
 )
 from api.console.typed_forms import TypedForm, build_field_error
 from api.html.frame import redirect_to
@@ -107,23 +107,22 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 
 
 @router.get("/new")
-def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Response:
+def show_new_import(
+    console: Console, uow: Transaction, form: EmptyForm, list_id: str = ""
+) -> Response:
     """Show the form for a new import. ``list_id``: the preselected list, or an empty string."""
-    with console.unit_of_work() as uow:
-        own_lists = lists.list_choices(uow, console.user_id)
-        upload_notice = find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS)
-        import_notice = find_plan_notice(uow, console.user_id, paid_plan_text=IMPORTING_FILES_TEXT)
+    own_lists = lists.list_choices(uow, console.user_id)
     list_choices = [(str(each.id), each.title) for each in own_lists]
     if len(list_choices) > 1:
         list_choices.insert(0, ("", "Choose a list"))
     form = form.fill({"list_id": list_id, "kind": ImportKind.MEMBERS.value})
-    return console.render_form(
+    return console.render_page(
         "new_import.html",
         form,
         lists=list_choices,
         kinds=KINDS,
-        refusal=upload_notice,
-        import_notice=import_notice,
+        refusal=find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS),
+        import_notice=find_plan_notice(uow, console.user_id, paid_plan_text=IMPORTING_FILES_TEXT),
     )
 
 
@@ -169,8 +168,8 @@ async def upload_import(request: Request, console: Console) -> Response:
         )
     except DomainError as error:
         form = await RECORDS.run(replace(console, form=inputs).add_error, error, PLACES)
-        return await RECORDS.run(show_new_import, console, form)
-    return redirect_to_path(state, f"{PREFIX}/{accepted.subject_id}")
+        return await state.in_unit_of_work(lambda uow: show_new_import(console, uow, form))
+    return console.redirect(f"{PREFIX}/{accepted.subject_id}")
 
 
 def _read_upload_choices(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
@@ -192,47 +191,47 @@ def _read_on_existing(form: Mapping[str, str]) -> str:
 
 
 @router.get("/{import_id}")
-def show_import(console: Console, import_id: PathId, columns: FirstColumn = 0) -> Response:
-    view = read_view(console, import_id)
-    return console.render_form(
-        "import.html", **_build_page_values(console, view, build_reading_form(view), columns)
+def show_import(
+    console: Console, uow: Transaction, import_id: PathId, columns: FirstColumn = 0
+) -> Response:
+    view = read_view(uow, console, import_id)
+    return console.render_page(
+        "import.html", **_build_page_values(uow, console, view, build_reading_form(view), columns)
     )
 
 
 @router.post("/{import_id}")
 def read_import_again(
-    console: ConsoleForm, import_id: PathId, columns: FirstColumn = 0
+    console: ConsoleForm, uow: Transaction, import_id: PathId, columns: FirstColumn = 0
 ) -> Response:
     """Repeat a dry run with changed options, or import the file if no option has changed.
 
     A file is imported only with the options of its last dry run, because the owner must see the
     preview first.
     """
-    view = read_view(console, import_id)
+    view = read_view(uow, console, import_id)
     path = f"{PREFIX}/{import_id}"
     starts = console.form.get("act") == START_BUTTON
     try:
         options, differs = _read_reading_choices(view, console.form)
         dry_run = differs or not starts
         console.state.queue_ages.check(Queue.BULK, waits=False)
-        with console.unit_of_work() as uow:
-            records.read_again(uow, console.caller, import_id, replace(options, dry_run=dry_run))
+        records.read_again(uow, console.caller, import_id, replace(options, dry_run=dry_run))
     except DomainError as error:
+        uow.roll_back()
         if error.code == errors.IMPORT_RUNNING.code:
             # The owner has started the import in another browser window.
-            return redirect_to_path(console.state, path)
+            return console.redirect(path)
         form = console.add_error(error)
-        return console.render_form(
-            "import.html", **_build_page_values(console, view, form, columns)
+        return console.render_page(
+            "import.html", **_build_page_values(uow, console, view, form, columns)
         )
     if starts and differs:
-        return console.redirect_with_notice(
+        return console.redirect(
             path, "You changed the options. Check the new preview, then import the file."
         )
     is_on_other_columns = dry_run and columns > 0
-    return redirect_to_path(
-        console.state, path + (f"?columns={columns}" if is_on_other_columns else "")
-    )
+    return console.redirect(path + (f"?columns={columns}" if is_on_other_columns else ""))
 
 
 def build_reading_form(view: ImportView) -> TypedForm:
@@ -291,17 +290,15 @@ def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[Im
 
 
 def _build_page_values(
-    console: ConsoleRequest, view: ImportView, form: TypedForm, first_column: int
+    uow: UnitOfWork, console: ConsoleRequest, view: ImportView, form: TypedForm, first_column: int
 ) -> dict[str, Any]:
     notice = None
     if view.is_broken:
-        with console.unit_of_work() as uow:
-            notice = find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS)
+        notice = find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS)
     elif view.task.dry_run and not view.is_live and not view.is_refused:
-        with console.unit_of_work() as uow:
-            notice = find_plan_notice(
-                uow, console.user_id, *_UPLOAD_QUOTAS, paid_plan_text=IMPORTING_FILES_TEXT
-            )
+        notice = find_plan_notice(
+            uow, console.user_id, *_UPLOAD_QUOTAS, paid_plan_text=IMPORTING_FILES_TEXT
+        )
     first_column = first_column if first_column < len(view.choices) else 0
     return {
         "view": view,
@@ -323,35 +320,32 @@ def _build_page_values(
 
 @router.get("/{import_id}/events")
 async def stream_import(request: Request, console: Console, import_id: PathId) -> Response:
-    def read_part() -> LivePart:
-        view = read_view(console, import_id)
-        values = _build_page_values(console, view, build_reading_form(view), 0)
+    def read_part(uow: UnitOfWork) -> LivePart:
+        view = read_view(uow, console, import_id)
+        values = _build_page_values(uow, console, view, build_reading_form(view), 0)
         return LivePart(
             console.render_part("import_state.html", **values), not view.is_live, view.job_ids
         )
 
-    return stream_part(console, await RECORDS.run(read_part), read_part)
+    return await stream_part(console, read_part)
 
 
 @router.post("/{import_id}/cancel")
-def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
+def cancel_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
     """Cancel a running import, or an undo. Rows that the import has already written are kept."""
-    view = read_view(console, import_id)
+    view = read_view(uow, console, import_id)
     job = view.undo if view.is_undoing else view.job
-    with console.unit_of_work() as uow:
-        cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
-    path = f"{PREFIX}/{import_id}"
-    if cancelled:
-        return redirect_to_path(console.state, path)
+    cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
     work = "undo" if view.is_undoing else "import"
-    return console.redirect_with_notice(path, f"The {work} had already ended.")
+    notice = "" if cancelled else f"The {work} had already ended."
+    return console.redirect(f"{PREFIX}/{import_id}", notice)
 
 
 @router.post("/{import_id}/retry")
 def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
     """Resume an import that failed because of an internal error."""
     records.retry_import(uow, console.caller, import_id)
-    return console.redirect_with_notice(f"{PREFIX}/{import_id}", "The import was resumed.")
+    return console.redirect(f"{PREFIX}/{import_id}", "The import was resumed.")
 
 
 @router.get("/{import_id}/not-added")
@@ -363,16 +357,17 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 
 
 @router.get("/{import_id}/undo")
-def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
+def show_undo(
+    console: RecentConsole, uow: Transaction, import_id: PathId, form: EmptyForm
+) -> Response:
     """Show a preview of undoing an import.
 
     Members who were changed after the import are not fully restored.
     """
-    with console.unit_of_work() as uow:
-        preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))
-        ids = [each.id for each in preview.held_by if each.kind == "bulk_action"]
-        bulks = {each.id: each for each in actions.find_bulk_actions(uow, console.caller, ids)}
-        names = tags.find_tag_names(uow, (each.tag_id for each in bulks.values() if each.tag_id))
+    preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))
+    ids = [each.id for each in preview.held_by if each.kind == "bulk_action"]
+    bulks = {each.id: each for each in actions.find_bulk_actions(uow, console.caller, ids)}
+    names = tags.find_tag_names(uow, (each.tag_id for each in bulks.values() if each.tag_id))
     holders = []
     for each in preview.held_by:
         title = f"Import of {each.name or 'members'}"
@@ -381,17 +376,17 @@ def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Res
             title = describe_bulk_action(bulk, names)
             path = f"{get_list_path(bulk.list_id)}/bulk-actions/{bulk.id}"
         holders.append((title, path, each.members))
-    view = read_view(console, import_id)
-    return console.render_form(
-        "undo_import.html", form, view=view, preview=preview, holders=holders
+    return console.render_page(
+        "undo_import.html",
+        form,
+        view=read_view(uow, console, import_id),
+        preview=preview,
+        holders=holders,
     )
 
 
 @router.post("/{import_id}/undo")
-def undo_import(console: RecentConsoleForm, import_id: PathId) -> Response:
-    try:
-        with console.unit_of_work() as uow:
-            records.undo_import(uow, console.caller, import_id)
-    except DomainError as error:
-        return show_undo(console, import_id, console.add_error(error))
-    return redirect_to_path(console.state, f"{PREFIX}/{import_id}")
+@shows_errors_on(show_undo)
+def undo_import(console: RecentConsoleForm, uow: Transaction, import_id: PathId) -> Response:
+    records.undo_import(uow, console.caller, import_id)
+    return console.redirect(f"{PREFIX}/{import_id}")

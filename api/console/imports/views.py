@@ -20,6 +20,7 @@ from services.subscriptions.imports.columns.dates import DateOrder
 from services.subscriptions.imports.columns.samples import add_samples
 from services.subscriptions.imports.formats.encodings import ENCODINGS
 from services.subscriptions.imports.undo import IMPORT_UNDO
+from storage.unit_of_work import UnitOfWork
 
 COLUMNS_ON_PAGE = 20
 MAX_LEFT_OUT_NAMES = 5
@@ -251,23 +252,25 @@ class ImportView:
         return [each.id for each in (self.job, self.undo) if each is not None]
 
 
-def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
-    """Return one of the caller's imports, with sample rows of the file unless they were deleted."""
-    resources = console.state.resources
-    with console.unit_of_work() as uow:
-        task = records.get_import(uow, console.caller, import_id)
-        title = lists.read_titles(uow, [task.list_id])[task.list_id]
-        job = records.find_job(uow, task) if task.status == "running" else None
-        undo = records.find_undo_job(uow, task)
-        # Read the import again after reading its job, so that the last changes of a job that just
-        # ended are included. A single transaction stores an import job's last changes to the import
-        # and marks the job as ended.
-        uow.session.refresh(task)
-        own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
+def read_view(uow: UnitOfWork, console: ConsoleRequest, import_id: int) -> ImportView:
+    """Return one of the caller's imports, with sample rows of the file unless they were deleted.
+
+    The function ends the transaction, because it reads the sample rows from the object storage.
+    """
+    task = records.get_import(uow, console.caller, import_id)
+    title = lists.read_titles(uow, [task.list_id])[task.list_id]
+    job = records.find_job(uow, task) if task.status == "running" else None
+    undo = records.find_undo_job(uow, task)
+    # Read the import again after reading its job, so that the last changes of a job that just ended
+    # are included. A single transaction stores an import job's last changes to the import and marks
+    # the job as ended.
+    uow.session.refresh(task)
+    own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
+    uow.roll_back()
     view = ImportView(task, title, job, undo, fields=own_fields)
     if view.is_live:
         return view
-    result = add_samples(resources, endings.build_result(task))
+    result = add_samples(console.state.resources, endings.build_result(task))
     labels = find_labels(result.get("columns", ()), own_fields)
     return replace(
         view,

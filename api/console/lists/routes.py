@@ -1,7 +1,7 @@
 """Pages for viewing an owner's lists and their growth, and editing settings and public pages."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,8 +16,15 @@ from api.console.console_display import SOURCES, TIERS
 from api.console.growth import GrowthSpan, build_growth_plot, draw_growth_line
 from api.console.navigation import get_list_path
 from api.console.plan_notices import can_import, find_plan_notice
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
-from api.console.typed_forms import TypedForm, parse_body, read_lines, read_number, read_text
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
+    EmptyForm,
+    build_router,
+    shows_errors_on,
+)
+from api.console.typed_forms import parse_body, read_lines, read_number, read_text
 from api.html.frame import get_list_style_hashes
 from api.limits.keyed_bulkheads import threaded_by_list
 from api.paging import Cursor
@@ -29,12 +36,11 @@ from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
 from api.state import Transaction
 from core import clock
-from core.errors import DomainError
 from core.errors.mailing import LIST_SLUG_TAKEN
 from core.languages import reader_languages
 from core.settings.mail_server import MailSender
 from core.settings.notations import PlanQuota
-from models import Attachment, AttachmentStatus
+from models import AttachmentStatus
 from services.attachments import records
 from services.composer.rules import fit_slug
 from services.paging import PageRequest
@@ -102,12 +108,18 @@ def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Res
 
 
 @router.get("/new")
-def show_new_list(console: Console) -> Response:
-    return _render_new_list(console, TypedForm({_CONFIRM_FIELD: "on"}))
+def show_new_list(console: Console, uow: Transaction, form: EmptyForm) -> Response:
+    return console.render_page(
+        "new_list.html",
+        form.fill({_CONFIRM_FIELD: "on"}),
+        refusal=find_plan_notice(uow, console.user_id, PlanQuota.LISTS),
+        sign_up_url=page_urls.sign_up_url(console.state.resources.settings, ""),
+    )
 
 
 @router.post("/new")
-def create_list(console: ConsoleForm) -> Response:
+@shows_errors_on(show_new_list, PLACES)
+def create_list(console: ConsoleForm, uow: Transaction) -> Response:
     form = console.form
     title = form.get("title", "")
     values = {
@@ -116,29 +128,18 @@ def create_list(console: ConsoleForm) -> Response:
         "tagline": read_text(form, "tagline"),
         _CONFIRM_FIELD: _CONFIRM_FIELD in form,
     }
-    try:
-        body = parse_body(NewList, values)
-        with console.unit_of_work() as uow:
-            mailing_list = lists.create_own_list(
-                uow,
-                console.caller,
-                title=body.title,
-                slug=body.slug,
-                fields=body.sent(),
-                providers=console.state.challenges.configured,
-            )
-            list_id = mailing_list.id
-            title = mailing_list.title
-    except DomainError as error:
-        return _render_new_list(console, console.add_error(error, PLACES))
-    return console.redirect_with_notice(get_list_path(list_id), f"The list “{title}” was created.")
-
-
-def _render_new_list(console: ConsoleRequest, form: TypedForm) -> Response:
-    with console.unit_of_work() as uow:
-        notice = find_plan_notice(uow, console.user_id, PlanQuota.LISTS)
-    sign_up_url = page_urls.sign_up_url(console.state.resources.settings, "")
-    return console.render_form("new_list.html", form, refusal=notice, sign_up_url=sign_up_url)
+    body = parse_body(NewList, values)
+    mailing_list = lists.create_own_list(
+        uow,
+        console.caller,
+        title=body.title,
+        slug=body.slug,
+        fields=body.sent(),
+        providers=console.state.challenges.configured,
+    )
+    return console.redirect(
+        get_list_path(mailing_list.id), f"The list “{mailing_list.title}” was created."
+    )
 
 
 def _build_slug(title: str) -> str:
@@ -230,21 +231,19 @@ def _build_origin_query(by: FiguresBy, key: str) -> str:
 
 @router.get("/{list_id}/public")
 def show_public_pages(
-    console: Console, list_id: ListId, form: EmptyForm, language: str = ""
+    console: Console, uow: Transaction, list_id: ListId, form: EmptyForm, language: str = ""
 ) -> Response:
     state = console.state
     is_language_chosen = language != ""
     language = reader_languages.choose_language(language)
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        record = describe_list(uow, state, mailing_list)
-        sign_up_form = ListForm.read(uow, mailing_list)
-        images = records.list_attachments(uow, console.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
-        mail = render_preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
-        sign_up = render_preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
+    mailing_list = console.get_own_list(uow, list_id)
+    record = describe_list(uow, state, mailing_list)
+    sign_up_form = ListForm.read(uow, mailing_list)
+    mail = render_preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
+    sign_up = render_preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
     logos = {
         each.hash_id: (each.title or each.original_filename, each.view_url)
-        for each in _list_public_images(console, images)
+        for each in _list_public_images(uow, console)
     }
     # Offer the list's current logo even if it was deleted or isn't among the newest images.
     if record.logo_hash_id is not None:
@@ -254,7 +253,7 @@ def show_public_pages(
         for name in reader_languages.list_languages()
     }
     values = {name: getattr(record, name) or "" for name in _LOOK_FIELDS}
-    return console.render_form(
+    return console.render_page(
         "list_face.html",
         form.fill({**values, "colour": record.colour or DEFAULT_COLOUR}),
         # Allow the inline style with the list's colours, because the page embeds a preview of the
@@ -282,10 +281,9 @@ def show_public_pages(
     )
 
 
-def _list_public_images(
-    console: ConsoleRequest, images: Sequence[Attachment]
-) -> list[AttachmentRecord]:
-    """Return the images that anyone can see, in the format of the API."""
+def _list_public_images(uow: UnitOfWork, console: ConsoleRequest) -> list[AttachmentRecord]:
+    """Return the newest images that anyone can see, in the format of the API."""
+    images = records.list_attachments(uow, console.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
     settings = console.state.resources.settings
     return [
         AttachmentRecord.of(each, settings)
@@ -296,28 +294,22 @@ def _list_public_images(
 
 @router.post("/{list_id}/public")
 @threaded_by_list
-def change_public_pages(console: ConsoleForm, list_id: ListId) -> Response:
+@shows_errors_on(show_public_pages, PLACES)
+def change_public_pages(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
     values = {name: read_text(console.form, name) for name in _LOOK_FIELDS}
     if _USUAL_COLOUR_BUTTON in console.form or values["colour"] == DEFAULT_COLOUR:
         values["colour"] = None
-    try:
-        notice = _change_list(console, list_id, values, "The public page was changed.")
-    except DomainError as error:
-        return show_public_pages(console, list_id, console.add_error(error, PLACES))
-    return console.redirect_with_notice(f"{get_list_path(list_id)}/public", notice)
+    notice = _change_list(uow, console, list_id, values, "The public page was changed.")
+    return console.redirect(f"{get_list_path(list_id)}/public", notice)
 
 
 @router.get("/{list_id}/settings")
-def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        record = describe_list(uow, console.state, console.get_own_list(uow, list_id))
-        public_fields = [
-            *fields.read_own_fields(uow, console.user_id).select_public().by_key.values()
-        ]
-        images = records.list_attachments(uow, console.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
+def show_settings(console: Console, uow: Transaction, list_id: ListId, form: EmptyForm) -> Response:
+    record = describe_list(uow, console.state, console.get_own_list(uow, list_id))
+    public_fields = fields.read_own_fields(uow, console.user_id).select_public().by_key.values()
     pictures = {
         each.view_url: each.title or each.original_filename
-        for each in _list_public_images(console, images)
+        for each in _list_public_images(uow, console)
     }
     # Offer the list's current pictures even if they aren't among the newest images.
     for url in filter(None, (record.avatar_image_url, record.favicon_image_url)):
@@ -339,7 +331,7 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
         name for name in PROVIDERS if name in configured_names or name == record.challenge_provider
     ]
     is_all = record.asked_fields is None
-    return console.render_form(
+    return console.render_page(
         "list_settings.html",
         form.fill(values),
         list=record,
@@ -356,7 +348,8 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
 
 @router.post("/{list_id}/settings")
 @threaded_by_list
-def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
+@shows_errors_on(show_settings, PLACES)
+def change_settings(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
     form = console.form
     field_choices = {
         name.removeprefix(_MEMBER_FIELD_PREFIX): value
@@ -375,29 +368,25 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
     limit = read_number(form, _BOUNCE_LIMIT_FIELD)
     if limit is not None:
         values[_BOUNCE_LIMIT_FIELD] = limit
-    try:
-        notice = _change_list(console, list_id, values, "The settings were saved.")
-    except DomainError as error:
-        return show_settings(console, list_id, console.add_error(error, PLACES))
-    return console.redirect_with_notice(f"{get_list_path(list_id)}/settings", notice)
+    notice = _change_list(uow, console, list_id, values, "The settings were saved.")
+    return console.redirect(f"{get_list_path(list_id)}/settings", notice)
 
 
 def _change_list(
-    console: ConsoleRequest, list_id: int, values: Mapping[str, Any], notice: str
+    uow: UnitOfWork, console: ConsoleRequest, list_id: int, values: Mapping[str, Any], notice: str
 ) -> str:
     """Store the settings of a list, and return ``notice`` if any setting was changed."""
     fields = parse_body(ListChanges, values).sent()
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        providers = console.state.challenges.configured
-        has_changed = lists.change_list(uow, mailing_list, fields, providers)
+    mailing_list = console.get_own_list(uow, list_id)
+    providers = console.state.challenges.configured
+    has_changed = lists.change_list(uow, mailing_list, fields, providers)
     return notice if has_changed else "There were no changes to save."
 
 
 @router.get("/{list_id}/archive")
-def show_archive(console: Console, uow: Transaction, list_id: ListId, form: EmptyForm) -> Response:
+def show_archive(console: Console, uow: Transaction, list_id: ListId) -> Response:
     record = describe_list(uow, console.state, console.get_own_list(uow, list_id))
-    return console.render_form("archive_list.html", form, list=record)
+    return console.render_page("archive_list.html", list=record)
 
 
 @router.post("/{list_id}/archive")
@@ -405,6 +394,6 @@ def show_archive(console: Console, uow: Transaction, list_id: ListId, form: Empt
 def archive_list(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     lists.archive_list(uow, mailing_list)
-    return console.redirect_with_notice(
+    return console.redirect(
         f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” was archived."
     )

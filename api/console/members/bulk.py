@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
 from fastapi.responses import Response
 
-from api.auth.redirects import redirect_to_path
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import TIERS
 from api.console.members.filter_form import parse_filter
@@ -27,12 +25,17 @@ from api.console.members.forms import (
 )
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
+    build_router,
+    threaded_as_search,
+)
 from api.console.typed_forms import TypedForm
-from api.limits.bulkheads import RECORDS
-from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
+from api.state import Transaction
 from core.errors import DomainError
 from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.errors.requests import invalid_field
@@ -100,24 +103,25 @@ class _BulkActionView:
 
 
 @router.get("")
-def show_bulk_actions(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        page_request = PageRequest(ACTIONS_ON_PAGE, cursor=cursor)
-        page = actions.list_bulk_actions(uow, console.caller, page_request, list_id=mailing_list.id)
-        bulks = _build_views(uow, page.rows)
+def show_bulk_actions(
+    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    page_request = PageRequest(ACTIONS_ON_PAGE, cursor=cursor)
+    page = actions.list_bulk_actions(uow, console.caller, page_request, list_id=mailing_list.id)
+    bulks = _build_views(uow, page.rows)
     return console.render_page(
         "bulk_actions.html", list=mailing_list, bulks=bulks, next_cursor=page.next_cursor
     )
 
 
 @router.get("/new")
-async def show_new_bulk_action(
-    console: Console, list_id: ListId, selection: Selection, count: str = ""
+@threaded_as_search
+def show_new_bulk_action(
+    console: Console, uow: Transaction, list_id: ListId, selection: Selection, count: str = ""
 ) -> Response:
     form = TypedForm({"action": BulkActionKind.TAG})
-    work = partial(_render_new_action, console, list_id, selection, form, count)
-    return await SEARCHES_BY_CALLER.run(console.user_id, work)
+    return _render_new_action(console, uow, list_id, selection, form, count)
 
 
 @router.post("/new")
@@ -130,92 +134,102 @@ async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
         order = actions.check_order(BulkOrder(BulkActionKind(action), value))
         # If the bulk queue is overloaded, reject the request before storing anything.
         console.state.queue_ages.check(Queue.BULK, waits=False)
-        bulk_id = await RECORDS.run(_begin_action, console, list_id, order)
+        bulk_id = await console.state.in_unit_of_work(_begin_action, console, list_id, order)
     except DomainError as error:
-        places = {BULK_VALUE.code: _VALUE_INPUTS.get(action, "action")}
-        form = await RECORDS.run(console.add_error, error, places)
-        selection = MemberSelection({"filter": console.form.get("filter", "")})
-        work = partial(_render_new_action, console, list_id, selection, form)
-        return await SEARCHES_BY_CALLER.run(console.user_id, work)
-    return redirect_to_path(console.state, f"{get_list_path(list_id)}/bulk-actions/{bulk_id}")
-
-
-def _begin_action(console: ConsoleRequest, list_id: int, order: BulkOrder) -> int | None:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        filter_json = parse_filter(console.form.get("filter", "")) or ALL_ACTIVE
-        job = actions.begin_bulk_action(
-            uow,
-            mailing_list,
-            member_filter.prepare_stored_filter(uow, mailing_list, filter_json),
-            order,
-            caller=console.caller,
+        return await _render_refused_action(
+            console=console,
+            uow=console.unit_of_work(),
+            list_id=list_id,
+            action=action,
+            error=error,
         )
-        return job.subject_id
+    return console.redirect(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}")
+
+
+def _begin_action(
+    uow: UnitOfWork, console: ConsoleRequest, list_id: int, order: BulkOrder
+) -> int | None:
+    mailing_list = console.get_own_list(uow, list_id)
+    filter_json = parse_filter(console.form.get("filter", "")) or ALL_ACTIVE
+    job = actions.begin_bulk_action(
+        uow,
+        mailing_list,
+        member_filter.prepare_stored_filter(uow, mailing_list, filter_json),
+        order,
+        caller=console.caller,
+    )
+    return job.subject_id
+
+
+@threaded_as_search
+def _render_refused_action(
+    console: ConsoleRequest, uow: UnitOfWork, list_id: int, action: str, error: DomainError
+) -> Response:
+    form = console.add_error(error, {BULK_VALUE.code: _VALUE_INPUTS.get(action, "action")})
+    selection = MemberSelection({"filter": console.form.get("filter", "")})
+    return _render_new_action(console, uow, list_id, selection, form)
 
 
 def _render_new_action(
     console: ConsoleRequest,
+    uow: UnitOfWork,
     list_id: int,
     selection: MemberSelection,
     form: TypedForm,
     count: str = "",
 ) -> Response:
     member_count = NOBODY
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        try:
-            filter_json = selection.build_filter(uow, mailing_list) or ALL_ACTIVE
-            parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
-        except DomainError as error:
-            form = form.add_error(error, SELECTION_PLACES)
-            filter_json = ALL_ACTIVE
-            parsed_filter = None
-        values = {
-            "list": mailing_list,
-            "tags": tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
-            "refusal": find_plan_notice(
-                uow, console.user_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB
-            ),
-        }
-    if parsed_filter is not None:
+    mailing_list = console.get_own_list(uow, list_id)
+    own_tags = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows
+    notice = find_plan_notice(uow, console.user_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB)
+    try:
+        filter_json = selection.build_filter(uow, mailing_list) or ALL_ACTIVE
+        parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
+    except DomainError as error:
+        form = form.add_error(error, SELECTION_PLACES)
+        filter_json = ALL_ACTIVE
+    else:
+        uow.roll_back()
         member_count = count_selection(
             console.state.resources, mailing_list, parsed_filter, count, selection.typed
         )
-    return console.render_form(
+    return console.render_page(
         "new_bulk_action.html",
         form,
+        list=mailing_list,
+        tags=own_tags,
+        refusal=notice,
         member_count=member_count,
         filter_json=filter_json,
         filter_text=format_json(filter_json),
         actions=[(value, *words) for value, words in ACTIONS.items()],
         tiers=[*TIERS.items()],
-        **values,
     )
 
 
 @router.get("/{bulk_id}")
-def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        bulk = _get_bulk_action(uow, console, mailing_list.id, bulk_id)
-        [filter_json] = member_filter.restore_names(uow, mailing_list, bulk.filter)
-        [view] = _build_views(uow, [bulk])
-        tag_name = tags.find_tag_names(uow, [bulk.tag_id or 0]).get(bulk.tag_id or 0)
-        is_removal = bulk.action == BulkActionKind.REMOVE
-        notice = None
-        if is_removal and view.undo_until is not None:
-            # The undo of a removal adds members again, which may exceed the limit of the plan.
-            notice = find_plan_notice(uow, console.user_id, PlanQuota.MEMBERS)
-        return console.render_page(
-            "bulk_action.html",
-            list=mailing_list,
-            view=view,
-            refusal=notice,
-            job=actions.find_job(uow, bulk),
-            filter_text=format_json(filter_json),
-            members_query=_build_members_query(bulk, filter_json, tag_name),
-        )
+def show_bulk_action(
+    console: Console, uow: Transaction, list_id: ListId, bulk_id: PathId
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    bulk = _get_bulk_action(uow, console, mailing_list.id, bulk_id)
+    [filter_json] = member_filter.restore_names(uow, mailing_list, bulk.filter)
+    [view] = _build_views(uow, [bulk])
+    tag_name = tags.find_tag_names(uow, [bulk.tag_id or 0]).get(bulk.tag_id or 0)
+    is_removal = bulk.action == BulkActionKind.REMOVE
+    notice = None
+    if is_removal and view.undo_until is not None:
+        # The undo of a removal adds members again, which may exceed the limit of the plan.
+        notice = find_plan_notice(uow, console.user_id, PlanQuota.MEMBERS)
+    return console.render_page(
+        "bulk_action.html",
+        list=mailing_list,
+        view=view,
+        refusal=notice,
+        job=actions.find_job(uow, bulk),
+        filter_text=format_json(filter_json),
+        members_query=_build_members_query(bulk, filter_json, tag_name),
+    )
 
 
 def _build_members_query(
@@ -252,32 +266,32 @@ def _uses_field(filter_json: object, field: str) -> bool:
 
 
 @router.post("/{bulk_id}/undo")
-def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
+def undo_bulk_action(
+    console: ConsoleForm, uow: Transaction, list_id: ListId, bulk_id: PathId
+) -> Response:
     """Start the undo of a bulk action, or resume an undo that failed."""
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        _get_bulk_action(uow, console, mailing_list.id, bulk_id)
-        job_id = BULK_UNDO.start(uow, console.caller, bulk_id)
-    path = f"{get_list_path(list_id)}/bulk-actions/{bulk_id}"
-    if job_id is None:
-        return console.redirect_with_notice(path, "The bulk action was already undone.")
-    # Show no notice, because the page already shows the progress of the undo.
-    return redirect_to_path(console.state, path)
+    mailing_list = console.get_own_list(uow, list_id)
+    _get_bulk_action(uow, console, mailing_list.id, bulk_id)
+    job_id = BULK_UNDO.start(uow, console.caller, bulk_id)
+    # The page already shows the progress of an undo.
+    notice = "The bulk action was already undone." if job_id is None else ""
+    return console.redirect(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
 @router.post("/{bulk_id}/cancel")
-def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
+def cancel_bulk_action(
+    console: ConsoleForm, uow: Transaction, list_id: ListId, bulk_id: PathId
+) -> Response:
     """Cancel a bulk action, but keep the changes that it has already made."""
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        job = actions.find_job(uow, _get_bulk_action(uow, console, mailing_list.id, bulk_id))
-        cancelled_count = 0 if job is None else records.cancel_own_job(uow, console.caller, job.id)
+    mailing_list = console.get_own_list(uow, list_id)
+    job = actions.find_job(uow, _get_bulk_action(uow, console, mailing_list.id, bulk_id))
+    cancelled_count = 0 if job is None else records.cancel_own_job(uow, console.caller, job.id)
     notice = (
         "The bulk action was cancelled."
         if cancelled_count
         else "The bulk action had already ended."
     )
-    return console.redirect_with_notice(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", notice)
+    return console.redirect(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
 def _get_bulk_action(

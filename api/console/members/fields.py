@@ -6,14 +6,20 @@ from fastapi.responses import Response
 
 from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
+    EmptyForm,
+    build_router,
+    shows_errors_on,
+)
 from api.console.typed_forms import TypedForm, parse_body, read_lines, read_text
 from api.record_ids import PathId
 from api.schemas.fields import FieldChanges, NewField
 from api.state import Transaction
-from core.errors import DomainError
 from core.errors.mailing import FIELD_KEY_TAKEN
-from models import FieldType
+from models import FieldType, MemberField
 from services.subscriptions import field_types, fields
 
 FIELDS_PATH = f"{CONSOLE_PATH}/fields"
@@ -38,46 +44,36 @@ def show_fields(console: Console, uow: Transaction) -> Response:
 
 
 @router.get("/new")
-def show_new_field(console: Console) -> Response:
-    return _render_field_form(console, TypedForm({"type": FieldType.TEXT}))
+def show_new_field(console: Console, form: EmptyForm) -> Response:
+    return _render_field_form(console, form.fill({"type": FieldType.TEXT}))
 
 
 @router.post("/new")
-def create_field(console: ConsoleForm) -> Response:
-    try:
-        values = {**_read_values(console.form), "type": console.form.get("type", "")}
-        body = parse_body(NewField, values)
-        with console.unit_of_work() as uow:
-            fields.create_field(uow, console.user_id, **body.columns())
-    except DomainError as error:
-        return _render_field_form(console, console.add_error(error, _PLACES))
-    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” was created.")
+@shows_errors_on(show_new_field, _PLACES)
+def create_field(console: ConsoleForm, uow: Transaction) -> Response:
+    values = {**_read_values(console.form), "type": console.form.get("type", "")}
+    body = parse_body(NewField, values)
+    fields.create_field(uow, console.user_id, **body.columns())
+    return console.redirect(FIELDS_PATH, f"The field “{body.label}” was created.")
 
 
 @router.get("/{field_id}")
-def show_field(console: Console, uow: Transaction, field_id: PathId) -> Response:
+def show_field(console: Console, uow: Transaction, field_id: PathId, form: EmptyForm) -> Response:
     field = fields.get_field(uow, console.user_id, field_id)
     inputs = {name: getattr(field, name) or "" for name in ("key", "label", "description", "type")}
     inputs["choices"] = "\n".join(field.choices)
     inputs |= {"public": "on"} if field.is_public else {}
-    return _render_field_form(console, TypedForm(inputs), field_id)
+    return _render_field_form(console, form.fill(inputs), field)
 
 
 @router.post("/{field_id}")
-def change_field(console: ConsoleForm, field_id: PathId) -> Response:
+@shows_errors_on(show_field, _PLACES)
+def change_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
     """Change a field. If the type of a member field changes, its values are converted."""
-    with console.unit_of_work() as uow:
-        # Look up the member field before validating the form, so that the response for another
-        # owner's field is always 404.
-        fields.get_field(uow, console.user_id, field_id)
-    try:
-        type_ = {"type": console.form["type"]} if "type" in console.form else {}
-        body = parse_body(FieldChanges, {**_read_values(console.form), **type_})
-        with console.unit_of_work() as uow:
-            field_types.change_field_and_type(uow, console.user_id, field_id, body.columns())
-    except DomainError as error:
-        return _render_field_form(console, console.add_error(error, _PLACES), field_id)
-    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” was changed.")
+    type_ = {"type": console.form["type"]} if "type" in console.form else {}
+    body = parse_body(FieldChanges, {**_read_values(console.form), **type_})
+    field_types.change_field_and_type(uow, console.user_id, field_id, body.columns())
+    return console.redirect(FIELDS_PATH, f"The field “{body.label}” was changed.")
 
 
 @router.post("/{field_id}/retire")
@@ -85,7 +81,7 @@ def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Re
     """Hide a member field, but keep its values in the database."""
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)
-    return console.redirect_with_notice(FIELDS_PATH, f"The field “{label}” was retired.")
+    return console.redirect(FIELDS_PATH, f"The field “{label}” was retired.")
 
 
 def _read_values(form: FormFields) -> dict[str, Any]:
@@ -99,13 +95,12 @@ def _read_values(form: FormFields) -> dict[str, Any]:
 
 
 def _render_field_form(
-    console: ConsoleRequest, form: TypedForm, field_id: int | None = None
+    console: ConsoleRequest, form: TypedForm, field: MemberField | None = None
 ) -> Response:
-    types = [(each.value, words, "") for each, words in TYPE_LABELS.items()]
-    field_label = ""
-    if field_id is not None:
-        with console.unit_of_work() as uow:
-            field_label = fields.get_field(uow, console.user_id, field_id).label
-    return console.render_form(
-        "field.html", form, field_id=field_id, field_label=field_label, types_with_hints=types
+    return console.render_page(
+        "field.html",
+        form,
+        field_id=field and field.id,
+        field_label=field.label if field else "",
+        types_with_hints=[(each.value, words, "") for each, words in TYPE_LABELS.items()],
     )

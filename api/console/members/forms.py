@@ -7,6 +7,7 @@ the page.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -186,10 +187,12 @@ def count_selection(
     resources: Resources,
     mailing_list: MailingList,
     parsed_filter: MemberFilter,
-    count: str,
-    query: Mapping[str, str],
+    count: str = "",
+    query: Mapping[str, str] = MappingProxyType({}),
 ) -> MemberCount:
     """Count the members that match a filter, or estimate their number if counting takes too long.
+
+    Counting opens transactions of its own, so the caller must end its transaction first.
 
     ``count``: ``EXACT_COUNT`` for an exact count, which has a longer time limit.
     """

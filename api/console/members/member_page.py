@@ -1,6 +1,6 @@
 """Pages on which an owner sees, changes, moves and removes one member of a list."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,14 +19,21 @@ from api.console.members.views import (
     describe_origin,
 )
 from api.console.navigation import get_list_path
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
+    EmptyForm,
+    build_router,
+    shows_errors_on,
+)
 from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.keyed_bulkheads import threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.schemas.subscriptions import MemberChanges, SubscriptionRecord, build_member_record
 from api.state import Transaction
-from core.errors import DomainError, FieldProblem
+from core.errors import FieldProblem
 from core.errors.mailing import FIELD_VALUE, TAG_TOO_MANY_OF_MEMBER
 from models import FieldType, MailingList, MemberField, Subscription
 from services.accounts import accounts
@@ -74,18 +81,22 @@ def get_member_path(list_id: int, user_id: int) -> str:
 
 @router.get("/{user_id}")
 def show_member(
-    console: Console, list_id: ListId, user_id: PathId, form: EmptyForm, cursor: Cursor = None
+    console: Console,
+    uow: Transaction,
+    list_id: ListId,
+    user_id: PathId,
+    form: EmptyForm,
+    cursor: Cursor = None,
 ) -> Response:
-    with console.unit_of_work() as uow:
-        member = _get_member(uow, console, list_id, user_id)
-        own_fields = fields.list_fields(uow, console.user_id)
-        page_request = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        history = members.list_history(uow, member.mailing_list, user_id, page_request)
-        consent = evidence.list_evidence(uow, member.subscription, PageRequest(ENTRIES_ON_PAGE))
-        counts_by_network = networks.count_people_by_network(uow, member.subscription, consent.rows)
-        own_lists = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
-        has_lifted_bounce = bounces.has_owner_lifted(uow, list_id, user_id)
-    console.count_members_page()
+    member = _get_member(uow, console, list_id, user_id)
+    own_fields = fields.list_fields(uow, console.user_id)
+    page_request = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
+    history = members.list_history(uow, member.mailing_list, user_id, page_request)
+    consent = evidence.list_evidence(uow, member.subscription, PageRequest(ENTRIES_ON_PAGE))
+    counts_by_network = networks.count_people_by_network(uow, member.subscription, consent.rows)
+    own_lists = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
+    has_lifted_bounce = bounces.has_owner_lifted(uow, list_id, user_id)
+    console.count_members_page(uow)
     record = member.record
     inputs = {
         "name": record.name or "",
@@ -97,7 +108,7 @@ def show_member(
     form = form.fill(
         inputs | {f"{_FIELD_PREFIX}{key}": fields.format_value(each) for key, each in values}
     )
-    return console.render_form(
+    return console.render_page(
         "member.html",
         form,
         list=member.mailing_list,
@@ -144,19 +155,16 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
 
 @router.post("/{user_id}")
 @threaded_by_list
-def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
-    try:
-        with console.unit_of_work() as uow:
-            member = _get_member(uow, console, list_id, user_id)
-            own_fields = fields.list_fields(uow, console.user_id)
-            changes = _read_changes(console.form, member.record, own_fields)
-            members.update_member(
-                uow, member.mailing_list, user_id, changes.edit(), build_actor(console)
-            )
-    except DomainError as error:
-        return show_member(console, list_id, user_id, console.add_error(error, _MEMBER_PLACES))
+@shows_errors_on(show_member, _MEMBER_PLACES)
+def change_member(
+    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
+) -> Response:
+    member = _get_member(uow, console, list_id, user_id)
+    own_fields = fields.list_fields(uow, console.user_id)
+    changes = _read_changes(console.form, member.record, own_fields)
+    members.update_member(uow, member.mailing_list, user_id, changes.edit(), build_actor(console))
     notice = "The changes were saved." if changes.sent() else "There were no changes to save."
-    return console.redirect_with_notice(get_member_path(list_id, user_id), notice)
+    return console.redirect(get_member_path(list_id, user_id), notice)
 
 
 def _read_changes(
@@ -209,59 +217,39 @@ def _format_date(moment: datetime | None) -> str:
 
 @router.post("/{user_id}/email")
 @threaded_by_list
-def switch_mail(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
+@shows_errors_on(show_member, keeps_input=False)
+def switch_mail(
+    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
+) -> Response:
     """Stop sending mail to a member, or resume sending unless the member has opted out."""
     enabled = console.form.get("enabled") == "yes"
-
-    def switch(uow: UnitOfWork, mailing_list: MailingList) -> tuple[int, str]:
-        actor = build_actor(console)
-        members.set_email(uow, mailing_list, user_id, actor, enabled=enabled)
-        return list_id, f"Mail was turned {'on' if enabled else 'off'}."
-
-    return _run_member_action(console, list_id, user_id, switch)
+    mailing_list = console.get_own_list(uow, list_id)
+    members.set_email(uow, mailing_list, user_id, build_actor(console), enabled=enabled)
+    notice = f"Mail was turned {'on' if enabled else 'off'}."
+    return console.redirect(get_member_path(list_id, user_id), notice)
 
 
 @router.post("/{user_id}/move")
 @threaded_by_list
-def move_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
+@shows_errors_on(show_member, keeps_input=False)
+def move_member(
+    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
+) -> Response:
     if not console.form.get("list"):
         form = TypedForm(problem="Choose the list to move this member to.", status=422)
-        return show_member(console, list_id, user_id, form)
-
-    def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
-        target_id = lists.parse_list_id(console.form.get("list", ""))
-        target = console.get_own_list(uow, target_id or 0)
-        transfers.transfer_member(uow, source, target, user_id, actor=build_actor(console))
-        return target.id, f"The member was moved to “{target.title}”."
-
-    return _run_member_action(console, list_id, user_id, move)
-
-
-def _run_member_action(
-    console: ConsoleRequest,
-    list_id: int,
-    user_id: int,
-    action: Callable[[UnitOfWork, MailingList], tuple[int, str]],
-) -> Response:
-    """Run an action on a member, and show an error of the action on the member's page.
-
-    ``action``: returns the id of the list that the member is on afterwards, and a notice to show on
-    the next page.
-    """
-    try:
-        with console.unit_of_work() as uow:
-            target_list_id, notice = action(uow, console.get_own_list(uow, list_id))
-    except DomainError as error:
-        error_form = console.add_error(error)
-        form = TypedForm(problem=error_form.problem, status=error_form.status)
-        return show_member(console, list_id, user_id, form)
-    return console.redirect_with_notice(get_member_path(target_list_id, user_id), notice)
+        return show_member(console, uow, list_id, user_id, form)
+    source = console.get_own_list(uow, list_id)
+    target = console.get_own_list(uow, lists.parse_list_id(console.form["list"]) or 0)
+    transfers.transfer_member(uow, source, target, user_id, actor=build_actor(console))
+    return console.redirect(
+        get_member_path(target.id, user_id), f"The member was moved to “{target.title}”."
+    )
 
 
 @router.get("/{user_id}/remove")
 def show_removal(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     member = _get_member(uow, console, list_id, user_id)
-    console.count_members_page()
+    console.count_members_page(uow)
     return console.render_page("remove_member.html", list=member.mailing_list, member=member.record)
 
 
@@ -271,7 +259,7 @@ def remove_member(
     console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
 ) -> Response:
     members.remove_member(uow, console.get_own_list(uow, list_id), user_id, build_actor(console))
-    return console.redirect_with_notice(
+    return console.redirect(
         get_member_path(list_id, user_id), "The member was removed from the list."
     )
 

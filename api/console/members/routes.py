@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,13 +22,22 @@ from api.console.members.forms import (
 )
 from api.console.members.member_page import STATUSES, build_actor, get_member_path
 from api.console.plan_notices import ADDING_MEMBERS_TEXT, can_import, find_plan_notice
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
+    EmptyForm,
+    build_router,
+    shows_errors_on,
+    threaded_as_search,
+)
 from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.bulkheads import RECORDS
-from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER, threaded_by_list
+from api.limits.keyed_bulkheads import threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId
 from api.schemas.subscriptions import MemberUpsert
+from api.state import Transaction
 from core.errors import DomainError
 from core.errors.mailing import MEMBER_DENIED, SUBSCRIPTION_OPTED_OUT
 from core.errors.people import EMAIL_INVALID
@@ -42,6 +50,7 @@ from services.subscriptions import fields, segments
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.members import member_pages, members
 from services.subscriptions.members.member_pages import MemberFilters
+from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
 
@@ -64,14 +73,22 @@ _ADDRESS_PLACES = {
 async def show_members(
     console: Console, list_id: ListId, selection: Selection, cursor: Cursor = None
 ) -> Response:
-    work = partial(_render_members, console, list_id, selection, cursor)
-    if selection.is_plain:
-        return await RECORDS.run(work)
-    return await SEARCHES_BY_CALLER.run(console.user_id, work)
+    in_thread = RECORDS.threaded if selection.is_plain else threaded_as_search
+    return await in_thread(_render_members)(
+        console=console,
+        uow=console.unit_of_work(),
+        list_id=list_id,
+        selection=selection,
+        cursor=cursor,
+    )
 
 
 def _render_members(
-    console: ConsoleRequest, list_id: int, selection: MemberSelection, cursor: str | None
+    console: ConsoleRequest,
+    uow: UnitOfWork,
+    list_id: int,
+    selection: MemberSelection,
+    cursor: str | None,
 ) -> Response:
     form = TypedForm(selection.typed)
     draft = selection.draft
@@ -79,35 +96,33 @@ def _render_members(
     total = None
     filter_json = None
     page_request = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        own_segments = segments.list_segments(
-            uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)
-        ).rows
-        segment_id = selection.segment_id
-        if segment_id is not None and segment_id not in {each.id for each in own_segments}:
-            own_segments.append(segments.get_segment(uow, mailing_list.id, segment_id))
-        choices = filter_choices.list_choices(uow, mailing_list)
-        own_fields = fields.read_own_fields(uow, console.user_id).by_key
-        can_add = can_import(uow, console.user_id)
-        draft = filter_form.open_first_row(filter_form.convert_to_rows(draft, choices), choices)
+    mailing_list = console.get_own_list(uow, list_id)
+    own_segments = segments.list_segments(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
+    segment_id = selection.segment_id
+    if segment_id is not None and segment_id not in {each.id for each in own_segments}:
+        own_segments.append(segments.get_segment(uow, mailing_list.id, segment_id))
+    choices = filter_choices.list_choices(uow, mailing_list)
+    own_fields = fields.read_own_fields(uow, console.user_id).by_key
+    can_add = can_import(uow, console.user_id)
+    draft = filter_form.open_first_row(filter_form.convert_to_rows(draft, choices), choices)
     segment_choices = [(str(each.id), each.name) for each in own_segments]
     common_filters = _build_common_filters(selection)
     has_common_filter = any(is_current for _, _, is_current in common_filters)
     try:
-        with console.unit_of_work() as uow:
-            if (draft_json := draft.to_json()) is not None:
-                # Validate the edited filter before combining it with other criteria, so that an
-                # error contains the path of the invalid row.
-                member_filter.read_filter(uow, mailing_list, draft_json)
-            filter_json = selection.build_filter(uow, mailing_list)
-        page, total = _search_members(console, mailing_list, selection, filter_json, page_request)
-        console.count_members_page()
+        if (draft_json := draft.to_json()) is not None:
+            # Validate the edited filter before combining it with other criteria, so that an error
+            # contains the path of the invalid row.
+            member_filter.read_filter(uow, mailing_list, draft_json)
+        filter_json = selection.build_filter(uow, mailing_list)
+        page, total = _search_members(
+            console, uow, mailing_list, selection, filter_json, page_request
+        )
+        console.count_members_page(uow)
     except DomainError as error:
         form = form.add_error(error, SELECTION_PLACES)
         if draft.add_error(error):
             form = replace(form, errors={})
-    return console.render_form(
+    return console.render_page(
         "members.html",
         form,
         draft=draft,
@@ -177,6 +192,7 @@ def _build_query_without(typed: Mapping[str, str], name: str) -> str:
 
 def _search_members(
     console: ConsoleRequest,
+    uow: UnitOfWork,
     mailing_list: MailingList,
     selection: MemberSelection,
     filter_json: dict[str, Any] | None,
@@ -189,6 +205,8 @@ def _search_members(
     status = selection.status or Status.ACTIVE
     if selection.is_plain and status in [*Status]:
         filters = MemberFilters(Status(status))
+        # The connection isn't needed, because ``read_member_page`` uses another one.
+        uow.roll_back()
         member_page = member_pages.read_member_page(
             console.state.resources,
             console.caller,
@@ -197,41 +215,33 @@ def _search_members(
             page_request,
         )
         return member_page.page, member_page.total
-    with console.unit_of_work() as uow:
-        parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
-        result = searching.search_members(uow, mailing_list.id, parsed_filter, page_request)
+    parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
+    result = searching.search_members(uow, mailing_list.id, parsed_filter, page_request)
     return result.page, result.total
 
 
 @router.get("/new")
-def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        notice = find_plan_notice(
-            uow, console.user_id, PlanQuota.MEMBERS, paid_plan_text=ADDING_MEMBERS_TEXT
-        )
-    return console.render_form(
+def show_new_member(
+    console: Console, uow: Transaction, list_id: ListId, form: EmptyForm
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    notice = find_plan_notice(
+        uow, console.user_id, PlanQuota.MEMBERS, paid_plan_text=ADDING_MEMBERS_TEXT
+    )
+    return console.render_page(
         "new_member.html", form, list=mailing_list, tiers=[*TIERS.items()], refusal=notice
     )
 
 
 @router.post("/new")
 @threaded_by_list
-def add_member(console: ConsoleForm, list_id: ListId) -> Response:
+@shows_errors_on(show_new_member, _ADDRESS_PLACES)
+def add_member(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
     """Add a member to a list, or change the member who already has the submitted e-mail address."""
     form = console.form
-    try:
-        email = email_addresses.normalise_address(form.get("email", ""))
-        named = {"name": read_text(form, "name"), "type": form.get("type", "")}
-        body = parse_body(MemberUpsert, {key: value for key, value in named.items() if value})
-        with console.unit_of_work() as uow:
-            mailing_list = console.get_own_list(uow, list_id)
-            member = members.upsert_member(
-                uow, mailing_list, email, body.edit(), build_actor(console)
-            )
-            user_id = member.user_id
-    except DomainError as error:
-        return show_new_member(console, list_id, console.add_error(error, _ADDRESS_PLACES))
-    return console.redirect_with_notice(
-        get_member_path(list_id, user_id), f"{email} is on the list."
-    )
+    email = email_addresses.normalise_address(form.get("email", ""))
+    named = {"name": read_text(form, "name"), "type": form.get("type", "")}
+    body = parse_body(MemberUpsert, {key: value for key, value in named.items() if value})
+    mailing_list = console.get_own_list(uow, list_id)
+    member = members.upsert_member(uow, mailing_list, email, body.edit(), build_actor(console))
+    return console.redirect(get_member_path(list_id, member.user_id), f"{email} is on the list.")

@@ -23,16 +23,22 @@ from api.console.members.forms import (
     ALL_ACTIVE,
     SELECTION_PLACES,
     MemberCount,
-    MemberSelection,
     Selection,
     count_selection,
 )
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
+    EmptyForm,
+    build_router,
+    shows_errors_on,
+    threaded_as_search,
+)
 from api.console.typed_forms import CORRECT_FIELDS_TEXT, TypedForm, parse_body
 from api.limits.bulkheads import RECORDS
-from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.schemas.fields import TagChange
@@ -59,23 +65,20 @@ _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
 
 @router.get("/segments")
-async def show_segments(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
-    work = partial(_render_segments, console, list_id, cursor)
-    return await SEARCHES_BY_CALLER.run(console.user_id, work)
-
-
-def _render_segments(console: ConsoleRequest, list_id: int, cursor: str | None) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        page_request = PageRequest(SEGMENTS_ON_PAGE, cursor=cursor)
-        page = segments.list_segments(uow, mailing_list, page_request, with_filters=True)
+@threaded_as_search
+def show_segments(
+    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    page_request = PageRequest(SEGMENTS_ON_PAGE, cursor=cursor)
+    page = segments.list_segments(uow, mailing_list, page_request, with_filters=True)
     filters = [
         partial(
             member_filter.read_stored_filter, mailing_list=mailing_list, stored_filter=each.filter
         )
         for each in page.rows
     ]
-    counts = _count_matches(console, mailing_list, filters)
+    counts = _count_matches(console, uow, mailing_list, filters)
     return console.render_page(
         "segments.html",
         list=mailing_list,
@@ -86,6 +89,7 @@ def _render_segments(console: ConsoleRequest, list_id: int, cursor: str | None) 
 
 def _count_matches(
     console: ConsoleRequest,
+    uow: UnitOfWork,
     mailing_list: MailingList,
     filters: Sequence[Callable[[UnitOfWork], MemberFilter]],
 ) -> Iterator[MemberCount | None]:
@@ -98,43 +102,38 @@ def _count_matches(
         count = None
         if monotonic() < end:
             with suppress(DomainError):
-                with console.unit_of_work() as uow:
-                    parsed_filter = read_filter(uow)
-                count = count_selection(
-                    console.state.resources, mailing_list, parsed_filter, "", {}
-                )
+                parsed_filter = read_filter(uow)
+                uow.roll_back()
+                count = count_selection(console.state.resources, mailing_list, parsed_filter)
         yield count
 
 
 @router.get("/segments/new")
-async def show_new_segment(console: Console, list_id: ListId, selection: Selection) -> Response:
-    """Show the form for a new segment, filled with the search criteria in the URL."""
-    work = partial(_render_new_segment, console, list_id, selection)
-    return await SEARCHES_BY_CALLER.run(console.user_id, work)
-
-
-def _render_new_segment(
-    console: ConsoleRequest, list_id: int, selection: MemberSelection
+@threaded_as_search
+def show_new_segment(
+    console: Console, uow: Transaction, list_id: ListId, selection: Selection
 ) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        form = TypedForm()
-        draft = FilterDraft(None, selection.typed.get("filter", ""))
-        try:
-            filter_json = selection.build_filter(uow, mailing_list) or ALL_ACTIVE
-            draft = build_draft(filter_json, list_choices(uow, mailing_list))
-            parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
-        except DomainError as error:
-            form = form.add_error(error, SELECTION_PLACES)
-            return _render_segment_form(console, list_id, form, draft)
+    """Show the form for a new segment, filled with the search criteria in the URL."""
+    mailing_list = console.get_own_list(uow, list_id)
+    form = TypedForm()
+    draft = FilterDraft(None, selection.typed.get("filter", ""))
+    try:
+        filter_json = selection.build_filter(uow, mailing_list) or ALL_ACTIVE
+        draft = build_draft(filter_json, list_choices(uow, mailing_list))
+        parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
+    except DomainError as error:
+        form = form.add_error(error, SELECTION_PLACES)
+        return _render_segment_form(console, uow, list_id, form, draft)
+    uow.roll_back()
     member_count = count_selection(
-        console.state.resources, mailing_list, parsed_filter, "", selection.typed
+        console.state.resources, mailing_list, parsed_filter, query=selection.typed
     )
     # Omit the link "Show the exact number", because the segment form has a button that counts the
     # members.
     has_count = member_count.is_exact or member_count.count > 0
     return _render_segment_form(
         console,
+        uow,
         list_id,
         form,
         draft,
@@ -142,76 +141,75 @@ def _render_new_segment(
     )
 
 
+@router.get("/segments/{segment_id}")
+@threaded_as_search
+def show_segment(
+    console: Console, uow: Transaction, list_id: ListId, segment_id: PathId, count: str = ""
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    segment = segments.get_segment(uow, mailing_list.id, segment_id)
+    [filter_json] = member_filter.restore_names(uow, mailing_list, segment.filter)
+    form = TypedForm({"name": segment.name})
+    draft = build_draft(filter_json, list_choices(uow, mailing_list))
+    try:
+        parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
+    except DomainError as error:
+        # The segment's filter is invalid, because the owner has retired a member field or removed a
+        # choice.
+        form = replace(form.add_error(error, SELECTION_PLACES), status=HTTPStatus.OK)
+        return _render_segment_form(console, uow, list_id, form, draft, segment_id)
+    uow.roll_back()
+    member_count = count_selection(console.state.resources, mailing_list, parsed_filter, count)
+    return _render_segment_form(
+        console, uow, list_id, form, draft, segment_id, member_count=member_count
+    )
+
+
 @router.post("/segments/new")
 async def create_segment(console: ConsoleForm, list_id: ListId) -> Response:
-    """Buttons that edit the filter show the form again, with the edited filter."""
-    if "do" in console.form:
-        return await SEARCHES_BY_CALLER.run(
-            console.user_id, partial(_render_edited_draft, console, list_id)
-        )
-    return await RECORDS.run(_save_segment, console, list_id)
-
-
-@router.get("/segments/{segment_id}")
-async def show_segment(
-    console: Console, list_id: ListId, segment_id: PathId, count: str = ""
-) -> Response:
-    work = partial(_render_segment, console, list_id, segment_id, count)
-    return await SEARCHES_BY_CALLER.run(console.user_id, work)
-
-
-def _render_segment(console: ConsoleRequest, list_id: int, segment_id: int, count: str) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        segment = segments.get_segment(uow, mailing_list.id, segment_id)
-        [filter_json] = member_filter.restore_names(uow, mailing_list, segment.filter)
-        form = TypedForm({"name": segment.name})
-        draft = build_draft(filter_json, list_choices(uow, mailing_list))
-        try:
-            parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
-        except DomainError as error:
-            # The segment's filter is invalid, because the owner has retired a member field or
-            # removed a choice.
-            form = replace(form.add_error(error, SELECTION_PLACES), status=HTTPStatus.OK)
-            return _render_segment_form(console, list_id, form, draft, segment_id)
-    member_count = count_selection(console.state.resources, mailing_list, parsed_filter, count, {})
-    return _render_segment_form(
-        console, list_id, form, draft, segment_id, member_count=member_count
-    )
+    return await _handle_form(console, list_id, None)
 
 
 @router.post("/segments/{segment_id}")
 async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: PathId) -> Response:
+    return await _handle_form(console, list_id, segment_id)
+
+
+async def _handle_form(console: ConsoleRequest, list_id: int, segment_id: int | None) -> Response:
+    """Buttons that edit the filter show the form again, with the edited filter."""
     if "do" in console.form:
-        work = partial(_render_edited_draft, console, list_id, segment_id)
-        return await SEARCHES_BY_CALLER.run(console.user_id, work)
-    return await RECORDS.run(_save_segment, console, list_id, segment_id)
+        handler = threaded_as_search(_render_edited_draft)
+    else:
+        handler = RECORDS.threaded(_save_segment)
+    uow = console.unit_of_work()
+    return await handler(console=console, uow=uow, list_id=list_id, segment_id=segment_id)
 
 
-def _save_segment(console: ConsoleRequest, list_id: int, segment_id: int | None = None) -> Response:
+def _save_segment(
+    console: ConsoleRequest, uow: UnitOfWork, list_id: int, segment_id: int | None
+) -> Response:
     """Change the segment, or create a segment if ``segment_id`` is ``None``."""
     draft = read_draft(console.form)
     name = console.form.get("name", "")
     if draft.add_missing_value_errors():
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         form = TypedForm(console.form, problem=CORRECT_FIELDS_TEXT, status=status)
-        return _render_segment_form(console, list_id, form, draft, segment_id)
+        return _render_segment_form(console, uow, list_id, form, draft, segment_id)
     path = f"{get_list_path(list_id)}/segments/{segment_id}"
     notice = "The changes were saved."
     try:
-        with console.unit_of_work() as uow:
-            mailing_list = console.get_own_list(uow, list_id)
-            if segment_id is None:
-                segment = segments.create_segment(uow, mailing_list, name, _get_filter(draft))
-                path = f"{get_list_path(list_id)}/members?segment={segment.id}"
-                notice = f"The segment “{segment.name}” was created."
-            else:
-                segments.get_segment(uow, mailing_list.id, segment_id)
-                values = {"name": name, "filter": _get_filter(draft)}
-                segments.change_segment(uow, mailing_list, segment_id, values)
+        mailing_list = console.get_own_list(uow, list_id)
+        if segment_id is None:
+            segment = segments.create_segment(uow, mailing_list, name, _get_filter(draft))
+            path = f"{get_list_path(list_id)}/members?segment={segment.id}"
+            notice = f"The segment “{segment.name}” was created."
+        else:
+            segments.get_segment(uow, mailing_list.id, segment_id)
+            values = {"name": name, "filter": _get_filter(draft)}
+            segments.change_segment(uow, mailing_list, segment_id, values)
     except DomainError as error:
-        return _render_error(console, list_id, error, draft, segment_id)
-    return console.redirect_with_notice(path, notice)
+        return _render_error(console, uow, list_id, error, draft, segment_id)
+    return console.redirect(path, notice)
 
 
 @router.post("/segments/{segment_id}/delete")
@@ -223,32 +221,33 @@ def delete_segment(
     name = segments.get_segment(uow, mailing_list.id, segment_id).name
     segments.delete_segment(uow, mailing_list, segment_id)
     path = f"{get_list_path(list_id)}/segments"
-    return console.redirect_with_notice(
+    return console.redirect(
         path, f"The segment “{name}” was deleted. Its members stay on the list."
     )
 
 
 def _render_edited_draft(
-    console: ConsoleRequest, list_id: int, segment_id: int | None = None
+    console: ConsoleRequest, uow: UnitOfWork, list_id: int, segment_id: int | None
 ) -> Response:
     form = TypedForm(console.form)
     draft = read_draft(console.form)
     try:
-        with console.unit_of_work() as uow:
-            mailing_list = console.get_own_list(uow, list_id)
-            if segment_id is not None:
-                segments.get_segment(uow, mailing_list.id, segment_id)
-            filter_json = draft.to_json()
-            parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json or ALL_ACTIVE)
+        mailing_list = console.get_own_list(uow, list_id)
+        if segment_id is not None:
+            segments.get_segment(uow, mailing_list.id, segment_id)
+        filter_json = draft.to_json()
+        parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json or ALL_ACTIVE)
     except DomainError as error:
-        return _render_error(console, list_id, error, draft, segment_id, status=HTTPStatus.OK)
+        return _render_error(console, uow, list_id, error, draft, segment_id, status=HTTPStatus.OK)
+    member_count = None
     if filter_json is not None:
-        member_count = count_selection(console.state.resources, mailing_list, parsed_filter, "", {})
+        uow.roll_back()
+        member_count = count_selection(console.state.resources, mailing_list, parsed_filter)
         # Don't show the link to the exact count, because following the link would discard the
         # edited filter.
         member_count = replace(member_count, recount=None)
     return _render_segment_form(
-        console, list_id, form, draft, segment_id, member_count=member_count
+        console, uow, list_id, form, draft, segment_id, member_count=member_count
     )
 
 
@@ -258,6 +257,7 @@ def _get_filter(draft: FilterDraft) -> object:
 
 def _render_error(
     console: ConsoleRequest,
+    uow: UnitOfWork,
     list_id: int,
     error: DomainError,
     draft: FilterDraft,
@@ -265,15 +265,17 @@ def _render_error(
     *,
     status: int | None = None,
 ) -> Response:
+    uow.roll_back()
     form = console.add_error(error, _PLACES)
     if draft.add_error(error):
         form = replace(form, errors={})
     form = form if status is None else replace(form, status=status)
-    return _render_segment_form(console, list_id, form, draft, segment_id)
+    return _render_segment_form(console, uow, list_id, form, draft, segment_id)
 
 
 def _render_segment_form(
     console: ConsoleRequest,
+    uow: UnitOfWork,
     list_id: int,
     form: TypedForm,
     draft: FilterDraft,
@@ -281,38 +283,36 @@ def _render_segment_form(
     *,
     member_count: MemberCount | None = None,
 ) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        choices = list_choices(uow, mailing_list)
-        notice = None
-        segment_name = ""
-        if segment_id is None:
-            notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
-        else:
-            segment_name = segments.get_segment(uow, list_id, segment_id).name
+    mailing_list = console.get_own_list(uow, list_id)
+    choices = list_choices(uow, mailing_list)
+    notice = None
+    segment_name = ""
+    if segment_id is None:
+        notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
+    else:
+        segment_name = segments.get_segment(uow, list_id, segment_id).name
     draft = convert_to_rows(draft, choices)
     form = replace(form, typed={**form.typed, "filter": draft.text})
-    values = {
-        "list": mailing_list,
-        "segment_id": segment_id,
-        "segment_name": segment_name,
-        "member_count": member_count,
-    }
-    return console.render_form(
-        "segment.html", form, draft=draft, choices=choices, refusal=notice, **values
+    return console.render_page(
+        "segment.html",
+        form,
+        list=mailing_list,
+        draft=draft,
+        choices=choices,
+        refusal=notice,
+        segment_id=segment_id,
+        segment_name=segment_name,
+        member_count=member_count,
     )
 
 
 @router.get("/tags")
-async def show_tags(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
-    work = partial(_render_tags, console, list_id, cursor)
-    return await SEARCHES_BY_CALLER.run(console.user_id, work)
-
-
-def _render_tags(console: ConsoleRequest, list_id: int, cursor: str | None) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        page = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
+@threaded_as_search
+def show_tags(
+    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    page = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
     if cursor is None and page.next_cursor is None:
         page = replace(page, rows=sorted(page.rows, key=lambda tag: tag.name.casefold()))
     filters = [
@@ -323,7 +323,7 @@ def _render_tags(console: ConsoleRequest, list_id: int, cursor: str | None) -> R
         )
         for each in page.rows
     ]
-    counts = _count_matches(console, mailing_list, filters)
+    counts = _count_matches(console, uow, mailing_list, filters)
     return console.render_page(
         "tags.html",
         list=mailing_list,
@@ -333,56 +333,47 @@ def _render_tags(console: ConsoleRequest, list_id: int, cursor: str | None) -> R
 
 
 @router.get("/tags/{tag_id}")
-def show_tag(console: Console, list_id: ListId, tag_id: PathId, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        tag = tags.get_tag(uow, mailing_list.id, tag_id)
+def show_tag(
+    console: Console, uow: Transaction, list_id: ListId, tag_id: PathId, form: EmptyForm
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    tag = tags.get_tag(uow, mailing_list.id, tag_id)
     form = replace(form, typed={"name": tag.name, **form.typed})
-    return console.render_form("tag.html", form, list=mailing_list, tag=tag)
+    return console.render_page("tag.html", form, list=mailing_list, tag=tag)
 
 
 @router.post("/tags/{tag_id}")
-def rename_tag(console: ConsoleForm, list_id: ListId, tag_id: PathId) -> Response:
-    try:
-        with console.unit_of_work() as uow:
-            mailing_list = console.get_own_list(uow, list_id)
-            tags.get_tag(uow, mailing_list.id, tag_id)
-            body = parse_body(TagChange, {"name": console.form.get("name", "")})
-            tags.rename_tag(uow, mailing_list.id, tag_id, body.name)
-    except DomainError as error:
-        return show_tag(console, list_id, tag_id, console.add_error(error, _TAG_PLACES))
-    return console.redirect_with_notice(
+@shows_errors_on(show_tag, _TAG_PLACES)
+def rename_tag(console: ConsoleForm, uow: Transaction, list_id: ListId, tag_id: PathId) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    tags.get_tag(uow, mailing_list.id, tag_id)
+    body = parse_body(TagChange, {"name": console.form.get("name", "")})
+    tags.rename_tag(uow, mailing_list.id, tag_id, body.name)
+    return console.redirect(
         f"{get_list_path(list_id)}/tags", f"The tag was renamed to “{body.name}”."
     )
 
 
 @router.get("/tags/{tag_id}/delete")
-async def show_tag_deletion(console: Console, list_id: ListId, tag_id: PathId) -> Response:
-    work = partial(_render_tag_deletion, console, list_id, tag_id)
-    return await SEARCHES_BY_CALLER.run(console.user_id, work)
-
-
-def _render_tag_deletion(console: ConsoleRequest, list_id: int, tag_id: int) -> Response:
-    with console.unit_of_work() as uow:
-        mailing_list = console.get_own_list(uow, list_id)
-        tag = tags.get_tag(uow, mailing_list.id, tag_id)
-        written = {"field": "tag", "is": tag.name}
-        parsed_filter = member_filter.read_filter(uow, mailing_list, written)
-    member_count = count_selection(console.state.resources, mailing_list, parsed_filter, "", {})
+@threaded_as_search
+def show_tag_deletion(
+    console: Console, uow: Transaction, list_id: ListId, tag_id: PathId
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    tag = tags.get_tag(uow, mailing_list.id, tag_id)
+    written = {"field": "tag", "is": tag.name}
+    parsed_filter = member_filter.read_filter(uow, mailing_list, written)
+    uow.roll_back()
+    member_count = count_selection(console.state.resources, mailing_list, parsed_filter)
     return console.render_page(
         "delete_tag.html", list=mailing_list, tag=tag, member_count=member_count
     )
 
 
 @router.post("/tags/{tag_id}/delete")
-def delete_tag(console: ConsoleForm, list_id: ListId, tag_id: PathId) -> Response:
-    try:
-        with console.unit_of_work() as uow:
-            mailing_list = console.get_own_list(uow, list_id)
-            name = tags.get_tag(uow, mailing_list.id, tag_id).name
-            tags.delete_tag(uow, mailing_list.id, tag_id)
-    except DomainError as error:
-        return show_tag(console, list_id, tag_id, console.add_error(error, _TAG_PLACES))
-    return console.redirect_with_notice(
-        f"{get_list_path(list_id)}/tags", f"The tag “{name}” was deleted."
-    )
+@shows_errors_on(show_tag, _TAG_PLACES)
+def delete_tag(console: ConsoleForm, uow: Transaction, list_id: ListId, tag_id: PathId) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    name = tags.get_tag(uow, mailing_list.id, tag_id).name
+    tags.delete_tag(uow, mailing_list.id, tag_id)
+    return console.redirect(f"{get_list_path(list_id)}/tags", f"The tag “{name}” was deleted.")

@@ -10,10 +10,15 @@ from fastapi import Depends
 from fastapi.responses import Response
 
 from api.auth.page_sessions import PageSession, require_member
-from api.auth.redirects import redirect_to_path
 from api.console.console_display import QUOTAS, format_status
 from api.console.navigation import OPERATORS_PAGE
-from api.console.requests import ConsoleAccess, ConsoleRequest, EmptyForm, build_router
+from api.console.requests import (
+    ConsoleAccess,
+    ConsoleRequest,
+    EmptyForm,
+    build_router,
+    shows_errors_on,
+)
 from api.console.security_event_lines import build_event_lines
 from api.console.task_labels import describe_task
 from api.console.typed_forms import TypedForm, build_field_error
@@ -36,6 +41,7 @@ from services.jobs import records
 from services.operators import changes, maintenance_runs, overdue_work, user_accounts
 from services.paging import PageRequest
 from services.subscriptions import lists, text_reviews
+from storage.unit_of_work import UnitOfWork
 
 router = build_router(OPERATORS_PAGE.path)
 
@@ -106,11 +112,11 @@ def show_overdue_work(console: OperatorConsole) -> Response:
 @router.get("/texts")
 def show_texts(console: OperatorConsole) -> Response:
     """Redirect to the operators' overview after the login that ``review_texts`` may require."""
-    return redirect_to_path(console.state, OPERATORS_PAGE.path)
+    return console.redirect(OPERATORS_PAGE.path)
 
 
 @router.post("/texts")
-def review_texts(console: OperatorConsoleForm) -> Response:
+def review_texts(console: OperatorConsoleForm, uow: Transaction) -> Response:
     """Mark the suspicious texts of a list or member field as reviewed.
 
     Reviewed texts are hidden until the owner changes them.
@@ -118,19 +124,14 @@ def review_texts(console: OperatorConsoleForm) -> Response:
     kind: text_reviews.Kind = "field" if console.form.get("kind") == "field" else "list"
     record_id = console.form.get("id", "")
     version = console.form.get("version", "")
-    with console.unit_of_work() as uow:
-        is_reviewed = changes.review_texts(
-            uow, console.caller, kind, parse_id(record_id) or 0, version
-        )
+    is_reviewed = changes.review_texts(uow, console.caller, kind, parse_id(record_id) or 0, version)
     notice = "The texts were marked as reviewed. Changed texts are shown again."
-    return console.redirect_with_notice(
-        OPERATORS_PAGE.path, notice if is_reviewed else _TEXTS_CHANGED_NOTICE
-    )
+    return console.redirect(OPERATORS_PAGE.path, notice if is_reviewed else _TEXTS_CHANGED_NOTICE)
 
 
 @router.get("/users")
 def show_users(
-    console: OperatorConsole, user: str | None = None, cursor: Cursor = None
+    console: OperatorConsole, uow: Transaction, user: str | None = None, cursor: Cursor = None
 ) -> Response:
     """Show the users who own lists, or redirect to the page of ``user``.
 
@@ -139,58 +140,53 @@ def show_users(
     form = TypedForm()
     if user is not None and user.strip():
         try:
-            with console.unit_of_work() as uow:
-                user_id = user_accounts.find_user(uow, user.strip()).id
-            return redirect_to_path(console.state, f"{USERS_PATH}/{user_id}")
+            return console.redirect(f"{USERS_PATH}/{user_accounts.find_user(uow, user.strip()).id}")
         except DomainError as error:
             form = TypedForm({"user": user})
             if error.kind is Kind.NOT_FOUND:
                 form = TypedForm(form.typed, {"user": error.message}, status=STATUS_OF[error.kind])
             else:
                 form = form.add_error(error, {EMAIL_INVALID.code: "user"})
-    with console.unit_of_work() as uow:
-        page = accounts.list_owners(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
-    return console.render_form(
+    page = accounts.list_owners(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
+    return console.render_page(
         "operator_users.html", form, owners=page.rows, next_cursor=page.next_cursor
     )
 
 
 @router.get("/users/{user_id}")
-def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        user = accounts.get_user(uow, user_id)
-        account = user_accounts.read_account(uow, user)
-        usage = quotas.list_uses(uow, user)
-        own_lists = lists.list_choices(uow, user.id)
-        events = security_events.list_events(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
-        lines = zip(events, build_event_lines(uow, user.id, events), strict=True)
-    return console.render_form(
+def show_user(
+    console: OperatorConsole, uow: Transaction, user_id: PathId, form: EmptyForm
+) -> Response:
+    user = accounts.get_user(uow, user_id)
+    account = user_accounts.read_account(uow, user)
+    usage = quotas.list_uses(uow, user)
+    events = security_events.list_events(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
+    return console.render_page(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
         account=account,
-        lists=own_lists,
+        lists=lists.list_choices(uow, user.id),
         user=account.user,
         plans=[(plan.value, format_status(plan)) for plan in Plan],
         quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
-        events=list(lines),
+        events=list(zip(events, build_event_lines(uow, user.id, events), strict=True)),
     )
 
 
 @router.post("/users/{user_id}")
-def change_plan(console: OperatorConsoleForm, user_id: PathId) -> Response:
+@shows_errors_on(show_user)
+def change_plan(console: OperatorConsoleForm, uow: Transaction, user_id: PathId) -> Response:
     plan_name = console.form.get("plan")
     if plan_name not in tuple(Plan):
-        error = build_field_error("plan", "choose one of the listed plans")
-        return show_user(console, user_id, console.add_error(error))
+        raise build_field_error("plan", "choose one of the listed plans")
     plan = Plan(plan_name)
-    with console.unit_of_work() as uow:
-        is_changed = changes.change_plan(uow, console.caller, user_id, plan)
+    is_changed = changes.change_plan(uow, console.caller, user_id, plan)
     notice = (
         f"The user is now on the {plan} plan."
         if is_changed
         else "The user was already on this plan."
     )
-    return console.redirect_with_notice(f"{USERS_PATH}/{user_id}", notice)
+    return console.redirect(f"{USERS_PATH}/{user_id}", notice)
 
 
 @router.get("/orders")
@@ -219,62 +215,55 @@ def show_orders(
 
 @router.get("/orders/{order_id}")
 @MONEY.threaded
-def show_order(console: OperatorConsole, order_id: PathId) -> Response:
-    return _render_order(console, order_id, TypedForm())
+def show_order(
+    console: OperatorConsole, uow: Transaction, order_id: PathId, form: EmptyForm
+) -> Response:
+    return _render_order(console, uow, order_id, form)
 
 
 @router.post("/orders/{order_id}")
 @MONEY.threaded
-def resolve_order(console: OperatorConsoleForm, order_id: PathId) -> Response:
+@shows_errors_on(show_order)
+def resolve_order(console: OperatorConsoleForm, uow: Transaction, order_id: PathId) -> Response:
     resolution = next((each for each in Resolution if each == console.form.get("resolution")), None)
     if resolution is None:
-        return _render_order(console, order_id, _MISSING_RESOLUTION)
-    try:
-        with console.unit_of_work() as uow:
-            changes.resolve_order(uow, console.caller, order_id, resolution)
-    except DomainError as error:
-        return _render_order(console, order_id, console.add_error(error))
-    return console.redirect_with_notice(
-        f"{ORDERS_PATH}/{order_id}", _RESOLUTION_NOTICES[resolution]
-    )
+        return _render_order(console, uow, order_id, _MISSING_RESOLUTION)
+    changes.resolve_order(uow, console.caller, order_id, resolution)
+    return console.redirect(f"{ORDERS_PATH}/{order_id}", _RESOLUTION_NOTICES[resolution])
 
 
-def _render_order(console: ConsoleRequest, order_id: int, form: TypedForm) -> Response:
-    with console.unit_of_work() as uow:
-        order = orders.get_order_of_any_user(uow, order_id)
-        changes = orders.list_changes(uow, order_id)
-        events = orders.list_events(uow, order_id)
-        addresses = accounts.find_addresses(uow, [order.user_id])
-    return console.render_form(
+def _render_order(
+    console: ConsoleRequest, uow: UnitOfWork, order_id: int, form: TypedForm
+) -> Response:
+    order = orders.get_order_of_any_user(uow, order_id)
+    return console.render_page(
         "operator_order.html",
         form,
         order=order,
-        addresses=addresses,
-        changes=changes,
-        events=events,
+        addresses=accounts.find_addresses(uow, [order.user_id]),
+        changes=orders.list_changes(uow, order_id),
+        events=orders.list_events(uow, order_id),
     )
 
 
 @router.get("/jobs")
 def show_jobs(
     console: OperatorConsole,
+    uow: Transaction,
     status: str = JobStatus.FAILED,
     queue: str = _ANY_VALUE,
     cursor: Cursor = None,
 ) -> Response:
     selected_status = next((each for each in JobStatus if each == status), None)
     selected_queue = next((each for each in Queue if each == queue), None)
-    page_request = PageRequest(JOBS_ON_PAGE, cursor=cursor)
-    with console.unit_of_work() as uow:
-        page = records.list_all_jobs(
-            uow,
-            page_request,
-            status=selected_status,
-            queue=selected_queue,
-            max_scanned=MAX_SCANNED_JOBS,
-        )
-        addresses = accounts.find_addresses(uow, (job.user_id for job in page.rows))
     figures = deployment_figures.read_figures(console.state.resources.database)
+    page = records.list_all_jobs(
+        uow,
+        PageRequest(JOBS_ON_PAGE, cursor=cursor),
+        status=selected_status,
+        queue=selected_queue,
+        max_scanned=MAX_SCANNED_JOBS,
+    )
     selected_values = {
         "status": selected_status or _ANY_VALUE,
         "queue": selected_queue or _ANY_VALUE,
@@ -282,7 +271,7 @@ def show_jobs(
     return console.render_page(
         "operator_jobs.html",
         jobs=page.rows,
-        addresses=addresses,
+        addresses=accounts.find_addresses(uow, (job.user_id for job in page.rows)),
         queues=overdue_work.list_queues(figures),
         form=TypedForm(selected_values),
         chosen=selected_values,
@@ -293,15 +282,15 @@ def show_jobs(
 
 
 @router.get("/jobs/{job_id}")
-def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        job = records.get_any_job(uow, job_id)
-        addresses = accounts.find_addresses(uow, [job.user_id])
-    return console.render_form(
+def show_job(
+    console: OperatorConsole, uow: Transaction, job_id: PathId, form: EmptyForm
+) -> Response:
+    job = records.get_any_job(uow, job_id)
+    return console.render_page(
         "operator_job.html",
         form,
         job=job,
-        addresses=addresses,
+        addresses=accounts.find_addresses(uow, [job.user_id]),
         error=records.describe_error(job),
         next_try_at=records.get_retry_time(job),
         has_ended=job.status in FINISHED,
@@ -311,38 +300,31 @@ def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Respo
 
 
 @router.post("/jobs/{job_id}")
-def change_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
+@shows_errors_on(show_job)
+def change_job(console: OperatorConsoleForm, uow: Transaction, job_id: PathId) -> Response:
     """Retry a job that failed or was cancelled, or cancel an unfinished job."""
-    try:
-        with console.unit_of_work() as uow:
-            if console.form.get("act") == "retry":
-                changes.retry_job(uow, console.caller, job_id)
-                notice = "The job will run again."
-            elif changes.cancel_job(uow, console.caller, job_id):
-                notice = "The job stops at its next step."
-            else:
-                notice = "The job had already finished."
-    except DomainError as error:
-        return show_job(console, job_id, console.add_error(error))
-    return console.redirect_with_notice(f"{JOBS_PATH}/{job_id}", notice)
+    if console.form.get("act") == "retry":
+        changes.retry_job(uow, console.caller, job_id)
+        notice = "The job will run again."
+    elif changes.cancel_job(uow, console.caller, job_id):
+        notice = "The job stops at its next step."
+    else:
+        notice = "The job had already finished."
+    return console.redirect(f"{JOBS_PATH}/{job_id}", notice)
 
 
 @router.get("/maintenance")
-def show_maintenance(console: OperatorConsole, form: EmptyForm) -> Response:
-    with console.unit_of_work() as uow:
-        runs = maintenance_runs.list_maintenance(uow)
-    return console.render_form("operator_maintenance.html", form, runs=runs)
+def show_maintenance(console: OperatorConsole, uow: Transaction, form: EmptyForm) -> Response:
+    runs = maintenance_runs.list_maintenance(uow)
+    return console.render_page("operator_maintenance.html", form, runs=runs)
 
 
 @router.post("/maintenance")
-def start_maintenance(console: OperatorConsoleForm) -> Response:
+@shows_errors_on(show_maintenance)
+def start_maintenance(console: OperatorConsoleForm, uow: Transaction) -> Response:
     """Enqueue a maintenance task, even if it isn't due."""
     name = console.form.get("name", "")
-    try:
-        with console.unit_of_work() as uow:
-            changes.request_maintenance(uow, console.caller, name)
-    except DomainError as error:
-        return show_maintenance(console, console.add_error(error))
-    return console.redirect_with_notice(
+    changes.request_maintenance(uow, console.caller, name)
+    return console.redirect(
         MAINTENANCE_PATH, f"The task “{describe_task(name)}” will run within seconds."
     )

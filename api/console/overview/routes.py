@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from urllib.parse import urlsplit
 
 from fastapi.responses import Response
@@ -16,9 +15,9 @@ from api.console.developers.views import list_newest_events
 from api.console.growth import build_net_growth_plot
 from api.console.navigation import find_pages, get_list_path
 from api.console.plan_notices import find_plan_contact
-from api.console.requests import Console, ConsoleRequest, build_router
-from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
+from api.console.requests import Console, build_router, threaded_as_search
 from api.responses.lists import describe_lists
+from api.state import Transaction
 from core.settings.notations import PlanQuota
 from models import EndpointState, MailingList, Plan
 from services.access import quotas
@@ -82,33 +81,29 @@ class Step:
 
 
 @router.get("")
-def show_overview(console: Console) -> Response:
-    with console.unit_of_work() as uow:
-        person = accounts.get_user(uow, console.user_id)
-        usage = quotas.list_uses(uow, person)
-        page = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
-        newest_lists = describe_lists(uow, console.state, page.rows)
-        name = person.name
-        plan = Plan(person.plan)
-        contact = find_plan_contact(uow, plan)
-        figures = daily_figures.read_owner_figures(
-            uow, console.user_id, daily_figures.choose_days(None, None)
-        )
-        warnings = _list_warnings(uow, console.user_id)
-        list_ids = [each.id for each in page.rows]
-        growth = daily_figures.read_list_growth(uow, list_ids, _MONTH_DAYS)
-        types = [FeedEventType(each) for each in _ACTIVITIES]
-        events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE).events
-        if events:
-            console.count_members_page()
-        steps = _list_first_steps(uow, console.user_id, page.rows, usage, plan)
+def show_overview(console: Console, uow: Transaction) -> Response:
     account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
+    person = accounts.get_user(uow, console.user_id)
+    usage = quotas.list_uses(uow, person)
+    page = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
+    plan = Plan(person.plan)
+    figures = daily_figures.read_owner_figures(
+        uow, console.user_id, daily_figures.choose_days(None, None)
+    )
+    warnings = _list_warnings(uow, console.user_id)
+    list_ids = [each.id for each in page.rows]
+    growth = daily_figures.read_list_growth(uow, list_ids, _MONTH_DAYS)
+    types = [FeedEventType(each) for each in _ACTIVITIES]
+    events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE).events
+    if events:
+        console.count_members_page(uow)
+    steps = _list_first_steps(uow, console.user_id, page.rows, usage, plan)
     return console.render_page(
         "overview.html",
-        name=name,
+        name=person.name,
         plan=plan,
-        contact=contact,
-        lists=newest_lists,
+        contact=find_plan_contact(uow, plan),
+        lists=describe_lists(uow, console.state, page.rows),
         has_more=page.next_cursor is not None,
         members=usage[PlanQuota.MEMBERS].used,
         net=[
@@ -210,26 +205,22 @@ def _list_first_steps(
 
 
 @router.get("/find")
-async def show_search_results(console: Console, q: str = "") -> Response:
-    return await SEARCHES_BY_CALLER.run(console.user_id, partial(_render_search, console, q))
-
-
-def _render_search(console: ConsoleRequest, q: str) -> Response:
+@threaded_as_search
+def show_search_results(console: Console, uow: Transaction, q: str = "") -> Response:
     search_text = q.replace("\0", "")[: owner_search.MAX_SEARCH_CHARACTERS]
-    with console.unit_of_work() as uow:
-        results = owner_search.search_lists_and_members(uow, console.caller, search_text)
-        if results.members:
-            console.count_members_page()
-        is_operator = accounts.get_user(uow, console.user_id).is_operator
-        return console.render_page(
-            "find.html",
-            q=search_text,
-            is_search=len(search_text.strip()) >= owner_search.MIN_SEARCH_CHARACTERS,
-            results=results,
-            pages=find_pages(search_text, is_operator=is_operator),
-            searchable=_list_searchable(results),
-            searched_list=_find_searched_list(results),
-        )
+    results = owner_search.search_lists_and_members(uow, console.caller, search_text)
+    if results.members:
+        console.count_members_page(uow)
+    is_operator = accounts.get_user(uow, console.user_id).is_operator
+    return console.render_page(
+        "find.html",
+        q=search_text,
+        is_search=len(search_text.strip()) >= owner_search.MIN_SEARCH_CHARACTERS,
+        results=results,
+        pages=find_pages(search_text, is_operator=is_operator),
+        searchable=_list_searchable(results),
+        searched_list=_find_searched_list(results),
+    )
 
 
 def _find_searched_list(results: SearchResult) -> int | str:

@@ -1,6 +1,7 @@
 from contextlib import suppress
 
 import pytest
+from sqlalchemy import QueuePool
 
 from core.queues import Queue
 from models import Job, JobStatus
@@ -38,6 +39,27 @@ def test_rolled_back_transaction_leaves_no_job_and_no_message(
         raise RolledBack
     assert count_messages(resources) == 0
     assert probes_without_workers.stack.query("SELECT 1 FROM jobs") == []
+
+
+def test_new_transaction_after_a_roll_back_sends_only_its_own_messages(
+    probes_without_workers: Bench, resources: Resources
+) -> None:
+    with resources.unit_of_work() as uow:
+        enqueue_probe(uow, {})
+        uow.roll_back()
+        job_id = enqueue_probe(uow, {}).id
+    assert count_messages(resources) == 1
+    assert probes_without_workers.stack.query("SELECT id FROM jobs") == [(job_id,)]
+
+
+def test_roll_back_returns_the_connection_to_the_pool(resources: Resources) -> None:
+    pool = resources.database.engine.pool
+    assert isinstance(pool, QueuePool)
+    with resources.unit_of_work() as uow:
+        uow.session.connection()
+        used_count = pool.checkedout()
+        uow.roll_back()
+        assert pool.checkedout() == used_count - 1
 
 
 def test_failing_after_commit_action_undoes_nothing_and_stops_no_other_action(
