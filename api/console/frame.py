@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.runtime import Macro
 
 from api.console import console_display, task_labels
 from api.console.assets import get_asset_path
@@ -83,6 +84,8 @@ _TEMPLATES.globals |= {
     "path": "",
     "base": "",
     "docs_url": None,
+    "page_script": None,
+    "trail": (),
 }
 _TEMPLATES.filters |= {
     "number": console_display.format_number,
@@ -102,6 +105,10 @@ _TEMPLATES.filters |= {
     "sentence": console_display.format_sentence,
     "shell": shlex.join,
 }
+# Macros that each page can use without an import.
+for _name in ("addresses.html", "forms.html", "parts.html"):
+    _macros = vars(_TEMPLATES.get_template(_name).module)
+    _TEMPLATES.globals |= {name: each for name, each in _macros.items() if isinstance(each, Macro)}
 
 
 def render_console_part(template: str, values: Mapping[str, object]) -> str:
