@@ -1,207 +1,30 @@
 """The overview page of the console, and the page with search results."""
 
-import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from urllib.parse import urlsplit
-
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import QUOTAS, format_credits
-from api.console.developers.views import list_newest_events
-from api.console.growth import build_net_growth_plot
-from api.console.navigation import find_pages, get_list_path
-from api.console.plan_notices import find_plan_contact
+from api.console.navigation import find_pages
+from api.console.overview.views import ACTIVITIES, VISIBLE_WARNINGS, read_overview
 from api.console.requests import Console, build_router, threaded_as_search
-from api.responses.lists import describe_lists
 from api.state import Transaction
-from core.settings.notations import PlanQuota
-from models import EndpointState, MailingList, Plan
-from services.access import quotas
-from services.access.quotas import QuotaUse
 from services.accounts import accounts
-from services.accounts.page_paths import NEW_KEY_PATH
-from services.credits import ledger
-from services.feed.catalogue import FeedEventType
-from services.paging import PageRequest
-from services.subscriptions import daily_figures, first_steps, lists, page_urls
 from services.subscriptions.filters import owner_search
 from services.subscriptions.filters.owner_search import ListTitle, SearchResult
-from services.subscriptions.imports import records
-from services.webhooks import webhook_endpoints
-from storage.unit_of_work import UnitOfWork
 
 router = build_router(CONSOLE_PATH)
-
-LISTS_ON_OVERVIEW = 5
-EVENTS_ON_OVERVIEW = 5
-# Read more events than the page shows, because equal events are merged.
-EVENTS_TO_MERGE = 20
-# Maps each type of event that *Recent activity* shows to a description, such as "unsubscribed", and
-# to a CSS class. The page writes the description after the member's name. The CSS class selects the
-# plus or minus sign before the member's name.
-_ACTIVITIES: Mapping[str, tuple[str, str]] = {
-    FeedEventType.SUBSCRIPTION_CREATED: ("subscribed", "plus"),
-    FeedEventType.SUBSCRIPTION_CONFIRMED: ("confirmed the subscription", "plus"),
-    FeedEventType.SUBSCRIPTION_LEFT: ("unsubscribed", "minus"),
-    FeedEventType.SUBSCRIPTION_REMOVED: ("was removed", "minus"),
-    FeedEventType.SUBSCRIPTION_EMAIL_OFF: ("gets no mail", "minus"),
-}
-# The maximum number of warnings that the overview shows. If there are more warnings, the user must
-# unfold a section of the page to see the others.
-VISIBLE_WARNINGS = 5
-# If an owner has more members than ``MAX_MEMBERS_WITH_STEPS``, the overview hides the checklist for
-# new owners even if some steps aren't done, because many owners never do some steps of the
-# checklist, such as creating an API key.
-MAX_MEMBERS_WITH_STEPS = 10
-_WEEK_DAYS = 7
-_MONTH_DAYS = 30
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step on the checklist for new owners.
-
-    Attributes:
-        button: the label of the link to ``url``.
-        url: the page on which the owner does the step, or ``None`` if an earlier step must be done
-            first.
-        other: the label and the URL of an alternative way to do the step, or ``None``.
-    """
-
-    label: str
-    is_done: bool
-    text: str
-    button: str
-    url: str | None
-    other: tuple[str, str] | None = None
 
 
 @router.get("")
 def show_overview(console: Console, uow: Transaction) -> Response:
-    account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
-    person = accounts.get_user(uow, console.user_id)
-    usage = quotas.list_uses(uow, person)
-    page = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
-    plan = Plan(person.plan)
-    figures = daily_figures.read_owner_figures(
-        uow, console.user_id, daily_figures.choose_days(None, None)
-    )
-    warnings = _list_warnings(uow, console.user_id)
-    list_ids = [each.id for each in page.rows]
-    growth = daily_figures.read_list_growth(uow, list_ids, _MONTH_DAYS)
-    types = [FeedEventType(each) for each in _ACTIVITIES]
-    events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE).events
-    if events:
+    overview = read_overview(uow, console)
+    if overview.events:
         console.count_members_page(uow)
-    steps = _list_first_steps(uow, console.user_id, page.rows, usage, plan)
     return console.render_page(
         "overview.html",
-        name=person.name,
-        plan=plan,
-        contact=find_plan_contact(uow, plan),
-        lists=describe_lists(uow, console.state, page.rows),
-        has_more=page.next_cursor is not None,
-        members=usage[PlanQuota.MEMBERS].used,
-        net=[
-            (days, sum(each.net - each.imported for each in figures[-days:]))
-            for days in (_WEEK_DAYS, _MONTH_DAYS)
-        ],
-        net_by_list={list_id: sum(by_day) for list_id, by_day in growth.items()},
-        plot=build_net_growth_plot(figures),
-        credits=format_credits(Decimal(str(account["balance_credit"]))),
-        attention=warnings[:VISIBLE_WARNINGS],
-        more_attention=warnings[VISIBLE_WARNINGS:],
-        lately=events[:EVENTS_ON_OVERVIEW],
-        activities=_ACTIVITIES,
-        quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
-        is_near_a_limit=any(
-            use.limit is not None and use.used * 2 > use.limit for use in usage.values()
-        ),
-        steps=steps,
-        next_step=next((step for step in steps if not step.is_done), None),
+        overview=overview,
+        activities=ACTIVITIES,
+        visible_warnings=VISIBLE_WARNINGS,
     )
-
-
-def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
-    """Return warnings for the owner, each with the path of the console page about the problem.
-
-    Warnings about failed imports come first, because Pressroom doesn't retry a failed import.
-    """
-    warnings = []
-    for task in records.list_recent_failures(uow, user_id):
-        text = f"The import of {task.filename or 'members'} failed."
-        warnings.append((text, f"{CONSOLE_PATH}/imports/{task.id}"))
-    endpoints = webhook_endpoints.list_live_endpoints(uow, user_id)
-    hosts = Counter(urlsplit(endpoint.url).netloc for endpoint in endpoints)
-    for endpoint in endpoints:
-        if endpoint.state == EndpointState.PAUSED or endpoint.failing_since is not None:
-            url = urlsplit(endpoint.url)
-            # Several webhooks of one host can only be told apart by the rest of their URLs.
-            target = url.netloc if hosts[url.netloc] == 1 else f"{url.netloc}{url.path}"
-            is_paused = endpoint.state == EndpointState.PAUSED
-            text = f"The webhook to {target} {'is paused' if is_paused else 'is failing'}."
-            warnings.append((text, f"{CONSOLE_PATH}/developers/webhooks/{endpoint.id}"))
-    return warnings
-
-
-def _list_first_steps(
-    uow: UnitOfWork,
-    user_id: int,
-    newest_lists: Sequence[MailingList],
-    usage: Mapping[PlanQuota, QuotaUse],
-    plan: Plan,
-) -> list[Step]:
-    """Return the checklist for new owners, or an empty list if the owner no longer needs it."""
-    if usage[PlanQuota.MEMBERS].used > MAX_MEMBERS_WITH_STEPS:
-        return []
-    progress = first_steps.find_first_steps(uow, user_id)
-    base = uow.settings.public_base
-    form_label = "Add a form to your website"
-    form_url = sign_up_url = other = None
-    if newest_lists:
-        newest = newest_lists[0]
-        form_url = f"{base}{get_list_path(newest.id)}/public#elsewhere"
-        sign_up_url = page_urls.sign_up_url(uow.settings, newest.slug)
-    if plan is not Plan.FREE:
-        # Don't offer imports to owners with the free plan, because this plan forbids imports.
-        form_label += ", or import members"
-        other = ("Import members", f"{base}{CONSOLE_PATH}/imports/new")
-    steps = [
-        Step(
-            "Create a list",
-            bool(newest_lists),
-            "People subscribe to a list to receive your newsletter.",
-            "Create a list",
-            f"{base}{CONSOLE_PATH}/lists/new",
-        ),
-        Step(
-            form_label,
-            progress.has_form_or_import,
-            "Paste the form into any page of your website.",
-            "Get the form",
-            form_url,
-            other if newest_lists else None,
-        ),
-        Step(
-            "Make a test sign-up",
-            progress.has_sign_up,
-            "Subscribe with your own address, and see what your readers get.",
-            "Open the sign-up page",
-            sign_up_url,
-        ),
-        Step(
-            "Create an API key",
-            usage[PlanQuota.KEYS].used > 0,
-            "Your own programs use Pressroom with the key.",
-            "Create an API key",
-            base + NEW_KEY_PATH,
-        ),
-    ]
-    return [] if all(step.is_done for step in steps) else steps
 
 
 @router.get("/find")
