@@ -80,6 +80,7 @@ from models.subscriber_count import (
     active_count,
 )
 from models.subscription import (
+    IS_DEPARTURE,
     MailedLink,
     Subscription,
     SubscriptionEvent,

@@ -34,6 +34,8 @@ class Bounce(Model):
         # is deleted.
         Index("ix_bounces_user_id", "user_id"),
         Index("ix_bounces_created_at", "created_at"),
+        # An index for finding the members whose mail of a mailing bounced.
+        Index("ix_bounces_mailing_id", "mailing_id", "list_id", "user_id"),
     )
 
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), primary_key=True)

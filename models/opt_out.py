@@ -44,6 +44,9 @@ class OptOut(Model):
     # `sender-complaint` or `sender-unsubscribe` means that a sender, such as a mail provider,
     # reported the opt-out.
     source: Mapped[str]
+    # The mailing whose mail caused the opt-out. A job that updates the subscription later copies
+    # the mailing to the member's history.
+    mailing_id: Mapped[int | None]
     created_at: Mapped[CreatedAt]
 
 

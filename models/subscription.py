@@ -10,6 +10,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 
 _ACTIVE = "status = 'active'"
+# The SQL condition that a member left the list, or that a bounce turned the member's mail off.
+IS_DEPARTURE = (
+    "status_before = 'active' AND (status_after IN ('unsubscribed', 'removed')"
+    " AND action <> 'import_undone' OR action IN ('bounced', 'soft_bounced'))"
+)
 
 
 class SubscriptionStatus(StrEnum):
@@ -191,6 +196,24 @@ class SubscriptionEvent(Model):
             postgresql_where="action = 'confirmed' OR action = 'requested'"
             " AND status_after = 'pending'",
         ),
+        # An index for counting and finding the members who left, by the reason.
+        Index(
+            "ix_subscription_events_departures",
+            "list_id",
+            "created_at",
+            "action",
+            "reason",
+            "user_id",
+            postgresql_where=IS_DEPARTURE,
+        ),
+        # An index for finding the members who left by the mail of a mailing.
+        Index(
+            "ix_subscription_events_mailing_id",
+            "mailing_id",
+            "action",
+            "user_id",
+            postgresql_where="mailing_id IS NOT NULL",
+        ),
         # The erasure of a person uses this index to find events that the person caused. The index
         # excludes the many events of imports and undos, which have neither an IP address nor a
         # request id.
@@ -205,7 +228,8 @@ class SubscriptionEvent(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The type of the change, such as `unsubscribed`.
+    # The type of the change, such as `unsubscribed`. If an imported file of bounces or complaints
+    # unsubscribed the member, `bounced` or `complained`.
     action: Mapped[str]
     # The role of the actor: user, owner, operator, import, stranger or sender.
     actor: Mapped[str]
@@ -222,6 +246,8 @@ class SubscriptionEvent(Model):
     changed: Mapped[list[str] | None]
     # The reason for unsubscribing that the person chose from a fixed list, or NULL for no reason.
     reason: Mapped[str | None]
+    # The mailing whose mail caused the change, by its unsubscribe link or by a sender's report.
+    mailing_id: Mapped[int | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
     created_at: Mapped[CreatedAt]

@@ -3,7 +3,7 @@
 Links in mails contain a trace id, which identifies the recipient of the mail.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastapi import Request
 
@@ -78,7 +78,10 @@ def require_trace(state: State, submission: FormOrJsonBody) -> Trace:
 
 
 def build_principal_actor(request: Request, principal: Principal) -> Actor:
-    return build_actor(request, ActorKind.USER, principal.via, principal.user_id)
+    actor = build_actor(request, ActorKind.USER, principal.via, principal.user_id)
+    # Old trace ids contain the delivery number 0.
+    delivery = principal.trace.delivery if principal.trace else 0
+    return replace(actor, mailing_id=delivery or None)
 
 
 def build_owner_actor(request: Request, caller: Caller) -> Actor:

@@ -105,13 +105,18 @@ def read_list_stats(
         date | None, Query(alias="to", description="The last day. Defaults to today.")
     ] = None,
 ) -> Envelope[schemas.ListFigures]:
-    """Count the members who joined and left a list, by day, source, tier, campaign or website.
+    """Count who joined and left a list, by day, source, tier, campaign, website or reason.
 
     Members who are added by an import count as joined, unless the import is undone. Members count
     as left after they unsubscribe, or after a removal, an erasure, or a transfer to another list.
     Pending members don't count as joined. In statistics by tier, a member who changes tiers counts
     as left in the old tier and as joined in the new tier. The sum of `net` over all days since the
     list's creation is the number of active members.
+
+    Statistics by reason count why members left: unsubscribed, complained, bounced, removed, erased
+    or transferred. `bounced` also counts members whose mail a bounce turned off. These members stay
+    on the list, so other statistics don't count them as left. `joined`, `asked` and `confirmed` of
+    these rows are 0.
     """
     days = daily_figures.choose_days(first, last)
     mailing_list = lists.get_own_list(uow, caller, list_id)

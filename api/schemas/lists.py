@@ -18,6 +18,7 @@ from services.subscriptions.consent.wordings import MAX_WORDING_CHARACTERS
 from services.subscriptions.daily_figures import DayRange, FiguresBy, MemberFigures, SignUps
 from services.subscriptions.deny_lists import MAX_ENTRIES
 from services.subscriptions.fields import MAX_FIELDS
+from services.subscriptions.members.departures import StatedReason
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
 _IMAGE_DESCRIPTION = "An absolute http or https URL"
@@ -279,10 +280,10 @@ class ListPreview(Schema):
 
 class FiguresRow(Schema):
     key: str = Field(
-        description="The day, source, tier, campaign value or website that the row counts. Only "
-        "the 100 most frequent campaign values and websites have their own row. The row `other` "
-        "counts the members of all remaining ones. The row with an empty key counts members "
-        "without a campaign value or website.",
+        description="The day, source, tier, campaign value, website or reason that the row "
+        "counts. Only the 100 most frequent campaign values and websites have their own "
+        "row. The row `other` counts the members of all remaining ones. The row with an empty key "
+        "counts members without a campaign value or website.",
         examples=["2026-11-20"],
     )
     seen: int | None = Field(
@@ -306,6 +307,12 @@ class FiguresRow(Schema):
         examples=[4],
     )
     net: int = Field(description="joined minus left", examples=[27])
+    stated: dict[str, int] | None = Field(
+        default=None,
+        description="In the row unsubscribed of statistics by reason, how many people chose each "
+        f"reason when they unsubscribed: {', '.join(StatedReason)}. null in all other rows.",
+        examples=[None],
+    )
 
 
 class ListFigures(Schema):
@@ -315,8 +322,8 @@ class ListFigures(Schema):
     )
     last_day: date = Field(examples=["2026-11-20"])
     rows: list[FiguresRow] = Field(
-        description="One row per day in order, or one row per source, tier, campaign value or "
-        "website with changes"
+        description="One row per day in order, or one row per source, tier, campaign value, "
+        "website or reason with changes"
     )
     asked: int = Field(
         description="Number of requests for confirmation that were sent in this period",

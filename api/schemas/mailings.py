@@ -4,8 +4,9 @@ from typing import Self
 
 from pydantic import Field
 
-from api.schemas.envelope import Schema, Timestamp
+from api.schemas.envelope import Body, Schema, Timestamp
 from models import Mailing
+from services.subscriptions.exports import MAX_MAILING_LABEL_CHARACTERS
 from services.subscriptions.members.bounce_recording import MAX_MAILING_AGE
 
 _ENGAGEMENT_TEXT = "{} Always null, because Pressroom doesn't record opens and clicks."
@@ -26,6 +27,10 @@ class MailingRecord(Schema):
     )
     complained: int
     unsubscribed: int = Field(description="Unsubscriptions that senders reported")
+    left: int = Field(
+        default=0,
+        description="Members who unsubscribed through a link in the mail or through a sender",
+    )
     opened: int | None = Field(description=_ENGAGEMENT_TEXT.format("Members who opened the mail."))
     machine_opened: int | None = Field(
         description=_ENGAGEMENT_TEXT.format(
@@ -39,11 +44,20 @@ class MailingRecord(Schema):
     )
 
     @classmethod
-    def of_mailing(cls, mailing: Mailing) -> Self:
+    def of_mailing(cls, mailing: Mailing, left: int) -> Self:
         return cls.of_row(
             mailing,
+            left=left,
             opened=None,
             machine_opened=None,
             clicked=None,
             reports_until=mailing.created_at + MAX_MAILING_AGE,
         )
+
+
+class MailingChanges(Body):
+    label: str | None = Field(
+        max_length=MAX_MAILING_LABEL_CHARACTERS,
+        description="Name of the mailing. null removes the name.",
+        examples=["September letter"],
+    )

@@ -119,7 +119,7 @@ FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "MemberFilter": {
         "description": f"A filter that selects members. At most {MAX_DEPTH} levels deep, with at "
         f"most {MAX_CONDITIONS} conditions and {MAX_VALUES_PER_FILTER} values. Selects only active "
-        "members unless a condition names `status`.",
+        "members unless a condition names `status`, `left_reason` or a mailing.",
         "anyOf": [
             {"$ref": f"#/components/schemas/{name}"}
             for name in ("FilterOfAll", "FilterOfAny", "FilterOfOthers", "FilterCondition")

@@ -19,13 +19,14 @@ from api.schemas.envelope import (
 from api.schemas.fields import FieldValues, ShownFields, ShownTags, TagNames
 from api.schemas.lists import Channel
 from core.errors import DomainError
-from models import Subscription, Tier, User
+from models import Subscription, SubscriptionEvent, Tier, User
 from services.accounts import email_addresses
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
 from services.subscriptions.member_attributes import AttributeChanges, AttributeFormatter
-from services.subscriptions.members import email_offs
+from services.subscriptions.members import departures, email_offs
 from services.subscriptions.members.changes import Via
+from services.subscriptions.members.departures import LeftReason
 from services.subscriptions.members.email_offs import EmailOffReason
 from services.subscriptions.members.members import MemberEdit
 from services.subscriptions.sign_up_origins import clean_value, fill_origin
@@ -237,9 +238,30 @@ class HistoryEntry(Schema):
         "too_many, other_topics, never_asked, elsewhere or other",
         examples=[None],
     )
+    left_reason: LeftReason | None = Field(
+        default=None,
+        description="Why the member left, or bounced if a bounce turned the member's mail off. "
+        "null for other changes.",
+        examples=[None],
+    )
+    mailing_id: int | None = Field(
+        default=None,
+        description="Id of the mailing whose mail made the person leave or turn mail off. null if "
+        "the mailing is unknown.",
+        examples=[None],
+    )
     ip: str | None
     request_id: str | None
     created_at: Timestamp
+
+    @classmethod
+    def of_event(cls, event: SubscriptionEvent) -> Self:
+        return cls.of_row(
+            event,
+            reason=event.reason,
+            left_reason=departures.get_left_reason(event),
+            mailing_id=event.mailing_id,
+        )
 
 
 def _clean_origin_value(value: object, info: ValidationInfo) -> str | None:

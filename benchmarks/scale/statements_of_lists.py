@@ -117,13 +117,16 @@ SELECT pg_temp.list_id((n + 2) / 3), ('{{rare,vip,spare}}'::text[])[1 + n % 3],
 FROM generate_series(1, 3 * {lists}::bigint) AS n ORDER BY n
 """,
     "subscription_events": """
-INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_after,
-    email_enabled_after, ip, created_at)
+INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
+    status_after, email_enabled_after, ip, created_at)
 SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),
-    CASE WHEN is_first THEN 'subscribed' ELSE 'email_enabled' END,
+    CASE WHEN is_first THEN 'subscribed' WHEN e % 600 = 0 THEN 'complained'
+        WHEN e % 30 = 0 THEN 'unsubscribed' ELSE 'email_enabled' END,
     CASE WHEN is_first AND n <= {half} THEN 'import' ELSE 'user' END,
     pg_temp.person_id(CASE WHEN is_first AND n <= {half} THEN 1 ELSE pg_temp.subscriber(n) END),
-    CASE WHEN is_first THEN 'challenge' ELSE 'login' END, 'active', true,
+    CASE WHEN is_first THEN 'challenge' ELSE 'login' END,
+    CASE WHEN e % 30 = 0 THEN 'active' END,
+    CASE WHEN e % 30 = 0 THEN 'unsubscribed' ELSE 'active' END, true,
     CASE WHEN born < '{anchor}'::timestamptz - interval '80 days' THEN '10.2.3.0/24'
         ELSE '10.2.3.' || e % 250 END, born
 FROM (

@@ -205,15 +205,14 @@ def _store_opt_outs(turn: _Turn, job_ids: list[int]) -> bool:
         reports = reports[len(batch) :]
         with turn.resources.unit_of_work() as uow:
             find_members(uow, turn.sender, batch)
-            sources = effects.find_missing_opt_outs(uow, batch)
-        pairs = sorted(sources)
+            opt_outs = effects.find_missing_opt_outs(uow, batch)
+        pairs = sorted(opt_outs)
         for start in range(0, len(pairs), _MAX_OPT_OUTS_PER_TRANSACTION):
             # Check the time only after storing opt-outs, so that each turn makes progress.
             if start and turn.is_over:
                 return False
-            chunk = {
-                pair: sources[pair] for pair in pairs[start : start + _MAX_OPT_OUTS_PER_TRANSACTION]
-            }
+            end = start + _MAX_OPT_OUTS_PER_TRANSACTION
+            chunk = {pair: opt_outs[pair] for pair in pairs[start:end]}
             with turn.resources.unit_of_work() as uow:
                 job_ids += unsubscribe.record_reported_opt_outs(uow, chunk)
         if pairs and reports and turn.is_over:

@@ -26,6 +26,7 @@ from services.senders.strangers import opt_out_strangers, predict_opt_outs
 from services.subscriptions.members import bounce_recording, unsubscribe
 from services.subscriptions.members.bounce_recording import BounceOutcome, ReportedBounce
 from services.subscriptions.members.stale_events import MemberMailing
+from services.subscriptions.members.unsubscribe import ReportedOptOut
 from storage.unit_of_work import UnitOfWork
 
 # If a report concerns several lists, its outcomes on these lists can differ. Owners see only one
@@ -61,22 +62,23 @@ def choose_opt_outs(reports: Iterable[ReceivedReport]) -> list[ReceivedReport]:
 
 def find_missing_opt_outs(
     uow: UnitOfWork, reports: Iterable[ReceivedReport]
-) -> dict[tuple[int, int], str]:
-    """Map the list id and the user id of each opt-out that isn't stored to ``opt_outs.source``."""
-    sources: dict[tuple[int, int], str] = {}
+) -> dict[tuple[int, int], ReportedOptOut]:
+    """Map the list id and the user id of each opt-out that isn't stored to the opt-out."""
+    reported: dict[tuple[int, int], ReportedOptOut] = {}
     for report in reports:
         source = get_opt_out_source(report)
         for member, outcome in zip(report.members, report.outcomes, strict=True):
             # If a member both complained and unsubscribed, store the complaint.
-            is_stronger = source == unsubscribe.SENDER_COMPLAINT or member.pair not in sources
+            is_stronger = source == unsubscribe.SENDER_COMPLAINT or member.pair not in reported
             if source is not None and outcome is ReportOutcome.APPLIED and is_stronger:
-                sources[member.pair] = source
-    if not sources:
+                mailing_id = member.mailing_id if member.mailing_id > 0 else None
+                reported[member.pair] = ReportedOptOut(source, mailing_id)
+    if not reported:
         return {}
-    pairs = sorted(sources)
+    pairs = sorted(reported)
     values = {"list_ids": [pair[0] for pair in pairs], "user_ids": [pair[1] for pair in pairs]}
     needed = [pairs[number] for number in uow.session.scalars(_NEEDED_OPT_OUTS, values)]
-    return {pair: sources[pair] for pair in needed}
+    return {pair: reported[pair] for pair in needed}
 
 
 def apply_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:

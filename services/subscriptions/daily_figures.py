@@ -4,9 +4,10 @@ Whenever the number of active members in a list changes, a database trigger stor
 Queries add the changes that ``count_merging`` hasn't merged yet, so the results are exact.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -27,8 +28,22 @@ from sqlalchemy import (
 
 from core import clock
 from core.errors.mailing import FIGURES_RANGE
-from models import DAYS_AND_DELTAS, ORIGINS_AND_DELTAS, MailingList, SignUpView, Tier
+from models import (
+    DAYS_AND_DELTAS,
+    IS_DEPARTURE,
+    ORIGINS_AND_DELTAS,
+    MailingList,
+    SignUpView,
+    SubscriptionEvent,
+    Tier,
+)
 from services.subscriptions.members.changes import Via
+from services.subscriptions.members.departures import (
+    LEFT_REASON,
+    STATED_REASON,
+    LeftReason,
+    StatedReason,
+)
 from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -36,7 +51,8 @@ from storage.unit_of_work import UnitOfWork
 # A query for daily figures may span at most this number of days, because the response contains one
 # row per day.
 MAX_DAYS = 1_100
-# Figures can be grouped by a UTM tag of the sign-up, such as ``utm_source``, or by the referrer.
+# Figures can be grouped by a UTM tag of the sign-up, such as ``utm_source``, by the referrer, or by
+# the page.
 # Only the ``MAX_ORIGIN_KEYS`` most frequent values then have a row of their own.
 MAX_ORIGIN_KEYS = 100
 # The row with the key ``REST_KEY`` counts the members with a less frequent UTM tag or referrer.
@@ -98,10 +114,16 @@ class FiguresBy(StrEnum):
     UTM_MEDIUM = "utm_medium"
     UTM_CAMPAIGN = "utm_campaign"
     REFERRER = "referrer"
+    REASON = "reason"
 
 
 _ORIGIN_KINDS = frozenset(
-    {FiguresBy.UTM_SOURCE, FiguresBy.UTM_MEDIUM, FiguresBy.UTM_CAMPAIGN, FiguresBy.REFERRER}
+    {
+        FiguresBy.UTM_SOURCE,
+        FiguresBy.UTM_MEDIUM,
+        FiguresBy.UTM_CAMPAIGN,
+        FiguresBy.REFERRER,
+    }
 )
 # The SQL for grouping sign-ups by day, source or tier: the expression that computes the day, source
 # or tier of a sign-up, and the join that the expression needs.
@@ -132,6 +154,8 @@ class MemberFigures:
         asked: the number of sign-ups that required a confirmation.
         imported: how many of ``joined`` joined by an import, or 0 if grouped by origin, because the
             table ``origin_days`` doesn't count them separately.
+        stated: how many members chose each reason for unsubscribing, or ``None`` except in the
+            figures of unsubscribed members.
     """
 
     key: str
@@ -141,6 +165,7 @@ class MemberFigures:
     asked: int = 0
     confirmed: int = 0
     imported: int = 0
+    stated: Mapping[str, int] | None = None
 
     @property
     def net(self) -> int:
@@ -208,16 +233,20 @@ def choose_days(first: date | None, last: date | None) -> DayRange:
 def read_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Return how many members joined and left, per day, source, tier, UTM tag or referrer.
+    """Return how many members joined and left, per day, source, tier, origin or reason.
 
     Figures by day have a row for every day. Other figures omit rows whose numbers are all 0. A
     member who gets a new tier counts as left in the old tier and as joined in the new tier.
-    Sign-ups are counted under the member's current source, tier, UTM tag or referrer.
+    Sign-ups are counted under the member's current source, tier or origin.
 
-    Only the ``MAX_ORIGIN_KEYS`` most frequent referrers, or values of the UTM tag, have their own
-    row. The row ``REST_KEY`` counts the others. The last row has an empty key, and counts members
-    of unknown origin.
+    Only the ``MAX_ORIGIN_KEYS`` most frequent referrers, pages or values of the UTM tag have their
+    own row. The row ``REST_KEY`` counts the others. The last row has an empty key, and counts
+    members of unknown origin.
+
+    Figures by reason count only members who left, and also members whose mail a bounce turned off.
     """
+    if by is FiguresBy.REASON:
+        return _read_reason_figures(uow, list_id, days)
     if by in _ORIGIN_KINDS:
         return _read_origin_figures(uow, list_id, days, by)
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
@@ -399,6 +428,41 @@ def _read_origin_figures(
         for key, joined_count, left_count, *sign_ups in uow.session.execute(query, parameters)
     ]
     return [each for each in figures if each.joined or each.left or each.asked or each.confirmed]
+
+
+def _read_reason_figures(uow: UnitOfWork, list_id: int, days: DayRange) -> Sequence[MemberFigures]:
+    left_reason = LEFT_REASON.label("left_reason")
+    stated_reason = STATED_REASON.label("stated_reason")
+    begin = datetime.combine(days.first, time(), UTC)
+    end = datetime.combine(days.last + timedelta(days=1), time(), UTC)
+    query = (
+        select(left_reason, stated_reason, func.count())
+        .where(
+            SubscriptionEvent.list_id == list_id,
+            SubscriptionEvent.created_at >= begin,
+            SubscriptionEvent.created_at < end,
+            text(IS_DEPARTURE),
+        )
+        .group_by(left_reason, stated_reason)
+    )
+    counts: dict[str, Counter[str | None]] = defaultdict(Counter)
+    for key, stated, count in uow.session.execute(query):
+        counts[key][stated] += count
+    return [
+        MemberFigures(
+            reason.value,
+            left=counts[reason.value].total(),
+            stated={
+                each.value: counts[reason.value][each.value]
+                for each in StatedReason
+                if each.value in counts[reason.value]
+            }
+            if reason is LeftReason.UNSUBSCRIBED
+            else None,
+        )
+        for reason in LeftReason
+        if reason.value in counts
+    ]
 
 
 def _count_sign_ups_by_key(

@@ -37,7 +37,13 @@ from services.subscriptions.fields import format_value
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
 from services.subscriptions.formula_guard import guard_cell
-from services.subscriptions.members import delivery_ids, mails, opt_out_checks, traces
+from services.subscriptions.members import (
+    delivery_ids,
+    departures,
+    mails,
+    opt_out_checks,
+    traces,
+)
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -54,6 +60,7 @@ _MEMBERS_COLUMNS = (
     "created_at",
     "joined_at",
 )
+_REASON_COLUMNS = ("left_reason", "stated_reason")
 _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
 # By default, an export of members omits people with the status ``removed``.
 _DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
@@ -128,6 +135,7 @@ def build_members_sheet(
     allowed_statuses: tuple[SubscriptionStatus, ...] | None = None,
 ) -> Sheet:
     member = Subscription
+    records = Subscription.__table__
     status = case(
         (opt_out_checks.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=member.status
     )
@@ -138,7 +146,7 @@ def build_members_sheet(
         statuses = export_filter.list_statuses(allowed_statuses)
     # Select active and inactive members separately, because they have separate indexes. With one
     # query for all statuses, Postgres would use no index and read the records of all lists.
-    table = Subscription.__table__.alias("chosen")
+    table = records.alias("chosen")
     inactive_statuses = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     is_exported = select(table.c.id).where(table.c.list_id == list_id)
     if export_filter is not None:
@@ -166,6 +174,8 @@ def build_members_sheet(
             member.tag_ids,
             member.fields,
             member.origin,
+            departures.select_latest(departures.LEFT_REASON, records).label("left_reason"),
+            departures.select_latest(departures.STATED_REASON, records).label("stated_reason"),
             member.id,
         )
         .join(exported, exported.c.id == member.id)
@@ -177,7 +187,14 @@ def build_members_sheet(
         # Omit records without an e-mail address, which belong to erased people.
         query = query.where(member.email.is_not(None))
     field_columns = (f"fields.{key}" for key in field_keys.values())
-    columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *field_columns, *ORIGIN_NAMES)
+    columns = (
+        *_MEMBERS_COLUMNS,
+        *CONSENT_COLUMNS,
+        "tags",
+        *field_columns,
+        *ORIGIN_NAMES,
+        *_REASON_COLUMNS,
+    )
     further_places = range(len(_MEMBERS_COLUMNS), len(columns))
     no_values = [None] * len(field_keys)
 
@@ -200,6 +217,8 @@ def build_members_sheet(
                 sorted(tag_names[each] for each in row.tag_ids or () if each in tag_names),
                 *([values.get(each) for each in field_keys] if values else no_values),
                 *map((row.origin or {}).get, ORIGIN_NAMES),
+                row.left_reason,
+                row.stated_reason,
             )
 
     text_places = (0, 1, _EMAIL_ENABLED_PLACE, *further_places)

@@ -1,11 +1,12 @@
 """Reads the mailings of lists, with the numbers of bounces and other reported events."""
 
+from collections.abc import Collection
 from fractions import Fraction
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from core.errors.mailing import MAILING_NOT_FOUND
-from models import Mailing
+from models import Mailing, SubscriptionEvent
 from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
@@ -30,6 +31,20 @@ def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
     if mailing is None:
         raise MAILING_NOT_FOUND()
     return mailing
+
+
+def count_left(uow: UnitOfWork, mailing_ids: Collection[int]) -> dict[int, int]:
+    """Map the ids to the numbers of members who unsubscribed because of the mailing.
+
+    The result omits mailings without such members.
+    """
+    event = SubscriptionEvent
+    query = (
+        select(event.mailing_id, func.count(event.user_id.distinct()))
+        .where(event.mailing_id.in_(mailing_ids), event.action == "unsubscribed")
+        .group_by(event.mailing_id)
+    )
+    return {mailing_id: count for mailing_id, count in uow.session.execute(query) if mailing_id}
 
 
 def has_many_bounces(rows: int, hard_bounced: int) -> bool:

@@ -69,6 +69,8 @@ COLUMNS = [
     "utm_content",
     "referrer",
     "landing",
+    "left_reason",
+    "stated_reason",
 ]
 
 
@@ -340,7 +342,9 @@ def test_import_file_of_another_product_is_unchanged_after_export_and_reimport(
         result = import_members_file(
             other_client, other_list_id, exported_file, f"members.{file_format}", create_fields="1"
         )
-        assert result["ignored_columns"] == ["source", "user_id", "consent_claimed_by"]
+        assert result["ignored_columns"] == [
+            *("source", "user_id", "consent_claimed_by", "left_reason", "stated_reason")
+        ]
         members_before = describe_members(client, list_id)
         members_after = describe_members(other_client, other_list_id)
         assert set(members_before) == set(members_after)

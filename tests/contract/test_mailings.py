@@ -48,6 +48,7 @@ def test_mailing_counts_the_members_that_senders_reported(
         "blocked": 0,
         "complained": 0,
         "unsubscribed": 0,
+        "left": 0,
         # The list doesn't record opens and clicks.
         "opened": None,
         "machine_opened": None,
@@ -67,3 +68,19 @@ def test_mailing_is_found_only_on_its_own_list(
     problem(client.get(f"/lists/{list_id}/mailings/1"), 404, "mailing.not_found")
     for path in ("mailings", f"mailings/{mailing_id}"):
         problem(other_owner.get(f"/lists/{list_id}/{path}"), 403, "list.not_owner")
+
+
+def test_owner_renames_a_mailing(
+    stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, list_id: int
+) -> None:
+    mailing_id = new_mailing(stack, list_id, rows=3, label="Mailing")
+    path = f"/lists/{list_id}/mailings/{mailing_id}"
+    assert data(client.patch(path, json={"label": "October letter"}))["label"] == "October letter"
+    problem(client.patch(path, json={}), 422, "body.invalid")
+    problem(client.patch(path, json={"label": "a" * 101}), 422, "body.invalid")
+    problem(client.patch(path, json={"label": 5}), 422, "body.invalid")
+    problem(other_owner.patch(path, json={"label": "Mine"}), 403, "list.not_owner")
+    other_path = f"/lists/{new_list(client)['id']}/mailings/{mailing_id}"
+    problem(client.patch(other_path, json={"label": "Mine"}), 404, "mailing.not_found")
+    assert data(client.get(path))["label"] == "October letter"
+    assert data(client.patch(path, json={"label": None}))["label"] is None

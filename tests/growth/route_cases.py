@@ -121,6 +121,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /lists/{list_id}/stats": (
         _page(),
         _page("by origin", by="utm_source"),
+        _page("by reason, a year", by="reason", **{"from": "2026-01-01", "to": "2026-12-31"}),
         _page("by website, a year", by="referrer", **{"from": "2026-01-01", "to": "2026-12-31"}),
         _page("by source, a year", by="source", **{"from": "2026-01-01", "to": "2026-12-31"}),
     ),
@@ -159,6 +160,9 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _search("a rare bounce", field="bounced", **{"is": "soft"}),
         _search("with any bounce", field="bounced", is_not="none"),
         _search("without a bounce", field="bounced", **{"is": "none"}),
+        _search("by a rare reason", field="left_reason", **{"is": "complained"}),
+        _search("by a common reason", field="left_reason", **{"is": "unsubscribed"}),
+        _search("by a mailing", field="left_mailing", **{"is": 1}),
         _search("by a rare origin", field="utm_source", **{"is": "utqiagvik"}),
         _search("by a common origin", field="utm_source", **{"is": "source-3"}),
         _search("a part of a rare origin", field="utm_source", contains="qiagv"),
@@ -192,6 +196,9 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     ),
     "GET /lists/{list_id}/mailings": (_page(),),
     "GET /lists/{list_id}/mailings/{mailing_id}": (_read(),),
+    "PATCH /lists/{list_id}/mailings/{mailing_id}": (
+        _write(Call(200, json={"label": "{fresh}"}), times=3),
+    ),
     "GET /lists/{list_id}/segments": (_page(),),
     # The segment in this call has at most three members, so the API counts only a few members.
     "GET /lists/{list_id}/segments/{segment_id}": (_read(),),

@@ -15,6 +15,7 @@ from services.subscriptions.filters.names import (
     ValueKind,
     build_filter_names,
 )
+from services.subscriptions.members.departures import LeftReason, StatedReason
 from storage.unit_of_work import UnitOfWork
 
 # In the filter form, ``missing`` means ``exists`` with the value ``false``.
@@ -56,6 +57,10 @@ _NAME_LABELS = {
     "import_id": "Import",
     "email_enabled": "Gets mail",
     "bounced": "Bounced",
+    "left_reason": "Left because",
+    "bounced_mailing": "Bounced in mailing",
+    "complained_mailing": "Complained about mailing",
+    "left_mailing": "Left by mailing",
     "joined_at": "Joined",
     "created_at": "Added",
     "updated_at": "Last changed",
@@ -72,6 +77,19 @@ _BOUNCE_LABELS = {
     BounceState.NONE: "none",
     BounceState.SOFT: "soft",
     BounceState.HARD: "hard",
+}
+_LEFT_REASON_LABELS = {
+    LeftReason.UNSUBSCRIBED.value: "unsubscribed",
+    LeftReason.COMPLAINED.value: "complained",
+    LeftReason.BOUNCED.value: "bounced",
+    LeftReason.REMOVED.value: "removed",
+    LeftReason.ERASED.value: "erased",
+    LeftReason.TRANSFERRED.value: "moved to another list",
+    StatedReason.TOO_MANY.value: "too many e-mails",
+    StatedReason.OTHER_TOPICS.value: "other topics",
+    StatedReason.NEVER_ASKED.value: "never signed up",
+    StatedReason.ELSEWHERE.value: "reads it elsewhere",
+    StatedReason.OTHER.value: "another reason",
 }
 NO_OPTIONS: Mapping[str, str] = {}
 _YES_NO_OPTIONS = {"true": "yes", "false": "no"}
@@ -148,6 +166,8 @@ def _build_choice(
         options = TIERS
     elif name.name == "bounced":
         options = {state.value: word for state, word in _BOUNCE_LABELS.items()}
+    elif name.name == "left_reason":
+        options = _LEFT_REASON_LABELS
     elif member_field is not None and member_field.type == FieldType.CHOICE:
         options = {each: each for each in member_field.choices}
     suggestions = tag_names if name.name == "tag" else ()

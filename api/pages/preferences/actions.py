@@ -7,6 +7,7 @@ from core.errors import DomainError, requests
 from core.languages.reader_languages import marked, translate
 from models import OptOutKind
 from services.subscriptions.members import unsubscribe
+from services.subscriptions.members.departures import StatedReason
 
 # Maps the value of a button to the opt-out that it sets.
 OPT_OUTS = {"leave": OptOutKind.LIST, "stop_mail": OptOutKind.EMAIL}
@@ -16,14 +17,13 @@ LIFT_OPT_OUT: dict[str, Callable[..., None]] = {
     "resume_mail": partial(unsubscribe.set_email, enabled=True),
 }
 # The reasons for unsubscribing that a reader can choose. Readers can't type a reason, because no
-# owner can read 100,000 texts. The keys of ``REASONS`` must not change, because the database stores
-# them.
+# owner can read 100,000 texts.
 REASONS = {
-    "too_many": marked("I get too many e-mails."),
-    "other_topics": marked("The topics don’t interest me."),
-    "never_asked": marked("I never signed up."),
-    "elsewhere": marked("I read it elsewhere."),
-    "other": marked("Another reason."),
+    StatedReason.TOO_MANY.value: marked("I get too many e-mails."),
+    StatedReason.OTHER_TOPICS.value: marked("The topics don’t interest me."),
+    StatedReason.NEVER_ASKED.value: marked("I never signed up."),
+    StatedReason.ELSEWHERE.value: marked("I read it elsewhere."),
+    StatedReason.OTHER.value: marked("Another reason."),
 }
 
 

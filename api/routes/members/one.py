@@ -234,7 +234,7 @@ def read_member_history(
     change, when and from where.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    entry = schemas.HistoryEntry.model_validate
+    entry = schemas.HistoryEntry.of_event
     read = partial(members.list_history, uow, mailing_list, user_id)
     return build_envelope(build_page(paging, read, lambda rows: [*map(entry, rows)]))
 

@@ -32,14 +32,26 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
 from core.errors import DomainError
 from core.languages.shown_lines import strip_invisible
-from models import Bounce, MemberTag, Subscription, SubscriptionStatus
+from models import (
+    IS_DEPARTURE,
+    Bounce,
+    MemberTag,
+    Subscription,
+    SubscriptionEvent,
+    SubscriptionStatus,
+)
 from services.accounts import email_addresses
 from services.subscriptions.filters.names import (
+    BOUNCED_MAILING_NAME,
+    COMPLAINED_MAILING_NAME,
+    LEFT_REASON_NAME,
+    MAILING_NAMES,
     STATUS_NAME,
     BounceState,
     FilterName,
@@ -47,6 +59,13 @@ from services.subscriptions.filters.names import (
     Span,
     Value,
     ValueKind,
+)
+from services.subscriptions.members.departures import (
+    LEFT_REASON,
+    STATED_REASON,
+    LeftReason,
+    StatedReason,
+    select_latest,
 )
 from services.subscriptions.members.member_pages import build_prefix_condition
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
@@ -59,6 +78,7 @@ MIN_INDEXED_CHARACTERS = 3
 # text must equal the text in the definitions of the partial indexes, because otherwise Postgres
 # wouldn't use these indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
+_event = SubscriptionEvent.__table__.c
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
 _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
     Operator.BEFORE: lt,
@@ -72,7 +92,8 @@ _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
 class Members:
     """The table or subquery that an SQL condition applies to.
 
-    Only conditions on bounces use ``list_id``, which is ``None`` for members of several lists.
+    Conditions on bounces, departures and mailings use ``list_id``. It is ``None`` for members of
+    several lists.
     ``tag_ids`` omits tags that the list doesn't have.
     """
 
@@ -109,7 +130,15 @@ class Comparison:
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return the result for all members with the status, or ``None`` if it depends on more."""
+        if self.name == LEFT_REASON_NAME and status not in self._list_statuses_of_reasons():
+            return False
         return status in self.values if self.name == STATUS_NAME else None
+
+    def _list_statuses_of_reasons(self) -> set[SubscriptionStatus]:
+        statuses = {SubscriptionStatus.UNSUBSCRIBED, SubscriptionStatus.REMOVED}
+        if self.operator is Operator.EXISTS or LeftReason.BOUNCED in self.values:
+            statuses.add(SubscriptionStatus.ACTIVE)
+        return statuses
 
     def comparisons(self) -> "Iterator[Comparison]":
         yield self
@@ -266,6 +295,66 @@ def _build_indexed_bounce_condition(comparison: Comparison, members: Members) ->
     return or_(*(members.rows.c.user_id == any_(each) for each in bounced_users))
 
 
+def _compare_left_reason(comparison: Comparison, members: Members) -> Condition:
+    left_reason = select_latest(LEFT_REASON, members.rows)
+    if comparison.operator is Operator.EXISTS:
+        return left_reason.is_not(None)
+    stated_reason = select_latest(STATED_REASON, members.rows)
+    return _compare_reasons(comparison, left_reason, stated_reason)
+
+
+def _build_indexed_left_reason_condition(
+    comparison: Comparison, members: Members
+) -> Condition | None:
+    departed = select(_event.user_id).where(
+        _event.list_id == members.list_id,
+        text(IS_DEPARTURE),
+        _compare_reasons(comparison, LEFT_REASON, STATED_REASON),
+    )
+    return members.rows.c.user_id == any_(func.array(departed.scalar_subquery()))
+
+
+def _compare_reasons(
+    comparison: Comparison,
+    left_reason: ColumnElement[str | None] | ColumnElement[str],
+    stated_reason: ColumnElement[str | None],
+) -> Condition:
+    left_reasons = [each for each in comparison.values if each in set(LeftReason)]
+    stated_reasons = [each for each in comparison.values if each in set(StatedReason)]
+    conditions = []
+    if left_reasons:
+        conditions.append(left_reason.in_(left_reasons))
+    if stated_reasons:
+        conditions.append(stated_reason.in_(stated_reasons))
+    return or_(*conditions)
+
+
+def _select_users_of_mailings(comparison: Comparison, members: Members) -> Select[Any]:
+    if comparison.name == BOUNCED_MAILING_NAME:
+        return select(Bounce.user_id).where(
+            Bounce.list_id == members.list_id,
+            Bounce.mailing_id.in_(comparison.values),
+            Bounce.user_id.is_not(None),
+            # If a later attempt delivered the mail, the soft bounce ended with its own mailing.
+            or_(Bounce.ended_at.is_(None), Bounce.ended_at != Bounce.mailing_at),
+        )
+    is_complaint = comparison.name == COMPLAINED_MAILING_NAME
+    return select(_event.user_id).where(
+        _event.list_id == members.list_id,
+        _event.mailing_id.in_(comparison.values),
+        _event.action == ("complained" if is_complaint else "unsubscribed"),
+    )
+
+
+def _compare_mailings(comparison: Comparison, members: Members) -> Condition:
+    return members.rows.c.user_id.in_(_select_users_of_mailings(comparison, members))
+
+
+def _build_indexed_mailing_condition(comparison: Comparison, members: Members) -> Condition | None:
+    users = _select_users_of_mailings(comparison, members)
+    return members.rows.c.user_id == any_(func.array(users.scalar_subquery()))
+
+
 def _compare_origin(comparison: Comparison, members: Members) -> Condition:
     value = members.rows.c.origin.op("->>", return_type=Text())(literal(comparison.name.name))
     if comparison.operator is Operator.EXISTS:
@@ -285,6 +374,8 @@ _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
         comparison.values[0]
     ),
     "bounced": _compare_bounces,
+    LEFT_REASON_NAME.name: _compare_left_reason,
+    **dict.fromkeys((each.name for each in MAILING_NAMES), _compare_mailings),
     "joined_at": lambda comparison, members: _compare_moment(
         comparison, func.coalesce(members.rows.c.joined_at, members.rows.c.created_at)
     ),
@@ -334,6 +425,8 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
     "name": partial(_build_indexed_text_condition, _compare_name),
     "import_id": _compare_column,
     "bounced": _build_indexed_bounce_condition,
+    LEFT_REASON_NAME.name: _build_indexed_left_reason_condition,
+    **dict.fromkeys((each.name for each in MAILING_NAMES), _build_indexed_mailing_condition),
     "created_at": _compare_moment_column,
     # For members whose ``joined_at`` is NULL, compare ``created_at`` instead. A comparison of
     # ``coalesce(joined_at, created_at)`` couldn't use an index.

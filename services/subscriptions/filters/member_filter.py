@@ -18,7 +18,7 @@ from services.subscriptions.filters.conditions import Condition, Members
 from services.subscriptions.filters.grammar import Node
 from services.subscriptions.filters.names import (
     FIELD_PREFIX,
-    STATUS_NAME,
+    NAMES_OF_ALL_STATUSES,
     TAG_NAME,
     Operator,
     build_filter_names,
@@ -34,7 +34,10 @@ _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 
 @dataclass(frozen=True)
 class MemberFilter:
-    """A parsed filter. It matches only active members by default, unless it compares the status."""
+    """A parsed filter. By default, it matches only active members.
+
+    A filter with one of ``NAMES_OF_ALL_STATUSES`` matches members with every status.
+    """
 
     node: Node
     list_id: int
@@ -46,8 +49,8 @@ class MemberFilter:
     ) -> tuple[SubscriptionStatus, ...]:
         """Return the statuses in ``allowed`` that matching members can have."""
         if allowed is None:
-            names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
-            allowed = tuple(SubscriptionStatus) if names_status else (SubscriptionStatus.ACTIVE,)
+            has_all = any(each.name in NAMES_OF_ALL_STATUSES for each in self.node.comparisons())
+            allowed = tuple(SubscriptionStatus) if has_all else (SubscriptionStatus.ACTIVE,)
         return tuple(
             each
             for each in SubscriptionStatus

@@ -14,6 +14,7 @@ from core.ids import MAX_ID
 from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
 from services.subscriptions.fields import InvalidAttribute
+from services.subscriptions.members.departures import LeftReason, StatedReason
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 # The prefix of field keys in a filter, which distinguishes fields from columns.
@@ -116,6 +117,16 @@ class FilterName:
 
 
 STATUS_NAME = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatus))
+LEFT_REASON_NAME = FilterName(
+    "left_reason", ValueKind.WORD, is_optional=True, words=(*LeftReason, *StatedReason)
+)
+# Compare the mailings whose mail to the member bounced, or made the member complain or leave.
+BOUNCED_MAILING_NAME = FilterName("bounced_mailing", ValueKind.ID)
+COMPLAINED_MAILING_NAME = FilterName("complained_mailing", ValueKind.ID)
+LEFT_MAILING_NAME = FilterName("left_mailing", ValueKind.ID)
+MAILING_NAMES = (BOUNCED_MAILING_NAME, COMPLAINED_MAILING_NAME, LEFT_MAILING_NAME)
+# A filter with one of these names isn't limited to active members.
+NAMES_OF_ALL_STATUSES = (STATUS_NAME, LEFT_REASON_NAME, *MAILING_NAMES)
 TAG_NAME = FilterName("tag", ValueKind.LABEL, is_optional=True)
 STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
 # The names that filters of every list can use. The filters of a list can also use the names of the
@@ -129,6 +140,8 @@ COMMON_NAMES = (
     FilterName("import_id", ValueKind.ID, is_optional=True),
     FilterName("email_enabled", ValueKind.BOOLEAN),
     FilterName("bounced", ValueKind.WORD, words=tuple(BounceState)),
+    LEFT_REASON_NAME,
+    *MAILING_NAMES,
     FilterName("joined_at", ValueKind.MOMENT),
     FilterName("created_at", ValueKind.MOMENT),
     FilterName("updated_at", ValueKind.MOMENT),

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ScalarSelect, func, select, update
 
 from core.errors.mailing import SUBSCRIPTION_CHANGED
 from core.request_ids import current_request_id
 from models import (
     ConsentHow,
+    Mailing,
     MemberField,
     Subscription,
     SubscriptionEvent,
@@ -70,7 +71,13 @@ class ActorKind(StrEnum):
 
 @dataclass(frozen=True)
 class Actor:
-    """The person or process that changes a subscription. ``page_url`` has no query string."""
+    """The person or process that changes a subscription.
+
+    Attributes:
+        page_url: the URL without the query string.
+        mailing_id: the mailing whose mail caused the change. An id that doesn't belong to a mailing
+            of the list is ignored.
+    """
 
     kind: ActorKind
     via: Via
@@ -80,6 +87,7 @@ class Actor:
     browser: str | None = None
     origin: Mapping[str, str] | None = None
     reason: str | None = None
+    mailing_id: int | None = None
 
 
 def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
@@ -228,6 +236,7 @@ def record_event(
             email_enabled_after=subscription.email_enabled,
             changed=changed,
             reason=actor.reason if action in _ACTIONS_WITH_REASON else None,
+            mailing_id=_select_mailing_id(subscription.list_id, actor),
             ip=actor.ip,
             request_id=current_request_id(),
         )
@@ -242,6 +251,13 @@ def record_event(
         if actor.kind == ActorKind.SENDER:
             details["reason"] = action
         announce_change(uow, subscription, kind, action, actor, owner_id=owner_id, **details)
+
+
+def _select_mailing_id(list_id: int, actor: Actor) -> ScalarSelect[int] | None:
+    if actor.mailing_id is None:
+        return None
+    query = select(Mailing.id).where(Mailing.id == actor.mailing_id, Mailing.list_id == list_id)
+    return query.scalar_subquery()
 
 
 def _record_consent(

@@ -81,14 +81,20 @@ def record_opt_out(
 
 
 def renew_opt_out(
-    uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
+    uow: UnitOfWork,
+    list_id: int,
+    person: User,
+    *,
+    kind: OptOutKind,
+    source: str,
+    mailing_id: int | None = None,
 ) -> int | None:
-    """Store an opt-out or renew its time and source, and return its id."""
+    """Store an opt-out or renew its time, source and mailing, and return its id."""
     record_opt_out(uow, list_id, person, kind=kind, source=source)
     set_time = (
         update(OptOut)
         .where(OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id)
-        .values(created_at=func.clock_timestamp(), source=source)
+        .values(created_at=func.clock_timestamp(), source=source, mailing_id=mailing_id)
         .returning(OptOut.id)
     )
     return uow.session.scalar(set_time)

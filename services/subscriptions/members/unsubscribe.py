@@ -8,6 +8,7 @@ belongs to an erased person, opting out changes nothing and raises no error.
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from typing import NamedTuple
 
 from sqlalchemy import delete, func, or_, select
 
@@ -63,31 +64,48 @@ def opt_out(
             if not locks.lock_person_shared(uow, person.id):
                 return
             opt_out_id = opt_outs.renew_opt_out(
-                uow, mailing_list.id, person, kind=kind, source=actor.via
+                uow,
+                mailing_list.id,
+                person,
+                kind=kind,
+                source=actor.via,
+                mailing_id=actor.mailing_id,
             )
             enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
 
 
-def record_reported_opt_outs(uow: UnitOfWork, sources: Mapping[tuple[int, int], str]) -> list[int]:
+class ReportedOptOut(NamedTuple):
+    """An opt-out from a sender's report: ``SENDER_COMPLAINT`` or ``SENDER_UNSUBSCRIBE``."""
+
+    source: str
+    mailing_id: int | None
+
+
+def record_reported_opt_outs(
+    uow: UnitOfWork, reported: Mapping[tuple[int, int], ReportedOptOut]
+) -> list[int]:
     """Store opt-outs, one job per opt-out to unsubscribe the person, and return the job ids.
 
     After the commit, the caller passes them to ``follow_opt_outs``, which unsubscribes the people
     at once. Opt-outs of erased people are ignored.
 
-    ``sources``: maps pairs of a list id and a user id to ``SENDER_COMPLAINT`` or
-    ``SENDER_UNSUBSCRIBE``.
+    ``reported``: maps pairs of a list id and a user id to opt-outs.
     """
     # Lock the rows of the people, so that nobody is erased until the transaction ends.
     query = select(User).where(
-        User.id.in_({user_id for _, user_id in sources}), User.erased_at.is_(None)
+        User.id.in_({user_id for _, user_id in reported}), User.erased_at.is_(None)
     )
     query = query.order_by(User.id).with_for_update(read=True, key_share=True)
     people = {person.id: person for person in uow.session.scalars(query)}
     opt_out_ids = [
         opt_outs.renew_opt_out(
-            uow, list_id, people[user_id], kind=OptOutKind.LIST, source=sources[list_id, user_id]
+            uow,
+            list_id,
+            people[user_id],
+            kind=OptOutKind.LIST,
+            **reported[list_id, user_id]._asdict(),
         )
-        for list_id, user_id in sorted(sources)
+        for list_id, user_id in sorted(reported)
         if user_id in people
     ]
     return enqueue_spare_jobs(
@@ -173,10 +191,10 @@ def _update_member(uow: UnitOfWork, stored: OptOut) -> None:
     # If the opt-out was imported, its source can be a word such as ``bounce``, which isn't a value
     # of ``Via``.
     via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
-    actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
+    actor = Actor(ActorKind.USER, via, user_id=stored.user_id, mailing_id=stored.mailing_id)
     action = "unsubscribed"
     if stored.source in (SENDER_COMPLAINT, SENDER_UNSUBSCRIBE):
-        actor = Actor(ActorKind.SENDER, Via.SENDER)
+        actor = Actor(ActorKind.SENDER, Via.SENDER, mailing_id=stored.mailing_id)
         action = "complained" if stored.source == SENDER_COMPLAINT else action
     record = changes.find_record(uow, stored.list_id, stored.user_id)
     if record is not None:

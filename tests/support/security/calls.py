@@ -115,6 +115,7 @@ CALLS: dict[str, Call] = {
     f"GET {_SENDER}/reports": Call(404),
     "GET /lists/{list_id}/mailings": Call(403),
     "GET /lists/{list_id}/mailings/{mailing_id}": Call(403),
+    "PATCH /lists/{list_id}/mailings/{mailing_id}": Call(403, json={"label": "A new name"}),
     f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
     # This call uses the id of a list as the id of the sender. A call with the id of a real sender
     # would increase the number of this sender's rejected calls.

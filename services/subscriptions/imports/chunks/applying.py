@@ -286,10 +286,9 @@ def _write_rows(
     if new:
         _add_people(uow, new)
     if counts[LEFT]:
-        _execute_write(
-            uow, write_statements.ADD_OPT_OUTS, parameters | _find_undelivered_rows(chunk.rows)
-        )
-        _execute_write(uow, write_statements.UNSUBSCRIBE, parameters)
+        causes = parameters | _find_undelivered_rows(chunk.rows)
+        _execute_write(uow, write_statements.ADD_OPT_OUTS, causes)
+        _execute_write(uow, write_statements.UNSUBSCRIBE, causes)
     if changed:
         _execute_write(
             uow, write_statements.build_changes_statement(has_extras=chunk.has_extras), parameters

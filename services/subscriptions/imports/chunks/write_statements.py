@@ -46,18 +46,22 @@ ON CONFLICT DO NOTHING
 """  # noqa: S608
 UNSUBSCRIBE = f"""
 WITH leaving AS (
-    SELECT m.place, m.status FROM {JUDGED} AS j CROSS JOIN LATERAL (
+    SELECT m.place, m.status, CASE
+        WHEN j.number = ANY(CAST(:complained AS int[])) THEN 'complained'
+        WHEN j.number = ANY(CAST(:bounced AS int[])) THEN 'bounced'
+        ELSE 'unsubscribed' END AS action
+    FROM {JUDGED} AS j CROSS JOIN LATERAL (
         SELECT ctid AS place, status FROM subscriptions WHERE id = j.subscription_id OFFSET 0
     ) AS m
     WHERE j.verdict = 'left' AND m.status IN ('active', 'pending')
 ), gone AS (
     UPDATE subscriptions AS m SET status = 'unsubscribed', updated_at = clock_timestamp()
     FROM leaving WHERE m.ctid = leaving.place
-    RETURNING m.list_id, m.user_id, leaving.status AS was, m.email_enabled
+    RETURNING m.list_id, m.user_id, leaving.action, leaving.status AS was, m.email_enabled
 )
 INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
     status_after, email_enabled_before, email_enabled_after)
-SELECT list_id, user_id, 'unsubscribed', 'import', :user_id, 'import', was, 'unsubscribed',
+SELECT list_id, user_id, action, 'import', :user_id, 'import', was, 'unsubscribed',
     email_enabled, email_enabled
 FROM gone
 """  # noqa: S608
