@@ -35,6 +35,8 @@ class CreditAccount(Model):
         CheckConstraint("balance >= 0", name="never_negative"),
         CheckConstraint("debt >= 0", name="debt_never_negative"),
         CheckConstraint("octet_length(last_hash) = 32", name="hash_length"),
+        # Maintenance uses this index to find the owners that get a mail.
+        Index("ix_credit_accounts_low_mail_due", "user_id", postgresql_where="low_mail_due"),
     )
 
     id: Mapped[SerialId]
@@ -49,6 +51,8 @@ class CreditAccount(Model):
     # reversed charge doesn't set `low_told` to false, because the owner would otherwise get a
     # second low balance event.
     low_told: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    # True from a low balance event until maintenance has mailed the owner.
+    low_mail_due: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     status: Mapped[str] = mapped_column(server_default="active")
     # The `seq` and the hash of the account's last ledger entry.
     last_seq: Mapped[int] = mapped_column(server_default=text("0"))

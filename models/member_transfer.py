@@ -146,6 +146,8 @@ class MemberImport(Model):
     files_removed_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     finished_at: Mapped[datetime | None]
+    # When the owner dismissed the warning that the import failed.
+    dismissed_at: Mapped[datetime | None]
 
 
 _ImportId = Annotated[

@@ -75,6 +75,8 @@ class WebhookEndpoint(Model):
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
     # The time at which deliveries resume after timeouts.
     rests_until: Mapped[datetime | None]
+    # When the owner last dismissed the warning that the endpoint is failing or paused.
+    dismissed_at: Mapped[datetime | None]
     # The id of the latest job that sends deliveries to the endpoint.
     job_id: Mapped[int | None]
     created_at: Mapped[CreatedAt]

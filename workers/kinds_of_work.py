@@ -7,7 +7,7 @@ from services.accounts import account_mails
 from services.attachments import strays, thumbnails, upload
 from services.backup import creating, journal
 from services.composer import photos, writing_work
-from services.credits import checkout, own_charges, polling, verify
+from services.credits import checkout, low_balance_mails, own_charges, polling, verify
 from services.doctor import operator_mail
 from services.privacy import erasure, expired_rows, ip_addresses, strangers
 from services.senders import applying, silence

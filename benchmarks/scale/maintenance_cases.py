@@ -9,6 +9,10 @@ _DUE_ROWS = 200
 DUE: dict[str, str | None] = {
     "backup.create": None,
     "backup.journal": None,
+    "credits.low_balance": (
+        "UPDATE credit_accounts SET low_mail_due = true, low_below = balance WHERE user_id IN ("
+        f"SELECT user_id FROM credit_accounts ORDER BY user_id LIMIT {_DUE_ROWS})"
+    ),
     "credits.reverse": None,
     "credits.verify": None,
     "senders.apply": None,

@@ -69,6 +69,7 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
+    LOW_BALANCE = "low_balance"
     # Mails to the operator, which ``services.doctor`` enqueues.
     CHECKS_FAIL = "checks_fail"
     CHECKS_PASS = "checks_pass"  # noqa: S105 - a name
@@ -187,6 +188,7 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
             "senders_url": page(page_paths.SENDERS_PATH),
             "factors_url": page(page_paths.FACTORS_PATH),
             "imports_url": page(page_paths.IMPORTS_PATH),
+            "credits_url": page(page_paths.CREDITS_PATH),
             "public_url": uow.settings.public_base,
         }
         return template, {"email": request.email, "detail": request.detail or "", **pages}

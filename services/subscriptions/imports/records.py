@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, exists, func, not_, select
+from sqlalchemy.orm import aliased
 
 from core.errors import imports as errors
 from core.errors.jobs import JOB_NOT_FOUND
@@ -61,9 +62,27 @@ def list_imports(
 
 
 def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
+    """Omit dismissed failures, and failures of files that were imported later."""
     has_failed = MemberImport.status == "failed", MemberImport.dry_run.is_(False)
     is_recent = MemberImport.finished_at > func.now() - timedelta(days=7)
-    query = select(MemberImport).where(MemberImport.user_id == user_id, *has_failed, is_recent)
+    is_dismissed = MemberImport.dismissed_at >= MemberImport.finished_at
+    later = aliased(MemberImport)
+    has_succeeded_later = exists().where(
+        later.user_id == user_id,
+        later.id > MemberImport.id,
+        later.list_id == MemberImport.list_id,
+        later.source == MemberImport.source,
+        later.filename.is_not_distinct_from(MemberImport.filename),
+        later.status == "succeeded",
+        later.dry_run.is_(False),
+    )
+    query = select(MemberImport).where(
+        MemberImport.user_id == user_id,
+        *has_failed,
+        is_recent,
+        is_dismissed.is_not(True),
+        not_(has_succeeded_later),
+    )
     return uow.session.scalars(query.order_by(MemberImport.id.desc()).limit(5)).all()
 
 

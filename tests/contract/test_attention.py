@@ -1,0 +1,86 @@
+"""Tests of the lines that need the attention of an owner."""
+
+import httpx2
+
+from devstack.harness.stack import Owner, Stack
+from services import attention
+from services.attention import AttentionKind, AttentionLine, NextStep
+from tests.support.http.replies import data
+from tests.support.http.webhook_receiver import HookReceiver
+from tests.support.imports.bulk import build_address_file, import_members_file, upload
+from tests.support.lists.subscribers import new_address, new_list
+
+UNREADABLE_FILE = b"City\r\nRome\r\n"
+
+
+def list_lines(stack: Stack, owner: Owner) -> list[AttentionLine]:
+    with stack.resources.unit_of_work() as uow:
+        return attention.list_lines(uow, owner.user_id)
+
+
+def dismiss_line(stack: Stack, owner: Owner, line: AttentionLine) -> bool:
+    with stack.resources.unit_of_work() as uow:
+        return attention.dismiss_line(uow, owner.user_id, line.kind, line.subject_id)
+
+
+def test_later_import_of_the_same_file_removes_the_failed_import(
+    stack: Stack, client: httpx2.Client, owner: Owner, list_id: int
+) -> None:
+    assert upload(client, list_id, UNREADABLE_FILE, "readers.csv").status_code == 422
+    [line] = list_lines(stack, owner)
+    assert (line.kind, line.name) == (AttentionKind.IMPORT, "readers.csv")
+    assert line.next_step is NextStep.UPLOAD_AGAIN
+    [(finished_at,)] = stack.query("SELECT finished_at FROM imports WHERE id = %s", line.subject_id)
+    assert line.at == finished_at
+    file = build_address_file(new_address())
+    import_members_file(client, list_id, file, "others.csv")
+    import_members_file(client, new_list(client)["id"], file, "readers.csv")
+    data(upload(client, list_id, file, "readers.csv", dry_run="1"))
+    assert list_lines(stack, owner) == [line]
+    import_members_file(client, list_id, file, "readers.csv")
+    assert list_lines(stack, owner) == []
+
+
+def test_dismissed_import_stays_away_until_the_next_failure(
+    stack: Stack, client: httpx2.Client, owner: Owner, list_id: int
+) -> None:
+    assert upload(client, list_id, UNREADABLE_FILE, "readers.csv").status_code == 422
+    [line] = list_lines(stack, owner)
+    assert not dismiss_line(stack, stack.create_owner(), line)
+    assert list_lines(stack, owner) == [line]
+    assert dismiss_line(stack, owner, line)
+    assert list_lines(stack, owner) == []
+    assert upload(client, list_id, UNREADABLE_FILE, "readers.csv").status_code == 422
+    [next_line] = list_lines(stack, owner)
+    assert next_line.subject_id > line.subject_id
+
+
+def test_failing_webhook_is_shown_until_it_works_or_is_dismissed(
+    stack: Stack, client: httpx2.Client, owner: Owner, receiver: HookReceiver
+) -> None:
+    body = {"url": receiver.url, "types": ["subscription.created"]}
+    endpoint_id = data(client.post("/webhook-endpoints", json=body))["id"]
+    assert list_lines(stack, owner) == []
+
+    def fail(age: str) -> None:
+        stack.query(
+            "UPDATE webhook_endpoints SET failing_since = now() - %s::interval WHERE id = %s",
+            *(age, endpoint_id),
+        )
+
+    fail("1 hour")
+    [line] = list_lines(stack, owner)
+    assert (line.kind, line.name, line.next_step) == (
+        AttentionKind.WEBHOOK,
+        receiver.url,
+        NextStep.CHECK_RECEIVER,
+    )
+    assert dismiss_line(stack, owner, line)
+    assert list_lines(stack, owner) == []
+    fail("-1 minute")
+    [line] = list_lines(stack, owner)
+    stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
+    [line] = list_lines(stack, owner)
+    assert line.next_step is NextStep.RESUME_WEBHOOK
+    data(client.patch(f"/webhook-endpoints/{endpoint_id}", json={"state": "active"}))
+    assert list_lines(stack, owner) == []
