@@ -69,7 +69,15 @@ from models.sender import (
     SenderSecret,
     SenderState,
 )
-from models.sign_up_funnel import ORIGINS_AND_DELTAS, OriginDay, OriginDayDelta, SignUpView
+from models.sign_up_funnel import (
+    LANDINGS_AND_DELTAS,
+    ORIGINS_AND_DELTAS,
+    LandingDay,
+    LandingDayDelta,
+    OriginDay,
+    OriginDayDelta,
+    SignUpView,
+)
 from models.subscriber_count import (
     COUNTS_AND_DELTAS,
     DAYS_AND_DELTAS,

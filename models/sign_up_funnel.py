@@ -21,6 +21,7 @@ _ORIGIN_COLUMNS = (
     "joined",
     "gone",
 )
+_LANDING_COLUMNS = ("list_id", "day", "landing", "joined", "gone")
 
 
 class SignUpView(Model):
@@ -79,11 +80,47 @@ class OriginDayDelta(Model):
     gone: Mapped[int]
 
 
+class LandingDay(Model):
+    """How many members who signed up on the same page joined and how many left on one day in UTC.
+
+    The page is ``landing`` in a member's origin. Queries must also read ``landing_day_deltas``.
+    """
+
+    __tablename__ = "landing_days"
+
+    list_id: Mapped[int] = mapped_column(
+        ForeignKey("lists.id"), primary_key=True, autoincrement=False
+    )
+    day: Mapped[date] = mapped_column(primary_key=True)
+    landing: Mapped[str] = mapped_column(primary_key=True)
+    joined: Mapped[int]
+    gone: Mapped[int]
+
+
+class LandingDayDelta(Model):
+    """Changes of member counts that maintenance hasn't added to ``landing_days`` yet."""
+
+    __tablename__ = "landing_day_deltas"
+    __table_args__ = (Index("ix_landing_day_deltas_list_id", "list_id"),)
+
+    id: Mapped[SerialId]
+    list_id: Mapped[int]
+    day: Mapped[date]
+    landing: Mapped[str]
+    joined: Mapped[int]
+    gone: Mapped[int]
+
+
 # A subquery that returns all rows of the tables ``origin_days`` and ``origin_day_deltas``. A single
 # query must read both tables, because maintenance could move a change from ``origin_day_deltas`` to
 # ``origin_days`` between two queries.
 ORIGINS_AND_DELTAS = (
     select(*(getattr(OriginDay, name) for name in _ORIGIN_COLUMNS))
     .union_all(select(*(getattr(OriginDayDelta, name) for name in _ORIGIN_COLUMNS)))
+    .subquery()
+)
+LANDINGS_AND_DELTAS = (
+    select(*(getattr(LandingDay, name) for name in _LANDING_COLUMNS))
+    .union_all(select(*(getattr(LandingDayDelta, name) for name in _LANDING_COLUMNS)))
     .subquery()
 )

@@ -105,7 +105,7 @@ def read_list_stats(
         date | None, Query(alias="to", description="The last day. Defaults to today.")
     ] = None,
 ) -> Envelope[schemas.ListFigures]:
-    """Count who joined and left a list, by day, source, tier, campaign, website or reason.
+    """Count who joined and left a list, by day, source, tier, campaign, website, page or reason.
 
     Members who are added by an import count as joined, unless the import is undone. Members count
     as left after they unsubscribe, or after a removal, an erasure, or a transfer to another list.

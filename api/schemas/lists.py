@@ -280,10 +280,10 @@ class ListPreview(Schema):
 
 class FiguresRow(Schema):
     key: str = Field(
-        description="The day, source, tier, campaign value, website or reason that the row "
-        "counts. Only the 100 most frequent campaign values and websites have their own "
+        description="The day, source, tier, campaign value, website, page or reason that the row "
+        "counts. Only the 100 most frequent campaign values, websites and pages have their own "
         "row. The row `other` counts the members of all remaining ones. The row with an empty key "
-        "counts members without a campaign value or website.",
+        "counts members without a campaign value, website or page.",
         examples=["2026-11-20"],
     )
     seen: int | None = Field(
@@ -323,7 +323,7 @@ class ListFigures(Schema):
     last_day: date = Field(examples=["2026-11-20"])
     rows: list[FiguresRow] = Field(
         description="One row per day in order, or one row per source, tier, campaign value, "
-        "website or reason with changes"
+        "website, page or reason with changes"
     )
     asked: int = Field(
         description="Number of requests for confirmation that were sent in this period",

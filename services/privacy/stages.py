@@ -53,6 +53,8 @@ _FIGURES_OF_LISTS: tuple[Any, ...] = (
     models.SignUpView,
     models.OriginDay,
     models.OriginDayDelta,
+    models.LandingDay,
+    models.LandingDayDelta,
 )
 
 

@@ -65,12 +65,15 @@ ORIGIN_DAYS = Merge(
     ("list_id", "day", "utm_source", "utm_medium", "utm_campaign", "referrer"),
     ("joined", "gone"),
 )
+LANDING_DAYS = Merge(
+    "landing_day_deltas", "landing_days", ("list_id", "day", "landing"), ("joined", "gone")
+)
 
 
 def merge_everything(resources: Resources) -> int:
     """Merge all changes, one batch per transaction, and return their number."""
     total = 0
-    for merge in (SUBSCRIBERS, MEMBER_DAYS, ORIGIN_DAYS):
+    for merge in (SUBSCRIBERS, MEMBER_DAYS, ORIGIN_DAYS, LANDING_DAYS):
         merged_count = _MAX_BATCH_CHANGES
         while merged_count == _MAX_BATCH_CHANGES:
             with resources.unit_of_work() as uow:

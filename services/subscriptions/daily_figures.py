@@ -31,6 +31,7 @@ from core.errors.mailing import FIGURES_RANGE
 from models import (
     DAYS_AND_DELTAS,
     IS_DEPARTURE,
+    LANDINGS_AND_DELTAS,
     ORIGINS_AND_DELTAS,
     MailingList,
     SignUpView,
@@ -114,6 +115,7 @@ class FiguresBy(StrEnum):
     UTM_MEDIUM = "utm_medium"
     UTM_CAMPAIGN = "utm_campaign"
     REFERRER = "referrer"
+    LANDING = "landing"
     REASON = "reason"
 
 
@@ -123,6 +125,7 @@ _ORIGIN_KINDS = frozenset(
         FiguresBy.UTM_MEDIUM,
         FiguresBy.UTM_CAMPAIGN,
         FiguresBy.REFERRER,
+        FiguresBy.LANDING,
     }
 )
 # The SQL for grouping sign-ups by day, source or tier: the expression that computes the day, source
@@ -390,8 +393,8 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 def _read_origin_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Subtract ``origin_days`` from the totals to count members of unknown origin."""
-    origins = ORIGINS_AND_DELTAS.c
+    """Subtract the members of known origin from the totals."""
+    origins = LANDINGS_AND_DELTAS.c if by is FiguresBy.LANDING else ORIGINS_AND_DELTAS.c
     no_value = literal("", Text)
     zero = literal(0, BigInteger)
     of_list = origins.list_id == list_id, origins.day.between(days.first, days.last)

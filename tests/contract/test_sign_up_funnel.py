@@ -1,6 +1,7 @@
 """Tests of the numbers of page views, sign-ups and confirmations, per day and per origin."""
 
 import html
+import json
 import re
 from typing import Any
 
@@ -96,6 +97,33 @@ def test_undone_import_changes_no_figures_by_origin(
     }
     data(client.delete(f"/imports/{result['import_id']}/members"))
     assert read_rows(client, list_id, "utm_source") == rows_before
+
+
+def test_list_statistics_count_members_by_landing_page(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    former_email, erased_email, _ = (
+        subscribe(stranger, list_id, landing="/autumn", utm_source="fair") for _ in range(3)
+    )
+    subscribe(stranger, list_id, landing="/blog")
+    subscribe(stranger, list_id)
+    remove(client, list_id, former_email)
+    erase(stack.resources, erased_email)
+    rows_before = {"/autumn": [0, 0, 3, 2, 1], "/blog": [0, 0, 1, 0, 1], "": [0, 0, 1, 0, 1]}
+    for _ in range(2):
+        assert read_rows(client, list_id, "landing") == rows_before
+        run_maintenance(stack, "maintenance.fold_counts")
+    count_deltas = "SELECT count(*) FROM landing_day_deltas WHERE list_id = %s"
+    assert stack.query(count_deltas, list_id) == [(0,)]
+    rows = [[email, "/import"] for email in (*build_addresses(3), former_email)]
+    file = build_csv(["email", "page"], *rows)
+    mapping = json.dumps({"email": "email", "page": "origin.landing"})
+    result = import_members_file(client, list_id, file, mapping=mapping)
+    imported = read_rows(client, list_id, "landing")
+    assert imported["/import"] == [0, 0, 3, 0, 3]
+    assert imported["/autumn"] == [0, 0, 4, 2, 2]
+    data(client.delete(f"/imports/{result['import_id']}/members"))
+    assert read_rows(client, list_id, "landing") == rows_before
 
 
 def test_erased_member_counts_as_left_by_origin(

@@ -53,6 +53,7 @@ TABLES_WITHOUT_OWNER = {
 TABLES_WITHOUT_ROWS = TABLES_WITHOUT_OWNER | {
     # Pressroom adds rows to ``api_requests`` and the next three tables some time after an API call.
     *("api_requests", "subscriber_counts", "member_days", "origin_day_deltas"),
+    "landing_day_deltas",
     # Maintenance tasks add up the numbers in ``subscriber_deltas`` and ``member_day_deltas``, store
     # the sums in other tables, and delete the rows.
     *("subscriber_deltas", "member_day_deltas"),

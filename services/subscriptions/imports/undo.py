@@ -15,6 +15,8 @@ from services.subscriptions.consent.claims import delete_claims
 from services.subscriptions.imports.undo_figures import (
     CORRECT_FOR_REMOVED,
     CORRECT_FOR_RESTORED,
+    CORRECT_LANDINGS_FOR_REMOVED,
+    CORRECT_LANDINGS_FOR_RESTORED,
     CORRECT_ORIGINS_FOR_REMOVED,
     CORRECT_ORIGINS_FOR_RESTORED,
 )
@@ -113,7 +115,8 @@ WITH first AS (
     RETURNING c.subscription_id, c.activated, c.applied_at, c.type_before, c.type_after,
         old.type_before AS last_type_before
 ), corrected AS ({CORRECT_FOR_RESTORED}),
-corrected_origins AS ({CORRECT_ORIGINS_FOR_RESTORED}), noted AS (
+corrected_origins AS ({CORRECT_ORIGINS_FOR_RESTORED}),
+corrected_landings AS ({CORRECT_LANDINGS_FOR_RESTORED}), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
         status_before, status_after, email_enabled_before, email_enabled_after)
     SELECT list_id, user_id, 'import_undone', 'import', :user_id, 'import',
@@ -134,7 +137,8 @@ WITH batch AS (
     DELETE FROM subscriptions AS m USING batch WHERE m.id = batch.id AND batch.is_untouched
     RETURNING m.source, m.type, m.imported_at, m.origin
 ), corrected AS ({CORRECT_FOR_REMOVED}),
-corrected_origins AS ({CORRECT_ORIGINS_FOR_REMOVED})
+corrected_origins AS ({CORRECT_ORIGINS_FOR_REMOVED}),
+corrected_landings AS ({CORRECT_LANDINGS_FOR_REMOVED})
 SELECT (SELECT count(*) FROM removed), max(id),
     count(*) FILTER (WHERE is_member AND NOT is_untouched), count(*) FILTER (WHERE NOT is_member)
 FROM batch

@@ -71,6 +71,14 @@ FROM ({corrections}) AS c (origin, moment, joined, gone)
 WHERE c.origin IS NOT NULL
 GROUP BY 2, 3, 4, 5, 6
 """
+_INSERT_LANDING_CORRECTIONS = """
+INSERT INTO landing_day_deltas (list_id, day, landing, joined, gone)
+SELECT :list_id, CAST(c.moment AT TIME ZONE 'UTC' AS date), c.origin ->> 'landing', sum(c.joined),
+    sum(c.gone)
+FROM ({corrections}) AS c (origin, moment, joined, gone)
+WHERE c.origin ->> 'landing' IS NOT NULL
+GROUP BY 2, 3
+"""
 _CORRECT_RESTORED_ORIGINS = """
     SELECT u.origin, v.* FROM untouched AS u CROSS JOIN LATERAL (VALUES
         (u.applied_at, -1, 0), (now(), 0, -1)
@@ -85,6 +93,12 @@ CORRECT_ORIGINS_FOR_RESTORED = _INSERT_ORIGIN_CORRECTIONS.format(
     corrections=_CORRECT_RESTORED_ORIGINS
 )
 CORRECT_ORIGINS_FOR_REMOVED = _INSERT_ORIGIN_CORRECTIONS.format(
+    corrections=_CORRECT_REMOVED_ORIGINS
+)
+CORRECT_LANDINGS_FOR_RESTORED = _INSERT_LANDING_CORRECTIONS.format(
+    corrections=_CORRECT_RESTORED_ORIGINS
+)
+CORRECT_LANDINGS_FOR_REMOVED = _INSERT_LANDING_CORRECTIONS.format(
     corrections=_CORRECT_REMOVED_ORIGINS
 )
 # Corrects the daily statistics after an undo has restored members. The statement reads the members

@@ -93,6 +93,14 @@ INSERT INTO origin_day_deltas
     (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone)
 SELECT %s, CURRENT_DATE, 'ada', '', '', '', 1, 0 FROM generate_series(1, %s)
 """
+_LANDINGS = """
+INSERT INTO landing_days (list_id, day, landing, joined, gone)
+SELECT %s, CURRENT_DATE - n, '/ada', 1, 0 FROM generate_series(1, %s) AS n
+"""
+_LANDING_CHANGES = """
+INSERT INTO landing_day_deltas (list_id, day, landing, joined, gone)
+SELECT %s, CURRENT_DATE, '/ada', 1, 0 FROM generate_series(1, %s)
+"""
 
 # The names of columns that contain the id of a person.
 PERSON_COLUMNS = ("user_id", "person_id", "caller_id")
@@ -172,6 +180,8 @@ def _fill_reports(
     stack.query(_VIEWS, own_id, rows)
     stack.query(_ORIGINS, own_id, rows)
     stack.query(_ORIGIN_CHANGES, own_id, rows)
+    stack.query(_LANDINGS, own_id, rows)
+    stack.query(_LANDING_CHANGES, own_id, rows)
 
 
 def count_unerased_rows(stack: Stack, user_id: int) -> dict[str, int]:

@@ -215,6 +215,7 @@ def _add_sender(world: World) -> None:
             " ON CONFLICT DO NOTHING"
         ),
         "origin_days VALUES ({list}, CURRENT_DATE, '{mark}', '', '', '', 1, 0)",
+        "landing_days VALUES ({list}, CURRENT_DATE, '{mark}', 1, 0)",
     ):
         stack.query(f"INSERT INTO {row.format(**ids)}")
 
