@@ -7,7 +7,7 @@ limited API key has its own purpose.
 from alembic import op
 
 revision = "0140"
-down_revision = "0135"
+down_revision = "0139"
 branch_labels = None
 depends_on = None
 
