@@ -58,12 +58,22 @@ def down(as_json: Json = False) -> None:
     raise typer.Exit(commands.stop_stack(as_json=as_json))
 
 
-def status(as_json: Json = False) -> None:
+def status(
+    as_shell: Annotated[
+        bool,
+        typer.Option(
+            "--shell", help="Print shell code that sets API, KEY and SANDBOX for the examples."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Show each process of the development stack. The exit code is 3 if no stack is running."""
     _require_modules(*_STACK_MODULES)
     from devstack.supervisor import commands
 
-    raise typer.Exit(commands.show_status(as_json=as_json))
+    if as_shell and as_json:
+        raise typer.BadParameter("--shell and --json exclude each other.", param_hint="--shell")
+    raise typer.Exit(commands.show_status(as_json=as_json, as_shell=as_shell))
 
 
 def reset(

@@ -8,7 +8,8 @@ def main() -> int:
     # traceback.
     from devstack.supervisor import commands
 
-    return commands.run_supervisor(as_json="--json" in sys.argv[1:])
+    options = sys.argv[1:]
+    return commands.run_supervisor(as_json="--json" in options, is_detached="--detached" in options)
 
 
 if __name__ == "__main__":

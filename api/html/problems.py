@@ -46,6 +46,7 @@ _REQUEST_PATHS = {
     page_paths.REGISTRATION_PATH: page_paths.REGISTER_PATH,
     page_paths.RESET_PATH: page_paths.FORGOTTEN_PATH,
     page_paths.CONFIRM_EMAIL_PATH: page_paths.EMAIL_PATH,
+    page_paths.LOGIN_LINK_PATH: page_paths.LOGIN_PATH,
 }
 # Maps an error code to the label and the path of the link with which the user can leave the error
 # page.

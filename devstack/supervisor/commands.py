@@ -1,6 +1,7 @@
 """Implements the commands ``pressroom up``, ``down``, ``status`` and ``reset``."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,14 @@ from rich.table import Table
 from devstack.supervisor import home_folder, supervision
 from devstack.supervisor.display import Display, print_json
 from devstack.supervisor.embedded.stack import lock_services
-from devstack.supervisor.home_folder import Home, Lock, StackError, find_home, find_supervisor_pid
+from devstack.supervisor.home_folder import (
+    Home,
+    Lock,
+    Run,
+    StackError,
+    find_home,
+    find_supervisor_pid,
+)
 
 NOT_RUNNING = 3
 
@@ -52,10 +60,13 @@ def start_stack(*, detach: bool, as_json: bool) -> int:
 
 
 @_report_errors()
-def run_supervisor(*, as_json: bool) -> int:
+def run_supervisor(*, as_json: bool, is_detached: bool) -> int:
+    """Run the stack in this process. A detached stack prints no logins, because its output is
+    stored in a log.
+    """
     home = find_home()
     try:
-        supervision.run_stack(home, Display(as_json=as_json))
+        supervision.run_stack(home, Display(as_json=as_json, hides_stack=is_detached))
     except supervision.AlreadyRunningError:
         return _show_running(home, as_json=as_json)
     return 0
@@ -70,15 +81,25 @@ def stop_stack(*, as_json: bool) -> int:
     return _print_result(record, sentence, as_json=as_json)
 
 
-def show_status(*, as_json: bool) -> int:
+def show_status(*, as_json: bool, as_shell: bool) -> int:
     home = find_home()
     pid = find_supervisor_pid(home)
     run = home_folder.read_run(home) if pid is not None else None
     if run is None:
         word, state = ("starting", "not ready yet") if pid else ("stopped", "not running")
         record = {"status": word, "home": str(home.path)}
-        _print_result(record, f"The stack in {home.path} is {state}.", as_json=as_json)
+        sentence = f"The stack in {home.path} is {state}."
+        if as_shell:
+            # The shell evaluates standard output.
+            sys.stderr.write(f"{sentence}\n")
+            return NOT_RUNNING
+        _print_result(record, sentence, as_json=as_json)
         return NOT_RUNNING
+    if as_shell:
+        variables = {"API": run.api_url, "KEY": run.demo.api_key, "SANDBOX": run.sandbox_url}
+        words = (f"{name}={shlex.quote(value)}" for name, value in variables.items())
+        sys.stdout.write(f"export {' '.join(words)}\n")
+        return 0
     processes = {name: _describe_process(pid) for name, pid in run.pids.items()}
     if as_json:
         url_names = {"api_url", "flower_url", "sandbox_url", "mailbox_url", "status_url", "home"}
@@ -90,8 +111,10 @@ def show_status(*, as_json: bool) -> int:
         table.add_row(name, str(pid), state, "" if uptime is None else f"{uptime:.0f} s")
     console = Console(highlight=False)
     console.print(table)
+    console.print(f"  Console  {run.api_url}/console")
     for name in ("API", "Flower", "Sandbox", "Mailbox"):
         console.print(f"  {name:<8} {getattr(run, f'{name.lower()}_url')}")
+    console.print("`pressroom up` shows the login.")
     return 0
 
 
@@ -119,7 +142,7 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
     begin = log.stat().st_size if log.exists() else 0
     with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: S603 - ourselves
-            _SUPERVISOR_COMMAND,
+            [*_SUPERVISOR_COMMAND, "--detached"],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -148,12 +171,22 @@ def _show_running(home: Home, *, as_json: bool) -> int:
         if run is not None:
             if not as_json:
                 _print_result({}, f"The stack in {home.path} is already running.", as_json=False)
+            run.demo.login_link = _create_login_link(run)
             Display(as_json=as_json).show_stack(run)
             return 0
         time.sleep(0.1)
     raise StackError(
         "Another process is starting the stack in this folder, but the stack did not become ready."
     )
+
+
+def _create_login_link(run: Run) -> str:
+    # Import Pressroom's modules only here, because the other commands don't need them.
+    from devstack.supervisor import prepare
+
+    for name, value in run.settings.items():
+        os.environ.setdefault(name, value)
+    return prepare.create_login_link()
 
 
 def _stop(home: Home) -> bool:

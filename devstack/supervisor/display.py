@@ -2,9 +2,11 @@
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from rich.console import Console
 from rich.panel import Panel
@@ -20,10 +22,14 @@ _IGNORE_CLOSED_TERMINAL = suppress(OSError)
 
 
 class Display:
-    """If ``as_json`` is true, standard output contains a single JSON document."""
+    """If ``as_json`` is true, standard output contains a single JSON document.
 
-    def __init__(self, *, as_json: bool = False) -> None:
+    ``hides_stack``: show no addresses and logins.
+    """
+
+    def __init__(self, *, as_json: bool = False, hides_stack: bool = False) -> None:
         self._as_json = as_json
+        self._hides_stack = hides_stack
         self._console = Console(stderr=as_json, highlight=False)
         self._announced: set[str] = set()
 
@@ -40,6 +46,8 @@ class Display:
             self._console.print(sentence, soft_wrap=True, markup=False)
 
     def show_stack(self, run: Run) -> None:
+        if self._hides_stack:
+            return
         with _IGNORE_CLOSED_TERMINAL:
             if self._as_json:
                 print_json(run.model_dump(mode="json"))
@@ -69,7 +77,22 @@ class Display:
             self._console.print(Panel(table, title="Pressroom is ready", border_style="green"))
             self._console.print("Upload a picture:", style="bold")
             self._console.print(shlex.join(upload), soft_wrap=True, markup=False)
-            self._console.print("\nStop with Ctrl-C or `pressroom down`.", markup=False)
+            if run.demo.login_link is not None:
+                self._console.print("\nLog in to the console:", style="bold", end=" ")
+                self._console.print("the link works once, within 30 minutes.")
+                self._console.print(run.demo.login_link, soft_wrap=True, markup=False)
+            command = shlex.quote(_find_command())
+            self._console.print(f"\nStop with Ctrl-C or `{command} down`.", markup=False)
+
+
+def _find_command() -> str:
+    """Return the command ``pressroom`` as the user can type it in the current directory."""
+    command = Path(sys.executable).with_name("pressroom")
+    if shutil.which("pressroom") == str(command) or not command.exists():
+        return "pressroom"
+    with suppress(ValueError):
+        return str(command.relative_to(Path.cwd()))
+    return str(command)
 
 
 def print_json(value: object) -> None:

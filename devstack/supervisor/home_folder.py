@@ -228,6 +228,8 @@ class DemoLogin(BaseModel):
     user_id: int
     list_id: int
     list_slug: str
+    # The link works only in the first 30 minutes of the stack.
+    login_link: str | None = None
 
 
 class Run(BaseModel):

@@ -15,7 +15,7 @@ from devstack.supervisor import home_folder
 from devstack.supervisor.home_folder import Home, read_json_object, write_private_json
 from models import Plan, User
 from services.access import api_keys
-from services.accounts import accounts
+from services.accounts import accounts, registration
 from services.credits import ledger, ledger_pages
 from services.paging import PageRequest
 from services.subscriptions import lists
@@ -48,6 +48,7 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
             "user_id": owner.id,
             "list_id": demo_list.id,
             "list_slug": demo_list.slug,
+            "login_link": registration.create_login_link(uow, owner),
         }
         owner_id = owner.id
     # Grant the demo credits only to an account without ledger entries, so that they are granted
@@ -56,6 +57,16 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
         ledger.grant_credits(resources.database, owner_id, DEMO_CREDITS, source_id="demo")
     # Store the demo login with its API key, because an API key can be read only when it is created.
     write_private_json(home.demo_file, demo)
+
+
+def create_login_link() -> str:
+    """Create another login link for the demo account of the stack in the environment's settings."""
+    resources = open_resources(load_settings(), concurrency=2, name="login")
+    try:
+        with resources.unit_of_work() as uow:
+            return registration.create_login_link(uow, accounts.get_user_by_email(uow, DEMO_EMAIL))
+    finally:
+        resources.close()
 
 
 def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:

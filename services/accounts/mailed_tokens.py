@@ -27,6 +27,8 @@ class Purpose(StrEnum):
     RESET_PASSWORD = "account.reset_password"  # noqa: S105 - a name
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
+    # The purpose of the login link that `pressroom up` prints. No mail contains such a link.
+    LOG_IN = "account.log_in"
     OPEN_PREFERENCES = "preferences.open"
     # The purpose of the cookie that a browser receives after opening a mailed link to the
     # preferences.
@@ -40,6 +42,7 @@ TOKEN_LIFETIMES = {
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
     # An undo link is valid for three days, so that the owner can still use it after a weekend.
     Purpose.UNDO_ADDRESS: timedelta(hours=72),
+    Purpose.LOG_IN: timedelta(minutes=30),
     Purpose.OPEN_PREFERENCES: timedelta(hours=1),
     Purpose.VISIT_PREFERENCES: timedelta(hours=1),
 }

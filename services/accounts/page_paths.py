@@ -29,6 +29,7 @@ ADD_APP_PATH = "/account/factors/app"
 ADD_PASSKEY_PATH = "/account/factors/passkey"
 RECOVERY_CODES_PATH = "/account/factors/codes"
 SECOND_STEP_PATH = "/login/factor"
+LOGIN_LINK_PATH = "/login/link"
 PASSKEY_LOGIN_PATH = "/login/passkey"
 SESSIONS_PATH = "/account/sessions"
 

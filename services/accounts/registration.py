@@ -14,15 +14,25 @@ from models import MailedLink, User
 from services.access import sessions
 from services.access.caller import Caller
 from services.access.sessions import require_recent_login
-from services.accounts import account_mails, accounts, mailed_tokens, passwords
+from services.accounts import (
+    account_mails,
+    accounts,
+    logins,
+    mailed_tokens,
+    page_paths,
+    passwords,
+)
 from services.accounts.account_mails import MailKind
+from services.accounts.logins import Browser
 from services.accounts.mailed_tokens import Purpose
 from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_USER_NAME_CHARACTERS = 200
-# The condition that selects mailed links for a change of password or address.
-_CHANGES_ACCESS = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
+# The condition that selects links for a login or for a change of password or address.
+_GIVES_ACCESS = MailedLink.purpose.in_(
+    (Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS, Purpose.LOG_IN)
+)
 
 
 def read_registration_link(uow: UnitOfWork, secret: str) -> str:
@@ -89,6 +99,30 @@ def change_password(
     record_event(uow, person.id, EventType.PASSWORD_CHANGED)
 
 
+def create_login_link(uow: UnitOfWork, person: User) -> str:
+    """Return the URL of a page on which anyone can log in as the person once, within 30 minutes."""
+    secret = mailed_tokens.create_token(uow, Purpose.LOG_IN, user_id=person.id, email=person.email)
+    return page_paths.page_url(uow.settings, page_paths.LOGIN_LINK_PATH, token=secret)
+
+
+def read_login_link(uow: UnitOfWork, secret: str) -> str:
+    """Return the e-mail address of the link's account."""
+    link, email = _read_link(uow, Purpose.LOG_IN, secret)
+    _require_unused(link)
+    return email
+
+
+def log_in_by_link(uow: UnitOfWork, secret: str, *, browser: Browser) -> User:
+    link, _ = _read_link(uow, Purpose.LOG_IN, secret)
+    assert link.user_id is not None
+    person = _lock_person(uow, link.user_id)
+    _use_link(uow, link)
+    # A person with a second factor is notified after the second step.
+    if not sessions.has_second_factor(uow, person.id):
+        logins.notify_of_new_browser(uow, person, browser)
+    return person
+
+
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
     """Set the password of the person with the given e-mail address.
 
@@ -130,7 +164,7 @@ def change_address(
     """
     sessions.revoke_sessions(uow, person.id, kept_session_id=caller.session_id)
     old_address = person.email
-    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGES_ACCESS)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _GIVES_ACCESS)
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     accounts.record_address_change(uow, person, old_address=old_address, is_visible=is_visible)
@@ -165,7 +199,7 @@ def revert_address(
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     person.password_hash = password_hash
     sessions.revoke_sessions(uow, person.id)
-    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGES_ACCESS)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _GIVES_ACCESS)
     record_moment_once(
         uow,
         MailedLink.used_at,
@@ -201,7 +235,7 @@ def _set_password(
 ) -> None:
     person.password_hash = password_hash
     sessions.revoke_sessions(uow, person.id, kept_session_id=kept_session_id)
-    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGES_ACCESS)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _GIVES_ACCESS)
     account_mails.enqueue_mail(uow, MailKind.PASSWORD_CHANGED, person)
 
 

@@ -2,20 +2,24 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import httpx2
 import pytest
 from argon2 import PasswordHasher
+from sqlalchemy import select, update
 
 from core import clock
 from core.errors import DomainError
 from devstack.harness.stack import Owner, Stack, plain_client
+from models import MailedLink
 from services.access import sessions
-from services.accounts import logins, passwords
+from services.accounts import accounts, logins, passwords, registration
 from tests.support.credits.credits import CONSUME, grant
 from tests.support.http.pages import read_text
 from tests.support.http.replies import data, problem
+from tests.support.people.authenticator import add_app
 from tests.support.people.visiting import (
     PASSWORD,
     SESSION_COOKIE,
@@ -23,6 +27,7 @@ from tests.support.people.visiting import (
     new_account,
     new_address,
     new_visitor,
+    read_hidden_fields,
     user_id_of,
 )
 
@@ -466,3 +471,69 @@ def test_malformed_session_cookie_is_rejected_without_a_database_query(
 ) -> None:
     cookies = {"Cookie": f"{SESSION_COOKIE}=short"}
     problem(disconnected_api.get(ME_PATH, headers=cookies), 401, "auth.invalid_credentials")
+
+
+def new_login_path(stack: Stack, email: str) -> str:
+    """Create a login link as `pressroom up` does, and return its path and query."""
+    with stack.resources.unit_of_work() as uow:
+        url = registration.create_login_link(uow, accounts.get_user_by_email(uow, email))
+    return url.removeprefix(stack.environment["PRESSROOM_PUBLIC_URL"])
+
+
+def test_login_link_logs_in_once_and_only_with_its_button(stack: Stack) -> None:
+    path = new_login_path(stack, new_account(stack))
+    with new_visitor(stack) as visitor, new_visitor(stack) as late_visitor:
+        fields = read_hidden_fields(late_visitor.get(path))
+        assert visitor.get(path).status_code == 200
+        assert not visitor.is_logged_in()
+        without_csrf = visitor.client.post("/login/link", data={"token": fields["token"]})
+        assert without_csrf.status_code == 403
+        reply = visitor.fill_in(path)
+        assert (reply.status_code, reply.headers["location"]) == (303, f"{stack.api_url}/console")
+        assert visitor.is_logged_in()
+        assert late_visitor.client.post("/login/link", data=fields).status_code == 403
+        assert "already been used" in late_visitor.get(path).text
+        assert not late_visitor.is_logged_in()
+
+
+def test_only_one_simultaneous_use_of_a_login_link_wins(stack: Stack) -> None:
+    path = new_login_path(stack, new_account(stack))
+
+    def use() -> int:
+        with new_visitor(stack) as visitor:
+            return visitor.fill_in(path).status_code if visitor.get(path).is_success else 403
+
+    with ThreadPoolExecutor(4) as pool:
+        statuses = [each.result() for each in [pool.submit(use) for _ in range(4)]]
+    assert sorted(statuses) == [303, 403, 403, 403]
+
+
+def test_login_link_ends_after_half_an_hour_and_with_a_new_password(stack: Stack) -> None:
+    email = new_account(stack)
+    path = new_login_path(stack, email)
+    with stack.resources.unit_of_work() as uow:
+        row = MailedLink.user_id == user_id_of(stack, email)
+        begin, end = uow.session.execute(
+            select(MailedLink.created_at, MailedLink.expires_at).where(row)
+        ).one()
+        assert end - begin == timedelta(minutes=30)
+        uow.session.execute(update(MailedLink).where(row).values(expires_at=begin))
+    replaced_path = new_login_path(stack, email)
+    with stack.resources.unit_of_work() as uow:
+        registration.set_password(uow, email=email, password="another long password")
+    with new_visitor(stack) as visitor:
+        assert "may have expired" in visitor.get(path).text
+        assert "already been used" in visitor.get(replaced_path).text
+
+
+def test_login_link_leads_to_the_second_factor(stack: Stack) -> None:
+    email = new_account(stack)
+    with new_visitor(stack) as visitor:
+        visitor.log_in(email)
+        add_app(visitor)
+    path = new_login_path(stack, email)
+    with new_visitor(stack) as visitor:
+        reply = visitor.fill_in(path)
+        assert reply.status_code == 403
+        assert f'action="{stack.api_url}/login/factor"' in reply.text
+        assert not visitor.is_logged_in()

@@ -6,18 +6,18 @@ languages, the tests set API and KEY. Blocks of docs/sending.md are excluded, be
 test_sending.py saves the blocks of docs/sending.md as files and runs the files.
 """
 
-import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from devstack.harness.stack import Owner, Stack
 from tests.support.documents import markdown
-from tests.support.images.pictures import photo
+from tests.support.documents.reader_folder import reader_folder
 from tests.support.prerequisites import skip_or_fail
 
 # Maps each programming language to the command that runs a script in this language. Only a
@@ -26,6 +26,17 @@ _COMMANDS = {
     "sh": ["bash", "-euo", "pipefail", "-c"],
     "python": [sys.executable, "-c"],
     "js": ["node", "--input-type=module", "-e"],
+}
+# Maps an example to the texts that it prints, with the URL of the API as API. All other shell
+# examples print the JSON of a response.
+_PRINTED_TEXTS = {
+    ("README.md", "sh"): ("API/media/",),
+    ("docs/filters.md", "sh"): ("eva@example.com ada@example.com\nben@example.com\n",),
+    ("docs/quickstart.md", "js"): ("reader@example.com pending", "API/media/", "succeeded"),
+    ("docs/quickstart.md", "python"): ("reader@example.com pending", "API/media/"),
+    ("docs/senders.md", "python"): ("1\n",),
+    ("docs/start.md", "python"): ("subscription.created ",),
+    ("docs/webhooks.md", "sh"): ("whsec_", '"type":"webhook.test"'),
 }
 
 
@@ -45,22 +56,19 @@ _SCRIPTS = _scripts()
 
 
 @pytest.fixture
-def run_directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
-    """A directory with the files that `make run` creates for the examples in the documents."""
-    home = tmp_path / ".pressroom"
-    home.mkdir()
-    run = {"api_url": stack.api_url, "demo": {"api_key": owner.key}}
-    (home / "run.json").write_text(json.dumps(run))
-    (home / "sample.jpg").write_bytes(photo())
-    # Without the option ``fail-with-body``, curl exits with 0 after an error response.
-    (tmp_path / ".curlrc").write_text("fail-with-body\n")
-    return tmp_path
+def run_directory(tmp_path: Path, stack: Stack, owner: Owner) -> Iterator[Path]:
+    with reader_folder(tmp_path, stack, owner.key) as folder:
+        yield folder
 
 
 def test_readme_and_api_pages_have_runnable_examples() -> None:
     quickstart = {("docs/quickstart.md", language) for language in _COMMANDS}
     quickstart |= {("docs/start.md", "sh"), ("docs/start.md", "python")}
-    shell_pages = ("README", "docs/conventions", "docs/subscribers", "docs/images", "docs/credits")
+    quickstart |= {("docs/senders.md", "python"), ("docs/webhooks.md", "python")}
+    shell_pages = (
+        *("README", "docs/conventions", "docs/subscribers", "docs/images", "docs/credits"),
+        *("docs/filters", "docs/webhooks", "docs/senders", "docs/composer"),
+    )
     assert set(_SCRIPTS) >= {*quickstart, *((f"{page}.md", "sh") for page in shell_pages)}
     assert {language for _, language in _SCRIPTS} == set(_COMMANDS)
 
@@ -88,10 +96,6 @@ def test_document_examples_work_as_written(
         timeout=90,
     )
     assert completed.returncode == 0, completed.stdout + completed.stderr
-    if language == "sh":
-        assert '"data":' in completed.stdout
-    if name == "docs/quickstart.md" and language != "sh":
-        assert "reader@example.com pending" in completed.stdout
-        assert f"{stack.api_url}/media/" in completed.stdout
-    if name == "docs/quickstart.md" and language == "js":
-        assert "succeeded" in completed.stdout
+    default_texts = ('"data":',) if language == "sh" else ()
+    for text in _PRINTED_TEXTS.get((name, language), default_texts):
+        assert text.replace("API", stack.api_url) in completed.stdout

@@ -1,6 +1,5 @@
 """Tests that run the recipes of docs/sending.md as a reader does, and check the sent mails."""
 
-import json
 import re
 import shutil
 import sqlite3
@@ -35,6 +34,7 @@ from devstack.supervisor.prepare import DEMO_EMAIL, DEMO_LIST_SLUG
 from models import Plan
 from services.accounts import accounts
 from tests.support.documents import markdown
+from tests.support.documents.reader_folder import reader_folder
 from tests.support.http.replies import data
 from tests.support.imports.bulk import export_emails
 from tests.support.prerequisites import skip_or_fail
@@ -136,22 +136,13 @@ def demo(stack: Stack) -> Owner:
 def sender(stack: Stack, demo: Owner, tmp_path: Path) -> Iterator[Sender]:
     if shutil.which("curl") is None:
         skip_or_fail("the recipes need curl")
-    (tmp_path / ".venv").symlink_to(sys.prefix)
-    (tmp_path / ".curlrc").write_text("fail-with-body\n")
-    (tmp_path / ".pressroom").mkdir()
-    run = {
-        "api_url": stack.api_url,
-        "sandbox_url": stack.sandbox_url,
-        "settings": {"PRESSROOM_MAIL_URL": stack.environment["PRESSROOM_MAIL_URL"]},
-        "demo": {"api_key": demo.key},
-    }
-    (tmp_path / ".pressroom" / "run.json").write_text(json.dumps(run))
     for block in _blocks("python"):
         name = _FILE_NAME.match(block)
         assert name is not None, block
         (tmp_path / name[1]).write_text(block)
-    sender = Sender(stack, tmp_path, demo)
-    yield sender
+    with reader_folder(tmp_path, stack, demo.key) as folder:
+        sender = Sender(stack, folder, demo)
+        yield sender
     # Other tests expect only Pressroom's own mails to these addresses.
     sender.clear_mailbox(*_READERS)
 

@@ -27,6 +27,7 @@ PUBLIC_PAGES = {
     "/health",
     "/login",
     "/login/factor",
+    "/login/link",
     "/login/passkey",
     "/password/forgotten",
     "/password/new",

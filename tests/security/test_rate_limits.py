@@ -58,6 +58,7 @@ PASSWORD_ROUTES = {
     for path in (
         "/login",
         "/login/factor",
+        "/login/link",
         "/login/passkey",
         "/register",
         "/register/confirm",

@@ -57,6 +57,7 @@ PAGES = {
     "GET /.well-known/change-password": Call(303),
     "GET /account/factors/codes": Call(303),
     "GET /register/confirm": Call(403, query={"token": "unknown"}),
+    "GET /login/link": Call(403, query={"token": "unknown"}),
     "GET /password/new": Call(403, query={"token": "unknown"}),
     "GET /account/email/undo": Call(403, query={"token": "unknown"}),
     "GET /account/email/confirm": Call(403, query={"token": "unknown"}),

@@ -23,7 +23,7 @@ from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
-from services.accounts import accounts, logins, page_paths
+from services.accounts import accounts, logins, page_paths, registration
 from services.accounts.factors import passkeys, second_steps
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
@@ -100,6 +100,26 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
             raise
         problem = "No account has this passkey. Log in with your password."
         return _render_login(request, state, form, problem, HTTPStatus.FORBIDDEN)
+
+
+@router.get(page_paths.LOGIN_LINK_PATH, dependencies=[PUBLIC])
+def show_login_link(
+    request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
+) -> Response:
+    """Opening the link doesn't use it, because programs open links to show a preview."""
+    email = registration.read_login_link(uow, token)
+    return render_anonymous_page(request, state, "login_link.html", token=token, email=email)
+
+
+@router.post(page_paths.LOGIN_LINK_PATH, dependencies=[LOGIN])
+async def log_in_by_link(request: Request, state: StateOf, form: FormOf) -> Response:
+    require_form_csrf(request, state, form)
+    prove = partial(
+        registration.log_in_by_link,
+        secret=form.get("token", ""),
+        browser=identify_browser(request, state),
+    )
+    return await begin_session(request, state, page_paths.OVERVIEW_PATH, prove)
 
 
 @router.post(page_paths.LOGOUT_PATH)

@@ -1,6 +1,8 @@
 import json
 import os
+import re
 import shlex
+import shutil
 import signal
 import socket
 import stat
@@ -307,6 +309,31 @@ def test_second_pressroom_up_reports_the_running_devstack_and_changes_nothing(
     assert running_stack.run == before
 
 
+def test_pressroom_up_prints_a_login_link_that_works_and_is_in_no_log(
+    running_stack: Stack,
+) -> None:
+    run = running_stack.run
+    panel = running_stack.command("up").stdout
+    [link] = re.findall(r"^(http\S+/login/link\?token=\S+)$", panel, re.MULTILINE)
+    assert link != run["demo"]["login_link"]
+    with httpx2.Client() as browser:
+        form = dict(re.findall(r'name="(\w+)" value="([^"]+)"', browser.get(link).text))
+        reply = browser.post(f"{run['api_url']}/login/link", data=form)
+        assert (reply.status_code, reply.headers["location"]) == (303, f"{run['api_url']}/console")
+        assert browser.get(f"{run['api_url']}/console").status_code == 200
+    tokens = {link.partition("token=")[2], run["demo"]["login_link"].partition("token=")[2]}
+    for log in (running_stack.home / "logs").iterdir():
+        text = log.read_text(errors="replace")
+        assert not [each for each in (*tokens, run["demo"]["password"]) if each in text], log
+
+
+def test_last_line_of_the_panel_names_a_command_that_can_be_run(running_stack: Stack) -> None:
+    panel = running_stack.command("up").stdout
+    [words] = re.findall(r"Stop with Ctrl-C or `(.+) down`", panel)
+    [command] = shlex.split(words)
+    assert Path(shutil.which(command) or "").name == "pressroom"
+
+
 def test_pressroom_status_shows_every_running_process(running_stack: Stack) -> None:
     completed = running_stack.command("status", "--json")
     assert completed.returncode == 0
@@ -314,7 +341,31 @@ def test_pressroom_status_shows_every_running_process(running_stack: Stack) -> N
     assert set(status["processes"]) == PROCESSES
     assert {each["state"] for each in status["processes"].values()} == {"running"}
     assert all(each["uptime_seconds"] > 0 for each in status["processes"].values())
-    assert "worker-computing" in running_stack.command("status").stdout
+    printed = running_stack.command("status").stdout
+    assert "worker-computing" in printed
+    assert f"{running_stack.run['api_url']}/console" in printed
+
+
+@pytest.mark.tier("processes")
+def test_pressroom_status_sets_the_variables_of_the_examples_in_a_shell(
+    running_stack: Stack,
+) -> None:
+    printed = running_stack.command("status", "--shell")
+    assert printed.returncode == 0, printed.stderr
+    script = 'eval "$1"; env -u _'
+    completed = subprocess.run(
+        ["bash", "-euc", script, "bash", printed.stdout],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"]},
+    )
+    run = running_stack.run
+    assert {
+        f"API={run['api_url']}",
+        f"KEY={run['demo']['api_key']}",
+        f"SANDBOX={run['sandbox_url']}",
+    } <= set(completed.stdout.splitlines())
 
 
 @pytest.mark.tier("processes")
@@ -460,6 +511,9 @@ def test_status_and_down_report_that_no_devstack_is_running(tmp_path: Path) -> N
     stack = stack_at(tmp_path / "home")
     assert stack.command("status").returncode == 3
     assert json.loads(stack.command("status", "--json").stdout)["status"] == "stopped"
+    shell_status = stack.command("status", "--shell")
+    assert (shell_status.returncode, shell_status.stdout) == (3, "")
+    assert "is not running" in shell_status.stderr
     assert json.loads(stack.command("down", "--json").stdout)["was_running"] is False
 
 
