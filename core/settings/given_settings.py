@@ -9,8 +9,8 @@ from pydantic import AfterValidator, SecretStr, ValidationError, ValidationInfo,
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from core.broken_rules import describe_broken_rule
 from core.errors import SettingsError
-from core.settings.broken_rules import describe_broken_rule
 
 PREFIX = "PRESSROOM_"
 # The environment variable PRESSROOM_X_FILE contains the path of a file with the secret PRESSROOM_X.
