@@ -176,9 +176,18 @@ $(VENV)/.clients: $(VENV)/bin/python requirements-dev.txt pyproject.toml
 			--build-constraint requirements-dev.txt --group clients --editable .; fi
 	@touch $@
 
+# The files that $(REQUIREMENTS) consists of.
+PINS = requirements.txt requirements-languages.txt requirements-devstack.txt $(filter requirements-dev.txt,$(REQUIREMENTS))
+# Prints every tenth package that pip downloads, because pip's own output has several lines per package.
+COUNT_PACKAGES = awk '/^(Collecting|Requirement already satisfied:|Ignoring) / && ++count % 10 == 0 \
+	{ print "  " count " of " total " packages"; fflush() } \
+	/^Installing collected/ { print "  unpacking " count " packages …"; fflush() }' \
+	total=$$(cat $(PINS) | grep -c ==)
+
 .PHONY: install
 install:
 	@echo "Installing $(REQUIREMENTS) into $(VENV) …"
-	@$(PIP) install --require-hashes -r $(REQUIREMENTS)
+	@set -o pipefail; $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off \
+		--require-hashes -r $(REQUIREMENTS) | $(COUNT_PACKAGES)
 	@PYTHONWARNINGS=ignore $(PIP) install --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -q api cli core devstack integrations models services storage workers
