@@ -19,16 +19,23 @@ from clients.generator.operations import (
     to_camel_case,
     to_pascal_case,
 )
+from clients.generator.python_methods import WAITING_UPLOAD
 from clients.generator.resources import DEPRECATED_OPERATIONS, ResourceMethod, group_operations
 
 # The TypeScript names of schemas whose names in the OpenAPI document are misleading.
 _TYPE_NAMES = {"Channel": "MailingList"}
 _REFERENCE = "#/components/schemas/"
+_WAIT = (
+    "`wait` is the number of seconds to wait until the image is ready. Without `wait`, the image "
+    "may have the status 1 (processing). Rejects with AttachmentFailed if the image can't be "
+    "converted, and with AttachmentUnfinished after the wait."
+)
 _DEPRECATION = (
     "@deprecated Only monitoring, browsers and payment providers call this operation. "
     "Release 2.0 removes this method."
 )
 _HEAD = """// `make clients` generates this file from the OpenAPI document.
+import { waitForAttachment } from "../attachments.js";
 import type { Accepted, Calls, InPath, Options } from "../calls.js";
 import type { ServerEvent } from "../events.js";
 import type { Pages } from "../pages.js";
@@ -138,10 +145,14 @@ def _generate_alias(method: ResourceMethod) -> str:
 def _generate_method(name: str, operation: Operation, note: str = "") -> str:
     description = json.dumps(_describe_operation(operation))
     arguments = "args" if _argument_types(operation) else "{}"
+    call = f"this.#calls.{operation.answer}({description}, {arguments}, options)"
+    if operation.id == WAITING_UPLOAD:
+        note = f"\n\n{_WAIT}"
+        call = f"waitForAttachment(this, {call}, args.wait, options)"
     return (
         f"{_generate_comment(operation.description + note)}"
         f"  {_generate_signature(name, operation)} {{\n"
-        f"    return this.#calls.{operation.answer}({description}, {arguments}, options);\n  }}\n"
+        f"    return {call};\n  }}\n"
     )
 
 
@@ -181,6 +192,8 @@ def _argument_types(operation: Operation) -> list[str]:
             pass
         case BodyKind.BYTES | BodyKind.MULTIPART:
             types.append("{ file: Upload }")
+            if operation.id == WAITING_UPLOAD:
+                types.append("{ wait?: number }")
         case kind:
             mark = "" if operation.is_body_required else "?"
             content = f'NonNullable<{spec}["requestBody"]>["content"]["{MEDIA_TYPES[kind]}"]'

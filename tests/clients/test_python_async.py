@@ -434,3 +434,14 @@ def test_asynchronous_client_warns_about_ignored_names_or_gets_errors(
     assert [warning.filename for warning in warned] == [__file__]
     with pytest.raises(package.ApiError, match=r"body\.colur"):
         asyncio.run(create_lists(strict=True))
+
+
+def test_asynchronous_upload_waits_until_the_image_is_ready(run: Run, package: ModuleType) -> None:
+    async def upload(pressroom: Any) -> Any:
+        ready = await pressroom.attachments.upload(PhotoFile(), prefer="respond-async", wait=60)
+        assert ready["status"] == 2
+        broken_file = package.File(photo()[:2000], "photo.jpg")
+        await pressroom.upload_attachment(broken_file, prefer="respond-async", wait=60)
+
+    with pytest.raises(package.AttachmentFailed):
+        run(upload)

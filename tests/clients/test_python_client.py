@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Owner, Stack
 from tests.support.clients import building, signed_messages
 from tests.support.clients.building import PhotoFile
@@ -404,3 +405,49 @@ def test_strict_python_client_gets_errors_for_unknown_names(
         del people["members"][0]["age"]
         job = client.members.add(mailing_list["id"], people, prefer="respond-async")
         assert isinstance(job, package.Accepted)
+
+
+def test_python_upload_waits_until_the_image_is_ready(pressroom: Any, package: ModuleType) -> None:
+    ready = pressroom.attachments.upload(PhotoFile(), prefer="respond-async", wait=60)
+    assert (ready["status"], ready["width"] > 0) == (2, True)
+    broken_file = package.File(photo()[:2000], "photo.jpg")
+    with pytest.raises(package.AttachmentFailed) as error:
+        pressroom.attachments.upload(broken_file, prefer="respond-async", wait=60)
+    assert error.value.code == error.value.attachment["error"]["code"]
+    assert error.value.attachment["status"] == 3
+    assert isinstance(error.value, package.PressroomError)
+
+
+def test_python_upload_stops_waiting_after_the_given_time(
+    pressroom: Any, package: ModuleType, stack: Stack
+) -> None:
+    unready = pressroom.attachments.upload(PhotoFile()) | {"status": 1}
+    answers = {"data": unready, "ts": 0}
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, json=answers))
+    with (
+        httpx2.Client(transport=transport) as http,
+        package.Pressroom(stack.api_url, http=http) as client,
+        pytest.raises(TimeoutError, match=unready["hash_id"]),
+    ):
+        client.upload_attachment(PhotoFile(), wait=0.2)
+
+
+def test_python_errors_name_the_url_of_an_unreachable_or_foreign_server(
+    package: ModuleType, stack: Stack
+) -> None:
+    closed_url = f"http://127.0.0.1:{free_port()}"
+    with (
+        package.Pressroom(closed_url, retries=package.Retries(max_retries=0)) as client,
+        pytest.raises(package.NotReached, match=f"No answer from {closed_url}: "),
+    ):
+        client.read_me()
+    # The sandbox responds with JSON, but not as Pressroom does.
+    with (
+        package.Pressroom(stack.sandbox_url) as client,
+        pytest.raises(package.ApiError) as error,
+    ):
+        client.read_me()
+    assert (
+        error.value.message == f"{stack.sandbox_url}/users/me responded with status 404: Not Found"
+    )
+    assert (error.value.code, error.value.problem) == ("http.404", {"detail": "Not Found"})

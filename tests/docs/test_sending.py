@@ -33,6 +33,7 @@ from devstack.sandbox.sandbox_settings import (
 from devstack.supervisor.prepare import DEMO_EMAIL, DEMO_LIST_SLUG
 from models import Plan
 from services.accounts import accounts
+from tests.support.clients.building import build_python
 from tests.support.documents import markdown
 from tests.support.documents.reader_folder import reader_folder
 from tests.support.http.replies import data
@@ -71,6 +72,8 @@ class Sender:
     stack: Stack
     folder: Path
     owner: Owner
+    # The folder with the package of the Python client.
+    client: Path
 
     def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -85,7 +88,8 @@ class Sender:
 
     def build_environment(self, **environment: str) -> dict[str, str]:
         home = {"HOME": str(self.folder), "CURL_HOME": str(self.folder)}
-        return {**self.stack.environment, **home, **environment}
+        client = {"PYTHONPATH": str(self.client)}
+        return {**self.stack.environment, **home, **client, **environment}
 
     def create_list(self, *members: str) -> str:
         """Create a list with these members, in this order, and return the list's slug."""
@@ -99,8 +103,8 @@ class Sender:
     def build_resend_environment(self, slug: str) -> dict[str, str]:
         """Return the environment of ``send_resend.py`` for a list."""
         return {
-            "API": self.stack.api_url,
-            "KEY": self.stack.create_key(self.owner.user_id, Scope.DELIVERY),
+            "PRESSROOM_URL": self.stack.api_url,
+            "PRESSROOM_KEY": self.stack.create_key(self.owner.user_id, Scope.DELIVERY),
             "LIST": slug,
             "ISSUE": slug,
             "RESEND_URL": f"{self.stack.sandbox_url}{RESEND_PREFIX}",
@@ -132,8 +136,13 @@ def demo(stack: Stack) -> Owner:
     return owner
 
 
+@pytest.fixture(scope="session")
+def client_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_python(tmp_path_factory.mktemp("client")) / "src"
+
+
 @pytest.fixture
-def sender(stack: Stack, demo: Owner, tmp_path: Path) -> Iterator[Sender]:
+def sender(stack: Stack, demo: Owner, client_folder: Path, tmp_path: Path) -> Iterator[Sender]:
     if shutil.which("curl") is None:
         skip_or_fail("the recipes need curl")
     for block in _blocks("python"):
@@ -141,7 +150,7 @@ def sender(stack: Stack, demo: Owner, tmp_path: Path) -> Iterator[Sender]:
         assert name is not None, block
         (tmp_path / name[1]).write_text(block)
     with reader_folder(tmp_path, stack, demo.key) as folder:
-        sender = Sender(stack, folder, demo)
+        sender = Sender(stack, folder, demo, client_folder)
         yield sender
     # Other tests expect only Pressroom's own mails to these addresses.
     sender.clear_mailbox(*_READERS)
@@ -392,23 +401,23 @@ def test_sending_skips_people_who_unsubscribe_while_it_runs(sender: Sender) -> N
     slug = sender.create_list(*emails)
     script = """
 import httpx2
-import roster
+from pressroom_client import Pressroom, read_roster, send_issue
 
-roster.MAX_ROSTER_SECONDS = 0
-links = {each["email"]: each["one_click_url"] for each in roster.read_roster()}
+client = Pressroom()
+links = {each.address: each.row["one_click_url"] for each in read_roster(client, "LIST")}
 got_mail = []
 
 
-def send(member):
-    got_mail.append(member["email"])
+def send(recipient):
+    got_mail.append(recipient.address)
     if len(got_mail) == 1:
         form = {"List-Unsubscribe": "One-Click"}
         httpx2.post(links["SECOND_ADDRESS"], data=form).raise_for_status()
 
 
-roster.send_issue(send)
+print(send_issue(client, "LIST", send, log="LIST.sqlite3", max_roster_seconds=0))
 print(*got_mail)
-""".replace("SECOND_ADDRESS", emails[1])
+""".replace("SECOND_ADDRESS", emails[1]).replace("LIST", slug)
     (sender.folder / "driver.py").write_text(script)
     environment = sender.build_resend_environment(slug)
     completed = sender.run("python driver.py", **environment, PATH=_python_path())

@@ -116,7 +116,7 @@ export class Calls {
     try {
       yield* parseEvents(body);
     } catch (error) {
-      throw toCallError(error, options.signal);
+      throw toCallError(error, options.signal, this.#baseUrl);
     }
   }
 
@@ -144,7 +144,7 @@ export class Calls {
         if (body.canBeSentAgain && (await canRetry(response, call))) {
           pause = pauseBefore(this.#retries, attempt, requiredPause);
         }
-        if (pause === undefined) throw await createApiError(response, requiredPause);
+        if (pause === undefined) throw await createApiError(response, requiredPause, this.#baseUrl + pathOf(operation, args));
       } catch (error) {
         if (!(error instanceof NotReached)) throw error;
         const mayRepeat = wasNotSent(error) || (call.isRepeatable && body.canBeSentAgain);
@@ -176,7 +176,7 @@ export class Calls {
       const content = await response.arrayBuffer();
       return new Response(content.byteLength > 0 ? content : null, { status: status || 502, headers });
     } catch (error) {
-      throw toCallError(error, signal);
+      throw toCallError(error, signal, this.#baseUrl);
     } finally {
       clearTimeout(timer);
       // The caller may abort a stream until its end.
@@ -248,9 +248,9 @@ function buildHeaders(headers: HeadersInit): Headers {
 }
 
 /** Return the caller's reason for an abort, or NotReached for a lost connection. */
-function toCallError(error: unknown, signal: AbortSignal | undefined): unknown {
+function toCallError(error: unknown, signal: AbortSignal | undefined, baseUrl: string): unknown {
   if (signal?.aborted) return signal.reason;
-  return new NotReached(`No answer: ${error instanceof Error ? error.message : error}`, { cause: error });
+  return new NotReached(`No answer from ${baseUrl}: ${error instanceof Error ? error.message : error}`, { cause: error });
 }
 
 function wasNotSent(error: NotReached): boolean {

@@ -1,5 +1,5 @@
 import type { Code } from "./generated/contract.js";
-import type { JobRecord } from "./generated/document.js";
+import type { AttachmentRecord, JobRecord } from "./generated/document.js";
 
 /** An invalid field of a request. */
 export interface FieldProblem {
@@ -26,10 +26,14 @@ export class ApiError extends PressroomError {
     readonly problem: Readonly<Record<string, unknown>>,
     /** The number of seconds to wait before repeating the call. */
     readonly retryAfter?: number,
+    url = "The server",
   ) {
     // The OAuth routes use the error format of RFC 6749.
     const code = text(problem.code) ?? text(problem.error) ?? `http.${status}`;
-    const sentence = text(problem.detail) ?? text(problem.error_description) ?? `Status ${status}.`;
+    const detail = text(problem.detail) ?? text(problem.error_description);
+    // Another server, such as a proxy, may have sent the response.
+    const isForeign = code.startsWith("http.") || detail === undefined;
+    const sentence = isForeign ? `${url} responded with status ${status}${detail ? `: ${detail}` : "."}` : detail;
     super(`${sentence} (${code}, status ${status})`);
     this.code = code;
     this.errors = Array.isArray(problem.errors) ? problem.errors : [];
@@ -58,6 +62,22 @@ export class JobUnfinished extends PressroomError {
   override readonly name = "JobUnfinished";
 }
 
+/** An uploaded image can't be converted. */
+export class AttachmentFailed extends PressroomError {
+  override readonly name = "AttachmentFailed";
+  readonly code: string;
+
+  constructor(readonly attachment: AttachmentRecord) {
+    super(text(attachment.error?.message) ?? "The image could not be converted.");
+    this.code = text(attachment.error?.code) ?? "attachment.failed";
+  }
+}
+
+/** The wait for an uploaded image timed out. The conversion continues. */
+export class AttachmentUnfinished extends PressroomError {
+  override readonly name = "AttachmentUnfinished";
+}
+
 /** A webhook with a missing, invalid or outdated signature. Ignore the webhook's message. */
 export class WebhookInvalid extends PressroomError {
   override readonly name = "WebhookInvalid";
@@ -77,6 +97,7 @@ export class SecretInvalid extends PressroomError {
 export async function createApiError(
   response: Response,
   retryAfter: number | undefined,
+  url?: string,
 ): Promise<ApiError> {
   let problem: unknown;
   try {
@@ -85,7 +106,7 @@ export async function createApiError(
     problem = undefined;
   }
   const isProblem = typeof problem === "object" && problem !== null && !Array.isArray(problem);
-  return new ApiError(response.status, isProblem ? (problem as Record<string, unknown>) : {}, retryAfter);
+  return new ApiError(response.status, isProblem ? (problem as Record<string, unknown>) : {}, retryAfter, url);
 }
 
 function text(value: unknown): string | undefined {

@@ -2,6 +2,8 @@ export { Accepted, type ClientOptions, type Credentials, type Options } from "./
 export { Pressroom } from "./client.js";
 export {
   ApiError,
+  AttachmentFailed,
+  AttachmentUnfinished,
   type FieldProblem,
   JobFailed,
   JobUnfinished,

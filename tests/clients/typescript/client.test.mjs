@@ -5,6 +5,8 @@ import { inspect } from "node:util";
 import {
   Accepted,
   ApiError,
+  AttachmentFailed,
+  AttachmentUnfinished,
   JobFailed,
   JobUnfinished,
   Pressroom,
@@ -230,4 +232,29 @@ test("blanks around a URL are removed, and a malformed URL is never quoted", asy
       (error) => error instanceof PressroomError && /The URL/.test(error.message) && !inspect(error).includes("prk_"),
     );
   }
+});
+
+test("an upload waits until the image is ready", async () => {
+  const preference = { prefer: "respond-async", wait: 60 };
+  const ready = await pressroom.attachments.upload({ file: photo, ...preference });
+  assert.equal(ready.status, 2);
+  const file = { name: "photo.jpg", content: bytes.slice(0, 2000) };
+  await assert.rejects(pressroom.uploadAttachment({ file, ...preference }), (error) => {
+    assert.ok(error instanceof AttachmentFailed && error instanceof PressroomError);
+    assert.equal(error.attachment.status, 3);
+    return error.code === error.attachment.error.code;
+  });
+  const answer = { data: { ...ready, status: 1 }, ts: 0 };
+  const client = new Pressroom(testInput.api_url, { fetch: async () => Response.json(answer) });
+  await assert.rejects(client.attachments.upload({ file: photo, wait: 0.2 }), AttachmentUnfinished);
+});
+
+test("an error names the URL of an unreachable or foreign server, and a missing file", async () => {
+  const lost = new Pressroom("http://127.0.0.1:9", { retries: { maxRetries: 0 } });
+  await assert.rejects(lost.readMe(), { message: /^No answer from http:\/\/127\.0\.0\.1:9: / });
+  const fetch = async () => new Response("<p>Not Found", { status: 404 });
+  const foreign = new Pressroom("https://proxy.example", { fetch });
+  const message = "https://proxy.example/users/me responded with status 404. (http.404, status 404)";
+  await assert.rejects(foreign.readMe(), { message, code: "http.404" });
+  await assert.rejects(fromPath("missing-photo.jpg"), /missing-photo\.jpg/);
 });

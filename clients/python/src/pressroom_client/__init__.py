@@ -5,11 +5,16 @@ from pressroom_client.async_pages import AsyncPage, AsyncPages
 from pressroom_client.calls import Accepted, Download
 from pressroom_client.client import AsyncPressroom, Pressroom
 from pressroom_client.errors import (
+    AddressUnsupported,
     ApiError,
+    AttachmentFailed,
     JobFailed,
+    MailDelayed,
+    MailRefused,
     NotReached,
     PressroomError,
     SecretInvalid,
+    SendingStopped,
     SettingMissing,
     WebhookInvalid,
 )
@@ -24,11 +29,13 @@ from pressroom_client.oauth import (
 )
 from pressroom_client.pages import Page
 from pressroom_client.retries import Retries
+from pressroom_client.sending import Recipient, SendingReport, read_roster, send_issue
 from pressroom_client.uploads import File
 from pressroom_client.webhooks import verify_webhook
 
 __all__ = [
     "Accepted",
+    "AddressUnsupported",
     "ApiError",
     "AsyncDownload",
     "AsyncOAuth",
@@ -36,21 +43,29 @@ __all__ = [
     "AsyncPages",
     "AsyncPressroom",
     "AsyncTokenSource",
+    "AttachmentFailed",
     "BegunLogin",
     "Download",
     "File",
     "IgnoredNameWarning",
     "JobFailed",
+    "MailDelayed",
+    "MailRefused",
     "NotReached",
     "OAuth",
     "Page",
     "Pressroom",
     "PressroomError",
+    "Recipient",
     "Retries",
     "SecretInvalid",
+    "SendingReport",
+    "SendingStopped",
     "SettingMissing",
     "TokenSource",
     "Tokens",
     "WebhookInvalid",
+    "read_roster",
+    "send_issue",
     "verify_webhook",
 ]

@@ -164,7 +164,7 @@ class AsyncCalls:
                     if not (is_streamed and response.is_success):
                         await response.aread()
                 except httpx2.TransportError as error:
-                    pause = attempts.pause_after_lost_connection(error)
+                    pause = attempts.pause_after_lost_connection(error, self._base_url)
                 else:
                     self._ignored_names.warn(f"{operation.method} {operation.path}", response)
                     if response.is_success:

@@ -109,7 +109,7 @@ class Attempts:
             "headers": {**identity, **arguments.get("headers", {}), **self._headers},
         }
 
-    def pause_after_lost_connection(self, error: httpx2.TransportError) -> float:
+    def pause_after_lost_connection(self, error: httpx2.TransportError, base_url: str) -> float:
         """Return the seconds to wait before the next attempt.
 
         Raises ``NotReached`` if the call can't be retried.
@@ -122,7 +122,8 @@ class Attempts:
         can_repeat = was_not_sent or (self._is_repeatable and self._body.can_be_sent_again)
         pause = self._retries.pause(self._failed) if can_repeat else None
         if pause is None:
-            raise NotReached(f"No answer: {error or type(error).__name__}") from error
+            reason = str(error) or type(error).__name__
+            raise NotReached(f"No answer from {base_url}: {reason}") from error
         self._failed += 1
         return pause
 

@@ -19,11 +19,11 @@ from pressroom_client.attempts import (
     read_data,
 )
 from pressroom_client.environment import read_connection
-from pressroom_client.errors import NotReached
+from pressroom_client.errors import NotReached, create_api_error
 from pressroom_client.events import ServerEvent, parse_events
 from pressroom_client.ignored_names import IgnoredNames
 from pressroom_client.pages import Page, change_arguments
-from pressroom_client.retries import Retries
+from pressroom_client.retries import Retries, read_retry_after
 
 __all__ = ["KEY_HEADER", "Accepted", "Calls", "Credentials", "Download", "Operation"]
 
@@ -127,6 +127,19 @@ class Calls:
     def _call_file(self, operation: Operation, **sent: Any) -> Download:
         return Download(self._send(operation, accept="*/*", is_streamed=True, **sent))
 
+    def _download_url(self, url: str) -> Download:
+        """Download a file with the signed URL from a job's result."""
+        try:
+            response = self._http.send(
+                self._http.build_request("GET", url, timeout=self._timeout), stream=True
+            )
+            if not response.is_success:
+                response.read()
+                raise create_api_error(response, retry_after=read_retry_after(response))
+        except httpx2.TransportError as error:
+            raise NotReached(f"No answer from {self._base_url}: {error}") from error
+        return Download(response)
+
     def _call_events(self, operation: Operation, **sent: Any) -> Generator[ServerEvent, None, None]:
         streamed = {**sent, "accept": "text/event-stream, */*", "is_streamed": True}
         with closing(self._send(operation, **streamed)) as response:
@@ -156,7 +169,7 @@ class Calls:
                     if not (is_streamed and response.is_success):
                         response.read()
                 except httpx2.TransportError as error:
-                    pause = attempts.pause_after_lost_connection(error)
+                    pause = attempts.pause_after_lost_connection(error, self._base_url)
                 else:
                     self._ignored_names.warn(f"{operation.method} {operation.path}", response)
                     if response.is_success:

@@ -6,7 +6,12 @@ PressroomError
 ├── JobFailed        a failed or cancelled job
 ├── SettingMissing   a missing URL or API key
 ├── SecretInvalid    a malformed API key, token or webhook secret
-└── WebhookInvalid   a forged or outdated webhook
+├── WebhookInvalid   a forged or outdated webhook
+├── AttachmentFailed an uploaded image that can't be converted
+├── SendingStopped   an issue that can't be sent now
+├── MailRefused      a mail that the mail server will never accept
+│   └── AddressUnsupported  an address to which the mail server can't send
+└── MailDelayed      a mail that the mail server doesn't accept now
 """
 
 from collections.abc import Mapping
@@ -35,13 +40,20 @@ class ApiError(PressroomError):
     """
 
     def __init__(
-        self, status: int, problem: Mapping[str, Any], *, retry_after: float | None = None
+        self,
+        status: int,
+        problem: Mapping[str, Any],
+        *,
+        retry_after: float | None = None,
+        url: str = "The server",
     ) -> None:
         # Error responses of the OAuth routes have the format of RFC 6749.
         self.code: Code | str = problem.get("code") or problem.get("error") or f"http.{status}"
-        self.message: str = (
-            problem.get("detail") or problem.get("error_description") or f"Status {status}."
-        )
+        detail = problem.get("detail") or problem.get("error_description")
+        if self.code.startswith("http.") or not detail:
+            # Another server, such as a proxy, may have sent the response.
+            detail = f"{url} responded with status {status}{f': {detail}' if detail else '.'}"
+        self.message: str = detail
         self.status = status
         self.problem = problem
         self.errors: list[dict[str, str]] = problem.get("errors") or []
@@ -87,6 +99,46 @@ class WebhookInvalid(PressroomError):
     """
 
 
+class AttachmentFailed(PressroomError):
+    """An error for an uploaded image that can't be converted.
+
+    Attributes:
+        attachment: the record of the attachment.
+        code: the code of the attachment's error.
+    """
+
+    def __init__(self, attachment: "types.AttachmentRecord") -> None:
+        error = attachment["error"] or {}
+        self.attachment = attachment
+        self.code: str = error.get("code") or "attachment.failed"
+        super().__init__(error.get("message") or "The image could not be converted.")
+
+
+class SendingStopped(PressroomError):
+    """An error for an issue that ``send_issue`` can't send now."""
+
+
+class MailRefused(PressroomError):
+    """Raised by a program's function for ``send_issue``: the server will never accept the mail."""
+
+
+class AddressUnsupported(MailRefused):
+    """Raised by a program's function for ``send_issue``: the server can't send to the address."""
+
+
+class MailDelayed(PressroomError):
+    """Raised by a program's function for ``send_issue``: the server doesn't accept the mail now.
+
+    Attributes:
+        retry_after: the seconds until the server may accept the mail, as in the header
+            ``Retry-After``.
+    """
+
+    def __init__(self, reason: str, retry_after: "str | int | None" = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
 def create_api_error(response: httpx2.Response, *, retry_after: float | None) -> ApiError:
     """Return the exception for an error response of the API.
 
@@ -100,4 +152,6 @@ def create_api_error(response: httpx2.Response, *, retry_after: float | None) ->
         response.status_code,
         problem if isinstance(problem, dict) else {},
         retry_after=retry_after,
+        # The query of a signed URL is secret.
+        url=str(response.url.copy_with(query=None)),
     )
