@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.html.problems import ErrorDetails, find_problem_renderer
 from api.metrics import ERRORS
+from core.broken_rules import describe_broken_rule
 from core.errors import (
     DomainError,
     FieldProblem,
@@ -28,7 +29,6 @@ from core.errors import (
     TransientError,
     access,
     requests,
-    strip_pydantic_prefix,
 )
 from core.errors.senders import SENDER_SIGNATURE_INVALID
 from core.logging import get_logger
@@ -213,9 +213,7 @@ def body_error(
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
-    return FieldProblem(
-        format_place(error["loc"]), error["type"], strip_pydantic_prefix(error["msg"])
-    )
+    return FieldProblem(format_place(error["loc"]), error["type"], describe_broken_rule(error))
 
 
 def format_place(parts: Sequence[str | int]) -> str:

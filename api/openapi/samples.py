@@ -51,27 +51,26 @@ _SAMPLES_BY_TYPE: dict[str, Any] = {
 }
 _SAMPLED_MEDIA_TYPES = frozenset({"application/json", FORM})
 
-# Pydantic's error messages, and the error code of each message.
-_REQUIRED_RULE = "Field required"
+# The rules that Pydantic checks, and the error code of each rule.
+_REQUIRED_RULE = "is required"
 _TYPE_RULES = {
-    "string": "Input should be a valid string",
-    "boolean": "Input should be a valid boolean",
-    "integer": "Input should be a valid integer",
-    "number": "Input should be a valid number",
-    "array": "Input should be a valid list",
+    "string": "must be a string",
+    "boolean": "must be true or false",
+    "integer": "must be a whole number",
+    "number": "must be a number",
+    "array": "must be a list",
 }
 _ID_RULE = "must be an unsigned 64-bit integer"
 _CODES_BY_RULE = {
     _REQUIRED_RULE: "missing",
-    f"{_TYPE_RULES['boolean']}, unable": "bool_parsing",
     _TYPE_RULES["string"]: "string_type",
     _TYPE_RULES["boolean"]: "bool_type",
     _TYPE_RULES["integer"]: "int_type",
     _TYPE_RULES["number"]: "float_type",
     _TYPE_RULES["array"]: "list_type",
     _ID_RULE: "value_error",
-    "Input should be greater than or equal to": "greater_than_equal",
-    "Input should be '": "enum",
+    "must be at least": "greater_than_equal",
+    "must be '": "enum",
 }
 
 _SCHEMA_PREFIX = "#/components/schemas/"
@@ -179,6 +178,8 @@ def _invalid_fields(error: ErrorType) -> list[InvalidField]:
         code = next(
             (code for start, code in _CODES_BY_RULE.items() if rule.startswith(start)), "type"
         )
+        if code == "bool_type" and not place.startswith("body."):
+            code = "bool_parsing"
         return [InvalidField(field=place, code=code, message=rule or error.sentence)]
     return []
 
@@ -215,16 +216,16 @@ def _first_alternative(schema: JsonSchema) -> JsonSchema:
 
 
 def _broken_rule(schema: JsonSchema, *, is_path: bool) -> str | None:
-    """Return Pydantic's error message for a text that violates the schema."""
+    """Return the rule that a text breaks if it violates the schema."""
     if "enum" in schema:
         *first_values, last_value = (f"'{value}'" for value in schema["enum"])
-        return f"Input should be {' or '.join(filter(None, (', '.join(first_values), last_value)))}"
+        return f"must be {' or '.join(filter(None, (', '.join(first_values), last_value)))}"
     if schema.get("type") == "boolean":
-        return f"{_TYPE_RULES['boolean']}, unable to interpret input"
+        return _TYPE_RULES["boolean"]
     if schema.get("type") == "integer" and is_path:
         return _ID_RULE
     if "minimum" in schema:
-        return f"Input should be greater than or equal to {schema['minimum']}"
+        return f"must be at least {schema['minimum']}"
     return None
 
 

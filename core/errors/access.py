@@ -90,9 +90,11 @@ API_KEY_NAME = invalid(
     "api_key.name", "The name of an API key must have 1 to {most} characters.", most=200
 )
 API_KEY_LISTS = invalid_at(
-    "list_ids", "api_key.list_ids", "limits only the scope delivery, which the key doesn't have"
+    "body.list_ids",
+    "api_key.list_ids",
+    "limits only the scope delivery, which the key doesn't have",
 )
-API_KEY_EXPIRY = invalid_at("expires_at", "api_key.expiry", "must be in the future")
+API_KEY_EXPIRY = invalid_at("body.expires_at", "api_key.expiry", "must be in the future")
 API_KEY_NOT_FOUND = not_found("api_key.not_found", "There is no API key with this id.")
 SESSION_NOT_FOUND = not_found("session.not_found", "There is no session with this id.")
 

@@ -62,7 +62,7 @@ BODY_NO_JSON_OR_FORM_TYPE = unsupported_type(
     "body.unsupported_type", "Send the body as JSON or as a form."
 )
 BODY_INVALID = invalid(
-    "body.invalid", "{place}: {rule}", place="body.name", rule="Input should be a valid string"
+    "body.invalid", "{place}: {rule}", place="body.name", rule="must be a string"
 )
 BODY_CHARACTER_INVALID = invalid("body.invalid", "A field contains a NUL character.")
 
@@ -70,7 +70,7 @@ REQUEST_INVALID = malformed(
     "request.invalid",
     "{place}: {rule}",
     place="query.limit",
-    rule="Input should be less than or equal to 1000",
+    rule="must be at most 1000",
 )
 REQUEST_UNKNOWN = malformed(
     "request.unknown",

@@ -3,7 +3,7 @@
 from core.errors.catalogue import conflict, invalid, invalid_at, not_found
 
 WEBHOOK_URL_NOT_ALLOWED = invalid_at(
-    "url", "webhook.url_not_allowed", "{rule}", rule="must start with https://"
+    "body.url", "webhook.url_not_allowed", "{rule}", rule="must start with https://"
 )
 WEBHOOK_ENDPOINT_NOT_FOUND = not_found(
     "webhook.endpoint_not_found", "There is no webhook endpoint with this id."

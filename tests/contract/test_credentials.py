@@ -208,7 +208,7 @@ def test_api_key_is_rejected_after_its_expiry(stack: Stack, client: httpx2.Clien
 
 def test_api_key_expiry_requires_a_future_time_with_time_zone(client: httpx2.Client) -> None:
     reply = client.post("/apikeys", json={"name": "past", "expires_at": days_from_now(-1)})
-    assert problem(reply, 422, "api_key.expiry")["errors"][0]["field"] == "expires_at"
+    assert problem(reply, 422, "api_key.expiry")["errors"][0]["field"] == "body.expires_at"
     for invalid_expiry in ("tomorrow", 1_900_000_000, "2030-01-01T00:00:00"):
         reply = client.post("/apikeys", json={"name": "wrong", "expires_at": invalid_expiry})
         problem(reply, 422, "body.invalid")

@@ -83,7 +83,7 @@ def test_topup_order_rejects_invalid_values_and_names_the_field(
 
 def test_topup_order_requires_a_redirect_url_of_an_allowed_origin(client: httpx2.Client) -> None:
     missing_error = problem(topups.send(client, '{"amount": 5}'), 422, "body.invalid")
-    assert missing_error["message"] == "body.redirect_url: Field required"
+    assert missing_error["message"] == "body.redirect_url: is required"
     assert missing_error["errors"][0]["code"] == "missing"
     unstorable_error = problem(
         topups.send(client, '{"redirect_url": "\\u0000"}'), 422, "body.invalid"

@@ -207,7 +207,7 @@ def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
         with ThreadPoolExecutor(len(hostile_keys)) as pool:
             for reply in pool.map(lambda key: ask(key, silent_url), hostile_keys):
                 error = problem(reply, 422, "webhook.url_not_allowed")
-                rule = "url: must have a host that DNS resolves within 2 seconds"
+                rule = "body.url: must have a host that DNS resolves within 2 seconds"
                 assert error["errors"][0]["message"] == rule
         # A DNS look-up continues after its timeout, and occupies the caller's only thread.
         problem(ask(hostile_keys[0], HOOK_URL), 503, "service.busy")

@@ -4,6 +4,7 @@ A member who doesn't match a filter must match the filter's negation. An SQL com
 missing value results in NULL, so ``Negation`` treats NULL as false.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -25,6 +26,7 @@ MAX_CONDITIONS = 50
 # The maximum number of values for the operator ``in``.
 MAX_VALUES_PER_CONDITION = 100
 MAX_VALUES_PER_FILTER = 500
+_SHORT_WORD = re.compile(r"\w{1,32}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,8 @@ class _Parser:
         (word,) = words
         if word not in name.operators:
             supported = ", ".join(name.operators)
-            # Don't quote an unknown operator from the request in the error message.
-            place_word = word if word in set(Operator) else "operator"
+            # Quote an unknown operator only if it is a short word.
+            place_word = word if _SHORT_WORD.fullmatch(word) else "operator"
             _raise_invalid(
                 f"{place}.{place_word}", "operator", f"must be one of {supported} for {name.name}"
             )

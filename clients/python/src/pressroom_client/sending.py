@@ -69,7 +69,7 @@ class SendingReport:
 
     Attributes:
         skipped: people whose addresses the mail server can't support.
-        failed: people to whom the next call sends the issue again.
+        failed: people who didn't get the issue. The next call tries again.
     """
 
     sent: int = 0
@@ -144,7 +144,7 @@ def send_issue(
 
 
 class _SendingLog:
-    """The people to whom an issue was sent, or is being sent."""
+    """Records who got an issue, and whose mail is being sent."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
