@@ -25,6 +25,7 @@ from api.limits.bulkheads import BACKGROUND, REQUESTS, SINGLE_STATEMENTS, TRANSA
 from api.limits.rate_limits import RateLimiter
 from api.middleware.layers import build_request_layers
 from api.openapi import document
+from api.openapi.plain_reference import add_plain_reference
 from api.pages import PAGES, READER_PAGES
 from api.readiness import Readiness
 from api.route_classes import require_access_rules
@@ -108,6 +109,7 @@ def create_app(settings: Settings) -> FastAPI:
         require_access_rules(router)
         app.include_router(router)
     if settings.api_docs:
+        add_plain_reference(app, settings)
         add_docs(app)
     app.openapi = lambda: document.build_document(app, settings)  # type: ignore[method-assign]
     return app

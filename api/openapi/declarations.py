@@ -113,4 +113,5 @@ def add_errors(responses: Responses, *errors: ErrorType) -> None:
         sample = samples.build_problem_sample(error, status)
         examples[error.code] = {"summary": error.example_sentence, "value": sample}
         if len(content) == 1:
-            response["description"] = "; ".join(f"`{code}`" for code in examples)
+            sentences = (f"{each['summary']} (`{code}`)" for code, each in examples.items())
+            response["description"] = "\n\n".join(sentences)

@@ -1,9 +1,10 @@
 """Adds credentials, scopes and errors to the OpenAPI document of FastAPI."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -15,6 +16,7 @@ from api.middleware.admission import is_never_refused
 from api.middleware.body_limits import find_body_limit
 from api.middleware.versions import VERSION_HEADER, VERSIONS
 from api.openapi import samples
+from api.openapi.code_samples import add_code_samples
 from api.openapi.declarations import add_errors
 from api.route_classes import JsonRoute, find_accesses
 from api.schemas.envelope import InvalidField, Problem
@@ -44,23 +46,65 @@ immediate response, or `Prefer: wait=N` to wait for at most N seconds, up to 60.
 Send the version of the API for which your program was written as `Pressroom-Version`.
 """
 
+
+class Tag(NamedTuple):
+    """``guide``: the page of the documentation that explains the chapter."""
+
+    description: str
+    guide: str
+
+
 # The chapters of the API reference, in the order in which a newcomer reads them.
-_TAGS = {
-    "Accounts": "Your account, the quotas of your plan, and your API keys.",
-    "OAuth": "Access for apps to the accounts of users. Users can revoke the access at any time.",
-    "Lists": "Mailing lists, to which people subscribe.",
-    "Subscriptions": "Requests of subscribers: subscribe, unsubscribe, and turn mail off or on.",
-    "Members": "The people on a list, for the owner of the list.",
-    "Fields and tags": "Custom data about members, in addition to name and address.",
-    "Bulk members": "Add, import, export or change many members, and undo the changes.",
-    "Events": "Changes to your lists, files, orders and keys in the last 30 days, in order.",
-    "Webhooks": "Events that Pressroom sends to your URLs, as Standard Webhooks defines.",
-    "Senders": "Sources of reports about bounces, complaints and unsubscriptions.",
-    "Jobs": "Progress and results of background work. You can stream, cancel or retry jobs.",
-    "Attachments": "Images to upload, convert for web pages and e-mails, and serve.",
-    "Composer": "Slugs, summaries, tags, social posts and stock photos for your posts.",
-    "Credits": "Prepaid credits with a balance, a ledger, charges and orders.",
-    "Operations": "Version, health and metrics of the service, for operators.",
+TAGS = {
+    "Accounts": Tag("Your account, the quotas of your plan, and your API keys.", "accounts"),
+    "OAuth": Tag(
+        "Access for apps to the accounts of users. Users can revoke the access at any time.",
+        "oauth",
+    ),
+    "Lists": Tag("Mailing lists, to which people subscribe.", "subscribers"),
+    "Subscriptions": Tag(
+        "Requests of subscribers: subscribe, unsubscribe, and turn mail off or on.",
+        "subscribers",
+    ),
+    "Members": Tag("The people on a list, for the owner of the list.", "subscribers"),
+    "Segments": Tag(
+        "Saved filters of a list, for searches, exports, bulk actions and rosters.",
+        "filters",
+    ),
+    "Fields and tags": Tag(
+        "Custom data about members, in addition to name and address.",
+        "subscribers",
+    ),
+    "Bulk members": Tag(
+        "Add, import, export or change many members, and undo the changes.",
+        "subscribers",
+    ),
+    "Events": Tag(
+        "Changes to your lists, files, orders and keys in the last 30 days, in order.",
+        "events",
+    ),
+    "Webhooks": Tag(
+        "Events that Pressroom sends to your URLs, as Standard Webhooks defines.",
+        "webhooks",
+    ),
+    "Senders": Tag("Sources of reports about bounces, complaints and unsubscriptions.", "senders"),
+    "Jobs": Tag(
+        "Progress and results of background work. You can stream, cancel or retry jobs.",
+        "conventions",
+    ),
+    "Attachments": Tag(
+        "Images to upload, convert for web pages and e-mails, and serve.",
+        "images",
+    ),
+    "Composer": Tag(
+        "Slugs, summaries, tags, social posts and stock photos for your posts.",
+        "composer",
+    ),
+    "Credits": Tag("Prepaid credits with a balance, a ledger, charges and orders.", "credits"),
+    "Operations": Tag(
+        "Version, health and metrics of the service, for operators.",
+        "observability",
+    ),
 }
 
 _SESSION_SCHEME = {
@@ -101,8 +145,20 @@ def describe_api(settings: Settings) -> dict[str, Any]:
             "contact": {"name": "The operator of this server", "url": f"{base}/"},
         },
         "servers": [{"url": base or "/", "description": "This server"}],
-        "tags": [{"name": name, "description": description} for name, description in _TAGS.items()],
+        "tags": [
+            {"name": name, "description": tag.description, **link_guide(settings, tag.guide)}
+            for name, tag in TAGS.items()
+        ],
+        **link_guide(settings, "README"),
     }
+
+
+def link_guide(settings: Settings, page: str) -> dict[str, Any]:
+    """Return the link to a page of the documentation, or nothing without a documentation site."""
+    if settings.docs_url is None:
+        return {}
+    url = f"{str(settings.docs_url).rstrip('/')}/docs/{page}.html"
+    return {"externalDocs": {"description": "Guide", "url": url}}
 
 
 def describe_security_schemes(settings: Settings) -> dict[str, Any]:
@@ -201,6 +257,33 @@ def share_samples(document: dict[str, Any]) -> None:
                     problem["examples"][code] = {"$ref": f"#/components/examples/{code}"}
 
 
+def describe_defaults(document: dict[str, Any]) -> None:
+    """State the defaults of a request body's fields in words.
+
+    Generators such as openapi-typescript treat a field with a ``default`` as required.
+    """
+    schemas = document["components"]["schemas"]
+    remaining = [
+        content["schema"]
+        for operation in list_operations(document)
+        for content in operation.get("requestBody", {}).get("content", {}).values()
+    ]
+    visited: set[str] = set()
+    while remaining:
+        nodes = _schema_nodes(remaining.pop())
+        for node in nodes:
+            for field in node.get("properties", {}).values():
+                default = field.pop("default", None)
+                if default is not None:
+                    description = field.get("description", "").rstrip(".")
+                    sentences = (description, f"The default is {json.dumps(default)}.")
+                    field["description"] = ". ".join(filter(None, sentences))
+            name = str(node.get("$ref", "")).removeprefix(_SCHEMA_PREFIX)
+            if name in schemas and name not in visited:
+                visited.add(name)
+                remaining.append(schemas[name])
+
+
 def list_operations(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in document["paths"].values() for operation in path.values()]
 
@@ -226,6 +309,7 @@ def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
         for unused_schema in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused_schema, None)
         share_samples(document)
+        describe_defaults(document)
         # Put Pressroom's title, servers and tags at the start of the document, and overwrite the
         # defaults that FastAPI has set.
         head = {"openapi": document["openapi"], **describe_api(settings)}
@@ -286,6 +370,7 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
                 reference = {"$ref": "#/components/headers/Version"}
                 response.setdefault("headers", {})[VERSION_HEADER] = reference
         samples.add_samples(operation, schemas)
+        add_code_samples(operation, method.lower(), path, schemas)
 
 
 def _add_common_errors(

@@ -173,7 +173,7 @@ class Settings(
     the default period."""
 
     api_docs: bool = True
-    """Serve /docs and /openapi.json"""
+    """Serve /docs, /openapi.json and /llms.txt"""
 
     docs_url: BaseUrl | None = None
     """URL of the documentation site, to which the console, the development stack and alerts link.

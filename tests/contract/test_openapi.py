@@ -1,7 +1,10 @@
 """Tests of the OpenAPI document: its description and examples of each operation."""
 
+import ast
 import inspect
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -95,7 +98,7 @@ def test_application_has_no_undeclared_routes_except_documentation(app: FastAPI)
         for route in iter_route_contexts(app.routes)
         if not isinstance(route.original_route, APIRoute)
     ]
-    documentation = ["/openapi.json", "/docs", "/redoc", "/docs"]
+    documentation = ["/openapi.json", "/llms.txt", "/docs/{chapter}.md", "/docs", "/redoc", "/docs"]
     assert other_routes == documentation
 
 
@@ -290,3 +293,49 @@ def test_every_documented_example_matches_its_schema(
         for example in collect_examples(document, content):
             errors += [f"{name}: {error.message}" for error in validator.iter_errors(example)]
     assert errors == []
+
+
+def test_every_operation_has_a_described_tag_and_code_samples(
+    document: dict[str, Any], operations: dict[str, dict[str, Any]]
+) -> None:
+    described_tags = {tag["name"] for tag in document["tags"] if tag["description"]}
+    for name, operation in operations.items():
+        assert set(operation["tags"]) <= described_tags, name
+        path = name.split()[1]
+        shell, *others = operation["x-codeSamples"]
+        words = shlex.split(shell["source"])
+        assert words[0] == "curl", name
+        assert re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), words[-1].partition("?")[0][4:]), (
+            name
+        )
+        for other in others:
+            assert re.search(r"\b(client|pressroom)\.\w+\(", other["source"]), name
+            if other["lang"] == "Python":
+                ast.parse(other["source"])
+
+
+def test_body_field_with_a_default_is_optional_for_every_generator(
+    operations: dict[str, dict[str, Any]], document: dict[str, Any]
+) -> None:
+    new_list = document["components"]["schemas"]["NewList"]
+    assert "default" not in new_list["properties"]["confirm_required"]
+    assert "The default is true." in new_list["properties"]["confirm_required"]["description"]
+    bodies = [each["requestBody"] for each in operations.values() if "requestBody" in each]
+    assert '"default":' not in json.dumps([each["content"] for each in bodies])
+
+
+def test_each_chapter_has_a_small_markdown_page_in_an_index_with_absolute_links(
+    stack: Stack, stranger: httpx2.Client, document: dict[str, Any]
+) -> None:
+    index = stranger.get("/llms.txt")
+    assert index.headers["content-type"] == "text/plain; charset=utf-8"
+    links = re.findall(r"\]\(([^)]+)\)", index.text)
+    assert all(link.startswith(stack.api_url) for link in links)
+    pages = [stranger.get(link) for link in links if link.endswith(".md")]
+    assert len(pages) == len(document["tags"])
+    assert {page.status_code for page in pages} == {200}
+    assert max(len(page.content) for page in pages) < 80_000
+    text = "".join(page.text for page in pages)
+    for path, methods in document["paths"].items():
+        assert all(f"## {method.upper()} {path}\n" in text for method in methods), path
+    assert stranger.get("/docs/nothing.md").status_code == 404
