@@ -1,6 +1,12 @@
 """Configures Sphinx, which builds the documentation site from the Markdown files."""
 
+import os
+import posixpath
+import re
 from importlib import metadata
+from pathlib import Path
+
+from sphinx.application import Sphinx
 
 project = "Pressroom"
 release = metadata.version("pressroom")
@@ -31,8 +37,34 @@ html_theme = "furo"
 # The Markdown file of each page, which llms.txt links to.
 html_copy_source = True
 html_sourcelink_suffix = ""
-llms_txt_uri_template = "_sources/{docname}.md"
-llms_txt_summary = (
+llms_txt_file = False
+_SUMMARY = (
     "Pressroom is the back end of a newsletter platform: an HTTP API with a console for mailing "
     "lists, members, images, generated texts and credits."
 )
+# The URL of the site. Without it, the links in llms.txt are relative.
+_SITE_URL = os.environ.get("PRESSROOM_DOCS_URL", "").rstrip("/")
+_ROW = re.compile(r"^\| \[[^]]+\]\(([^)]+)\) \| (.+) \|$", re.MULTILINE)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("build-finished", _write_index)
+
+
+def _write_index(app: Sphinx, _: Exception | None) -> None:
+    """Write llms.txt with the pages in the order of docs/README.md, and then all other pages."""
+    base = f"{_SITE_URL}/" if _SITE_URL else ""
+    overview = Path(app.srcdir, "docs", "README.md").read_text()
+    lines = [f"# Pressroom\n\n> {_SUMMARY}"]
+    listed = {root_doc}
+    for section in overview.split("\n## ")[1:]:
+        rows = _ROW.findall(section)
+        lines += [f"\n## {section.partition(chr(10))[0]}\n"] if rows else []
+        for link, sentence in rows:
+            name = posixpath.normpath(f"docs/{link}")
+            listed.add(name.removesuffix(".md"))
+            lines.append(f"- [{name}]({base}_sources/{name}): {sentence}")
+    lines.append("\n## Optional\n")
+    for name in sorted(app.env.found_docs - listed):
+        lines.append(f"- [{app.env.titles[name].astext()}]({base}_sources/{name}.md)")
+    Path(app.outdir, "llms.txt").write_text("\n".join(lines) + "\n")

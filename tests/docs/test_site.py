@@ -1,5 +1,6 @@
 """Tests of the documentation site that ``make site`` builds."""
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.tier("check")
 
 _LOADING_ATTRIBUTES = {"link": "href", "script": "src", "img": "src", "iframe": "src"}
 _CSS_URL = re.compile(r"""(?:url\(|@import\s+)["']?((?:https?:)?//[^"')\s]+)""")
+_SITE_URL = "https://docs.example"
 _LLMS_LINK = re.compile(r"\]\(([^)]+)\)")
 
 
@@ -35,7 +37,12 @@ class _LoadedUrls(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documentation") / "site"
     completed = subprocess.run(
-        ["make", "site", f"SITE={folder}"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["make", "site", f"SITE={folder}"],
+        cwd=ROOT,
+        env={**os.environ, "PRESSROOM_DOCS_URL": f"{_SITE_URL}/"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return folder
@@ -56,10 +63,22 @@ def test_site_has_a_page_and_a_markdown_file_of_every_document(site: Path) -> No
     assert missing == set()
 
 
-def test_llms_txt_links_to_the_markdown_file_of_every_document(site: Path) -> None:
-    links = set(_LLMS_LINK.findall((site / "llms.txt").read_text()))
-    assert {f"_sources/{path}" for path in documents()} <= links
-    assert {link for link in links if not (site / link).is_file()} == set()
+def test_llms_txt_has_an_absolute_link_to_the_markdown_file_of_every_document(site: Path) -> None:
+    links = _LLMS_LINK.findall((site / "llms.txt").read_text())
+    assert [link for link in links if not link.startswith(f"{_SITE_URL}/")] == []
+    paths = [link.removeprefix(f"{_SITE_URL}/") for link in links]
+    assert {f"_sources/{path}" for path in documents()} <= set(paths)
+    assert {path for path in paths if not (site / path).is_file()} == set()
+
+
+def test_llms_txt_lists_the_best_pages_first_and_decisions_as_optional(site: Path) -> None:
+    text = (site / "llms.txt").read_text()
+    assert _LLMS_LINK.findall(text)[0] == f"{_SITE_URL}/_sources/docs/start.md"
+    guides, _, others = text.partition("## Optional\n")
+    assert "docs/decisions/" in others
+    assert "docs/decisions/" not in guides
+    lines = [line for line in guides.splitlines() if line.startswith("- ")]
+    assert [line for line in lines if "): " not in line] == []
 
 
 def test_first_page_of_the_site_leads_to_the_documentation(site: Path) -> None:
