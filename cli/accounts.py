@@ -102,7 +102,9 @@ def set_password(
 
 
 @app.command("plan")
-def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
+def set_plan(
+    email: Email, plan: Annotated[Plan, typer.Argument(metavar="free|paid")], as_json: Json = False
+) -> None:
     """Set a user's plan to free or paid."""
     from services.accounts import accounts
 
@@ -117,7 +119,9 @@ class Switch(StrEnum):
 
 
 @app.command("operator")
-def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
+def set_operator(
+    email: Email, switch: Annotated[Switch, typer.Argument(metavar="on|off")], as_json: Json = False
+) -> None:
     """Make a user an operator, or revoke this role. Operators need a second factor to log in."""
     from services.accounts import accounts
 
