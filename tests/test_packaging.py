@@ -5,18 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.repository.tracked_files import OURS
+
 ROOT = Path(__file__).parents[1]
-OURS = (
-    "api",
-    "workers",
-    "services",
-    "integrations",
-    "models",
-    "storage",
-    "core",
-    "cli",
-    "devstack",
-)
 
 
 def test_no_dependency_installs_a_top_level_package_of_ours() -> None:

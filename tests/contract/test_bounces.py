@@ -12,18 +12,11 @@ from core import clock
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.members import locks
 from services.subscriptions.members.bounce_recording import BounceOutcome, ReportedBounce
+from services.subscriptions.members.stale_events import MemberMailing
 from tests.support.feed.causes import events
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
-from tests.support.lists.bounces import (
-    backdate_history,
-    bounce_hard,
-    bounce_softly,
-    build_mailing,
-    build_old_mailing,
-    reach,
-    record,
-)
+from tests.support.lists.bounces import backdate_history, bounce_hard, build_mailing, reach, record
 from tests.support.lists.subscribers import (
     Reader,
     await_mails,
@@ -43,6 +36,25 @@ SOFT_BOUNCE_LIMIT = 5
 # How many days ago each of five mailings was sent. If all five mailings have a soft bounce for a
 # member, the list's mail to the member is turned off.
 SOFT_BOUNCE_DAYS_AGO = (8, 6, 4, 2, 0)
+
+
+def build_old_mailing(
+    list_id: int, user_id: int, *, days: int, mailing_id: int | None = None
+) -> MemberMailing:
+    """Return a ``MemberMailing`` for a mailing that began ``days`` days ago.
+
+    ``mailing_id``: by default, the older of two mailings gets the lower id.
+    """
+    return build_mailing(
+        list_id,
+        user_id,
+        mailing_id=1_000 - days if mailing_id is None else mailing_id,
+        mailing_at=clock.now() - timedelta(days=days),
+    )
+
+
+def bounce_softly(stack: Stack, *mailings: MemberMailing) -> list[BounceOutcome]:
+    return record(stack, [ReportedBounce(each, is_hard=False, status="4.2.2") for each in mailings])
 
 
 def test_hard_bounce_turns_mail_off_and_keeps_the_membership(

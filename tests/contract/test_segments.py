@@ -20,11 +20,16 @@ from tests.support.lists.segments import (
     new_segment,
     put_member,
     set_member,
-    tag_id,
     tag_members,
     tag_names,
 )
 from tests.support.lists.subscribers import Reader, fetch_members, new_address, new_list
+
+
+def tag_id(client: httpx2.Client, list_id: int, name: str) -> int:
+    items = data(client.get(f"/lists/{list_id}/tags"))["items"]
+    [id_] = [each["id"] for each in items if each["name"] == name]
+    return int(id_)
 
 
 def test_segment_is_created_and_counted_and_changed_and_deleted(

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
@@ -11,12 +12,30 @@ from devstack.harness.opening import RETIRED_KEY
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.credits import claim_tokens
-from tests.support.credits import topups
+from tests.support.credits import credits, topups
 from tests.support.credits.credits import balance, grant
 from tests.support.credits.payments import SandboxPayments
-from tests.support.credits.topups import CLAIM, STATUS, claim, status_by_token
+from tests.support.credits.topups import ORDERS
 from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.people.erasure import erase
+
+CLAIM = f"{ORDERS}/claim"
+STATUS = f"{ORDERS}/status"
+
+
+def status_by_token(client: httpx2.Client, token: str) -> str:
+    status: str = data(client.post(STATUS, json={"claim_token": token}))["status"]
+    return status
+
+
+def claim(client: httpx2.Client, token: str) -> httpx2.Response:
+    return client.post(CLAIM, json={"claim_token": token})
+
+
+def read_debt(client: httpx2.Client) -> Decimal:
+    reply = client.get(credits.BALANCE)
+    data(reply)
+    return Decimal(credits.parse_exactly(reply.text)["data"]["debt_credit"])
 
 
 def test_paid_order_is_credited_once_despite_repeated_webhooks(
@@ -89,10 +108,10 @@ def test_refund_creates_a_debt_that_the_next_topup_pays(
     data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
     sandbox_payments.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
-    assert (str(balance(client)), str(topups.read_debt(client))) == ("0.0000", "350.0000")
+    assert (str(balance(client)), str(read_debt(client))) == ("0.0000", "350.0000")
     assert topups.read_order(client, order_id)["refunded_amount"] == 5
     topups.create_paid_order(stack, client, sandbox_payments)
-    assert (str(balance(client)), str(topups.read_debt(client))) == ("150.0000", "0.0000")
+    assert (str(balance(client)), str(read_debt(client))) == ("150.0000", "0.0000")
     assert topups.read_ledger(client) == [
         ("topup", 500, 500),
         ("topup_refund", 100, -100),
@@ -117,7 +136,7 @@ def test_failed_refund_returns_the_credits_and_settles_the_debt(
     sandbox_payments.mode(times=3)
     sandbox_payments.fail_refund(order_id)
     topups.await_status(stack, order_id, "paid")
-    assert (str(balance(client)), str(topups.read_debt(client))) == ("150.0000", "0.0000")
+    assert (str(balance(client)), str(read_debt(client))) == ("150.0000", "0.0000")
     assert topups.read_order(client, order_id)["refunded_amount"] == 0
     assert topups.read_ledger(client)[2:] == [
         ("topup_refund", 150, -150),
@@ -134,7 +153,7 @@ def test_failed_refund_returns_the_credits_and_settles_the_debt(
     # The order is refunded a second time. This refund takes credits from the account, although it
     # is smaller than the failed refund.
     sandbox_payments.refund(order_id, 200)
-    eventually(lambda: topups.read_debt(client) == 50, what="the second refund")
+    eventually(lambda: read_debt(client) == 50, what="the second refund")
     assert topups.read_order(client, order_id)["refunded_amount"] == 2
 
 

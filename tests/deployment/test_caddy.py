@@ -9,12 +9,15 @@ from api.middleware.deadlines import DEADLINE_SECONDS
 from api.middleware.layers import MAX_PATH_BYTES
 from tests.support.commands.command_line import option
 from tests.support.deployment import files
+from tests.support.deployment.files import ROOT
+
+CADDYFILE = ROOT / "deploy" / "compose" / "Caddyfile"
 
 pytestmark = pytest.mark.tier("check")
 
 
 def _values(name: str) -> list[str]:
-    return re.findall(rf"^\s*{name} (.+)$", files.CADDYFILE.read_text(), re.MULTILINE)
+    return re.findall(rf"^\s*{name} (.+)$", CADDYFILE.read_text(), re.MULTILINE)
 
 
 def _seconds(name: str) -> int:
@@ -31,7 +34,7 @@ def test_caddy_waits_longer_than_the_longest_api_call_and_buffers_nothing() -> N
     assert not _values("write")
     # Caddy doesn't buffer the bodies of requests and responses. Caddy closes an idle connection to
     # the API before the API closes the connection.
-    assert not re.search("buffers|flush_interval", files.CADDYFILE.read_text())
+    assert not re.search("buffers|flush_interval", CADDYFILE.read_text())
     assert _seconds("keepalive") < KEEP_ALIVE_SECONDS
 
 

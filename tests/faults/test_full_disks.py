@@ -1,9 +1,11 @@
 """Tests that a full disk of each store is reported, and that all processes recover alone."""
 
 import json
+import os
+import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +21,75 @@ from models import AttachmentStatus
 from tests.support.commands.running import run_command_process
 from tests.support.http.replies import data, send
 from tests.support.lists.people_on_lists import new_list
-from tests.support.stack.small_disks import SmallDisk, full_disks, mount_small_disk
+from tests.support.prerequisites import skip_or_fail
+
+_BLOCK = b"x" * 65_536
+_MAX_UNMOUNT_SECONDS = 30.0
 
 pytestmark = pytest.mark.tier("faults")
 
 MEGABYTES = {"database": 500, "redis": 16, "objects": 64}
 ADVICE = "Free space on the server's disk, or enlarge the disk. See docs/runbook.md."
 NAMES = {"database": "database", "redis": "redis", "objects": "object storage"}
+
+
+@dataclass(frozen=True)
+class SmallDisk:
+    """A file system in memory."""
+
+    path: Path
+
+    @property
+    def _ballast(self) -> Path:
+        return self.path / "ballast"
+
+    def fill(self) -> None:
+        with self._ballast.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(_BLOCK)
+
+    def free(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+
+@contextmanager
+def mount_small_disk(path: Path, megabytes: int) -> Iterator[SmallDisk]:
+    """Mount an empty file system at ``path`` until the block ends.
+
+    Skip the test if this process may not mount file systems.
+    """
+    path.mkdir(mode=0o711, exist_ok=True)
+    options = f"size={megabytes}m,mode=0711"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        skip_or_fail(f"this user can't mount a file system: {mounted.stderr.strip()}")
+    try:
+        yield SmallDisk(path)
+    finally:
+        _unmount(path)
+
+
+@contextmanager
+def full_disks(*disks: SmallDisk) -> Iterator[None]:
+    with ExitStack() as freed:
+        for disk in disks:
+            freed.callback(disk.free)
+            disk.fill()
+        yield
+
+
+def _unmount(path: Path) -> None:
+    deadline = time.monotonic() + _MAX_UNMOUNT_SECONDS
+    while os.path.ismount(path):
+        # A process that has just been killed may still use the file system.
+        if subprocess.run(["umount", path], capture_output=True, check=False).returncode != 0:
+            assert time.monotonic() < deadline, f"{path} is still in use"
+            time.sleep(0.2)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,9 @@
 """Compares the credits after random payments, refunds and disputes with those of a simple model."""
 
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -13,7 +16,14 @@ from devstack.harness.stack import Owner, Stack
 from models import Resolution
 from services.credits import ledger, settlement
 from tests.support.credits import stripe_events
-from tests.support.credits.stripe_events import Json, OrderTerms, WebhookPoster
+from tests.support.credits.stripe_events import (
+    Json,
+    OrderTerms,
+    WebhookPoster,
+    build_event,
+    kill_and_restart_api,
+    session_event,
+)
 from tests.support.sizes import sized
 
 _HISTORY_COUNT = sized(4, 300)
@@ -22,6 +32,28 @@ _HISTORIES_PER_TEST = sized(4, 20)
 # The types of refund and dispute events begin with these prefixes. Events of these types contain
 # the id of a payment, but no id of an order.
 PAYMENT_EVENT_PREFIXES = ("charge.dispute", "refund")
+
+
+def failed_payment_event(terms: OrderTerms) -> Json:
+    """Return an event about a bank debit that has failed."""
+    return session_event(terms, "checkout.session.async_payment_failed", payment_status="unpaid")
+
+
+def failed_refund_event(refund: Json) -> Json:
+    """Return an event about a failed refund, which names only the payment."""
+    return build_event("refund.failed", refund | {"status": "failed"})
+
+
+def kill_api_while_settling(
+    stack: Stack, poster: WebhookPoster, sent: Json, seconds: float
+) -> None:
+    """Post an event, and kill the API process this many seconds later."""
+    with ThreadPoolExecutor() as pool:
+        posted = pool.submit(poster.post, sent)
+        time.sleep(seconds)
+        kill_and_restart_api(stack)
+        with suppress(httpx2.TransportError):
+            posted.result()
 
 
 @dataclass
@@ -182,7 +214,7 @@ class History:
         if draw() < 0.3:
             events.append(stripe_events.session_event(terms, "checkout.session.expired"))
         if is_owned and draw() < 0.15:
-            events.append(stripe_events.failed_payment_event(terms))
+            events.append(failed_payment_event(terms))
         if events and draw() < 0.6:
             events += self._draw_refunds(order)
         if events and draw() < 0.4:
@@ -230,7 +262,7 @@ class History:
             order.provider_refunds.append(refund)
             events.append(stripe_events.refund_event(terms, refunded_amount + amount))
             if fails and (is_last or self.chance.random() < 0.7):
-                events.append(stripe_events.failed_refund_event(refund))
+                events.append(failed_refund_event(refund))
             elif not fails:
                 refunded_amount += amount
         return events
@@ -250,9 +282,7 @@ class History:
         if self.remaining_kills and self.chance.random() < 0.1:
             self.remaining_kills -= 1
             # The pause is random, so that the API is killed before, during or after the settlement.
-            stripe_events.kill_api_while_settling(
-                self.stack, self.poster, event, self.chance.uniform(0, 0.03)
-            )
+            kill_api_while_settling(self.stack, self.poster, event, self.chance.uniform(0, 0.03))
         reply = self.poster.post(event)
         if reply.status_code == 503:
             # Pressroom has rejected the event of a refund or dispute that arrived before the event

@@ -6,8 +6,11 @@ Also tests that callers who disconnect during an upload leave no resources behin
 import contextlib
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
 
 import httpx2
 import pytest
@@ -20,7 +23,7 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.credits.credits import balance, consume, grant
 from tests.support.http.replies import data
 from tests.support.images.pictures import photo
-from tests.support.images.uploads import await_jobs, count_ready_attachments, upload, uploading
+from tests.support.images.uploads import await_jobs, count_ready_attachments, upload
 from tests.support.observability.scraping import scrape_api
 from tests.support.probe.bench import Bench
 from tests.support.sizes import sized
@@ -32,6 +35,21 @@ DISCONNECTING_CALLERS = sized(60, 10_000)
 CONCURRENT_CALLERS = 20
 # Each of the API's 24 threads may have three connections: to Postgres, to Redis and to S3.
 MAX_POOLED_CONNECTIONS = 3 * 24
+
+
+@contextmanager
+def uploading(
+    stack: Stack,
+    owner: Owner,
+    count: int = 1,
+    *,
+    picture: bytes | None = None,
+    renditions: bool = False,
+) -> Iterator[list[Future[httpx2.Response]]]:
+    """Start uploads in the background, and wait for their responses when the block ends."""
+    with ThreadPoolExecutor(count) as threads:
+        send_upload = partial(upload, stack, owner, picture=picture, renditions=renditions)
+        yield [threads.submit(send_upload) for _ in range(count)]
 
 
 @pytest.fixture

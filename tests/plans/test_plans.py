@@ -5,12 +5,14 @@ statistics pretend that it has ten times the rows of a platform with 1,000 owner
 plan of each statement that it executes.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from benchmarks.scale.filling import fill
 from benchmarks.scale.sized_stack import SizedStack, run_stack
@@ -28,11 +30,11 @@ from tests.support.stack.plan_log import (
     filtered_scans,
     forget_vacuum,
     large_sorts,
-    log_plans,
-    plans_in,
     pretend_growth,
     whole_scans,
 )
+
+_PLAN = re.compile(r" plan:\n((?:\t.*\n)+)")
 
 pytestmark = pytest.mark.tier("properties")
 
@@ -53,6 +55,34 @@ MAY_READ_ALL = {
     "SELECT ? FROM opt_outs WHERE list_id = ? LIMIT ?": "the list has half of all opt-outs",
     "AND (subscriptions.email ~>=~ ?)": "the page sorts all members with such an address by id",
 }
+
+
+def log_plans(stack: Stack) -> None:
+    """Log the plans of all statements that the application runs on new connections.
+
+    The log also includes the statements that SQL functions run, and the checks of foreign keys.
+    Statements that tests run as the owner of the tables aren't logged.
+    """
+    owner = make_url(stack.owner_url).username
+    settings = {
+        "session_preload_libraries": "auto_explain",
+        "auto_explain.log_min_duration": "0",
+        "auto_explain.log_format": "json",
+        "auto_explain.log_nested_statements": "on",
+    }
+    for setting, value in settings.items():
+        stack.query(f"ALTER DATABASE {stack.name} SET {setting} = %s", value)
+    stack.query(
+        f"ALTER ROLE {owner} IN DATABASE {stack.name} SET auto_explain.log_min_duration = -1"
+    )
+
+
+def plans_in(log: Path, start: int) -> Iterator[Plan]:
+    """Read the log from byte ``start`` on, and yield each logged statement with its plan."""
+    text = log.read_bytes()[start:].decode(errors="replace")
+    for match in _PLAN.finditer(text):
+        entry = json.loads(re.sub(r"^\t", "", match[1], flags=re.MULTILINE))
+        yield entry["Query Text"], entry["Plan"]
 
 
 @pytest.fixture(scope="module")

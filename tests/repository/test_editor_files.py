@@ -5,22 +5,25 @@ import json
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.repository.schemas import DEVCONTAINER_SCHEMA, require_valid
-from tests.support.repository.tracked_files import (
-    ROOT,
-    list_text_files,
-    list_tracked_files,
-    run_git,
-)
+from tests.support.repository.schemas import require_valid
+from tests.support.repository.tracked_files import ROOT, list_tracked_files, run_git
+
+DEVCONTAINER_SCHEMA = Path(__file__).with_name("devcontainer.schema.json")
 
 pytestmark = pytest.mark.tier("check")
 
 DEVCONTAINER = ".devcontainer/devcontainer.json"
+
+
+def list_text_files() -> set[str]:
+    """Return the tracked files with text. Empty files and binary files are missing."""
+    return set(run_git("grep", "-lI", "--cached", "-e", "").splitlines())
 
 
 @pytest.fixture(scope="module")

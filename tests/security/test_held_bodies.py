@@ -4,6 +4,8 @@ The API runs with the limits of a real deployment, behind a trusted proxy.
 """
 
 import re
+import select
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -36,13 +38,7 @@ from tests.support.credits.credits import grant
 from tests.support.images.pictures import photo
 from tests.support.people.visiting import PASSWORD, SESSION_COOKIE, Visitor
 from tests.support.people.visiting import new_address as new_email
-from tests.support.security.attackers import (
-    Attacker,
-    new_address,
-    read_answer,
-    read_first_answer,
-    running_attacker,
-)
+from tests.support.security.attackers import Attacker, new_address, read_answer, running_attacker
 
 MEGABYTE = 1024 * 1024
 LARGE_SHARE = MAX_HELD_LARGE_BODY_BYTES // HOLDER_FRACTION
@@ -51,6 +47,12 @@ MAX_LOGINS_PER_DAY = 20
 MAX_ANONYMOUS_CALLS_PER_DAY = 200
 ADD_MEMBERS = "POST /auxilia/subscriptions/1/members/add"
 CONSUME = "POST /auxilia/credits/consume"
+
+
+def read_first_answer(connections: list[socket.socket]) -> tuple[int, str]:
+    """Wait for the first response on any connection, and return its status and error code."""
+    [answered, *_], _, _ = select.select(connections, [], [], 30)
+    return read_answer(answered)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,6 @@ from tests.support.people.authenticator import (
     make_code_valid_again,
     options_of,
     send_code,
-    send_passkey,
 )
 from tests.support.people.visiting import (
     OTHER_PASSWORD,
@@ -48,6 +47,11 @@ FORM_PATHS = (
     *("/login", "/login/passkey", "/login/factor", FACTORS, APP, PASSKEY, f"{FACTORS}/codes"),
     *("/register", "/register/confirm", "/password/forgotten", "/password/new"),
 )
+
+
+def send_passkey(visitor: Visitor, page: httpx2.Response, answer: object) -> httpx2.Response:
+    form = {**read_hidden_fields(page), "passkey": json.dumps(answer)}
+    return visitor.client.post("/login/factor", data=form)
 
 
 @pytest.fixture

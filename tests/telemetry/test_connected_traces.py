@@ -16,13 +16,10 @@ from tests.support.images.pictures import photo
 from tests.support.imports.bulk import build_address_file, build_addresses, import_members_file
 from tests.support.lists.subscribers import new_list
 from tests.support.observability.otlp_collector import Collector, ExportedSpan
-from tests.support.observability.traced_calls import (
-    COMPOSE,
-    IMPORT,
-    MODEL_RUN,
-    UPLOAD,
-    upload,
-)
+from tests.support.observability.traced_calls import COMPOSE, MODEL_RUN, upload
+
+UPLOAD = "POST /attachments"
+IMPORT = "POST /lists/{list_id}/imports"
 
 # The `traceparent` header of another program, copied from an example in the W3C's specification.
 CALLERS_TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

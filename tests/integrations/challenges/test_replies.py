@@ -1,20 +1,25 @@
 import gzip
+import itertools
 import json
 
 import pytest
 from structlog.testing import capture_logs
 
+from core.settings import Settings
 from devstack.sandbox.sandbox_settings import get_challenge_secret, get_challenge_site_key
-from integrations.challenges.port import ChallengeProviderName
+from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
+from integrations.challenges.registry import Challenges
 from tests.support.challenges.server import ChallengeServer
 from tests.support.challenges.setting import (
-    check_everywhere,
+    ask_challenges,
     check_repeatedly,
     check_token,
-    new_token,
+    read_outcome,
     settings_for_sandbox,
     settings_for_server,
 )
+
+_numbers = itertools.count()
 
 for_each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
 SCORED_REPLY = {"success": True, "score": 0.9, "action": "subscribe", "hostname": "localhost"}
@@ -23,6 +28,24 @@ SCORED_REPLY = {"success": True, "score": 0.9, "action": "subscribe", "hostname"
 PASSING_REPLY = {"success": True, "action": "subscribe"}
 ALL_FAILED = ["challenge.failed"] * 3
 ALL_UNAVAILABLE = ["challenge.unavailable"] * 3
+
+
+def new_token(start: str) -> str:
+    """Return an unused token with this beginning, for example `token("pass-")`."""
+    return f"{start}{next(_numbers)}"
+
+
+def check_everywhere(challenge_settings: Settings, token: str) -> list[str]:
+    """Verify a token with each challenge provider, and return one outcome per provider."""
+
+    async def check_each(challenges: Challenges) -> list[str]:
+        response = ChallengeResponse(token, "subscribe")
+        return [
+            await read_outcome(challenges.challenge_for(name).check(response))
+            for name in ChallengeProviderName
+        ]
+
+    return ask_challenges(challenge_settings, check_each)
 
 
 @for_each_provider

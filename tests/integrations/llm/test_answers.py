@@ -23,8 +23,12 @@ from tests.support.composer.language_model import (
     LanguageModelRun,
     build_question,
     ignore_usage,
-    read_summary,
 )
+
+
+def read_summary(text: str) -> str:
+    """Return the summary in a JSON response of the language model."""
+    return str(json.loads(text)["summary"])
 
 
 @pytest.mark.parametrize(

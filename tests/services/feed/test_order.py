@@ -1,4 +1,5 @@
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from random import Random
@@ -9,19 +10,38 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.feed import reading
-from services.feed.catalogue import FeedEventType
+from services.feed.catalogue import FeedEventType, announce_event
 from services.feed.reading import FEED_START, FeedPosition
-from tests.support.feed.following import (
-    EVENT_TYPE,
-    commit_event,
-    follow,
-    ids_in_order,
-    read_events,
-    write_open_event,
-)
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+from tests.support.feed.following import EVENT_TYPE, commit_event, read_events
 
 _WRITER_COUNT = 6
 _TRANSACTION_COUNT = 40
+
+
+def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[int]]:
+    """Read an owner's feed page by page, and yield a list of the event ids of each page.
+
+    The iterator never ends: at the end of the feed, it yields empty lists.
+    """
+    position = FEED_START
+    while True:
+        page = read_events(resources, user_id, position, types=[*FeedEventType], limit=limit)
+        if page:
+            position = FeedPosition.of_event(page[-1])
+        yield [event.id for event in page]
+
+
+def write_open_event(uow: UnitOfWork, user_id: int, kind: FeedEventType = EVENT_TYPE) -> None:
+    """Write an event to a user's feed, and leave the transaction open."""
+    announce_event(uow, user_id, kind, count=1)
+    uow.session.flush()
+
+
+def ids_in_order(stack: Stack, user_id: int) -> list[object]:
+    query = "SELECT id FROM feed_events WHERE user_id = %s ORDER BY place, id"
+    return [row_id for (row_id,) in stack.query(query, user_id)]
 
 
 class RolledBack(Exception):

@@ -35,8 +35,10 @@ from storage.redis.notifications import CHANNEL, build_job_topic, build_notifica
 from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
 from tests.support.probe.bench import Bench
-from tests.support.probe.job_states import CANCELLED_ERROR, claim_lease, update_job
+from tests.support.probe.job_states import claim_lease, update_job
 from tests.support.probe.kind import enqueue_committed_probe
+
+CANCELLED_ERROR = {"code": "job.cancelled", "message": "The job was cancelled."}
 
 
 def test_only_one_concurrent_claim_wins(

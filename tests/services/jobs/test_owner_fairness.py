@@ -1,5 +1,6 @@
 """Tests that many jobs of one owner hardly delay the jobs of other owners."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -13,11 +14,21 @@ from services.jobs.retries import retry_job_after
 from services.jobs.transitions import hand_back_job
 from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.resources import Resources
+from storage.task_messages import queue_name
 from tests.support.probe.bench import Bench, make_bench
-from tests.support.probe.job_states import claim_lease, list_sent_jobs, update_job
+from tests.support.probe.job_states import claim_lease, update_job
+from tests.support.probe.kind import PROBE
 
 ANNA_ID = 1
 BERT_ID = 2
+
+
+def list_sent_jobs(resources: Resources) -> list[int]:
+    """Return the ids of the jobs in the queue of probe jobs, the next job to be delivered first."""
+    messages = resources.redis.lrange(queue_name(PROBE.queue), 0, -1)
+    assert isinstance(messages, list)
+    task_ids = [json.loads(message)["headers"]["id"] for message in reversed(messages)]
+    return [int(task_id.split("-")[1]) for task_id in task_ids]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Verifies challenge tokens with chosen settings, from tests that aren't asynchronous."""
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -13,7 +12,6 @@ from integrations.challenges.registry import Challenges
 from tests.support.stack.given_settings import settings
 
 T = TypeVar("T")
-_numbers = itertools.count()
 
 
 def settings_for_sandbox(url: str, **chosen: str) -> Settings:
@@ -32,11 +30,6 @@ def settings_for_server(url: str, **chosen: str) -> Settings:
     """
     urls = {f"{provider}_url": url for provider in ChallengeProviderName}
     return settings_for_sandbox(url, **{**urls, "challenge_hostnames": "", **chosen})
-
-
-def new_token(start: str) -> str:
-    """Return an unused token with this beginning, for example `token("pass-")`."""
-    return f"{start}{next(_numbers)}"
 
 
 async def read_outcome(verification: Awaitable[None]) -> str:
@@ -88,16 +81,3 @@ def check_repeatedly(challenge_settings: Settings, times: int) -> list[str]:
         return [await read_outcome(challenge.check(response)) for _ in range(times)]
 
     return ask_challenges(challenge_settings, repeat)
-
-
-def check_everywhere(challenge_settings: Settings, token: str) -> list[str]:
-    """Verify a token with each challenge provider, and return one outcome per provider."""
-
-    async def check_each(challenges: Challenges) -> list[str]:
-        response = ChallengeResponse(token, "subscribe")
-        return [
-            await read_outcome(challenges.challenge_for(name).check(response))
-            for name in ChallengeProviderName
-        ]
-
-    return ask_challenges(challenge_settings, check_each)

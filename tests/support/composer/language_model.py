@@ -1,6 +1,5 @@
 """Sends requests to the sandbox's language model, which counts the requests of each test."""
 
-import json
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -122,8 +121,3 @@ def build_question(seconds: float = 20.0) -> CompletionRequest:
         max_tokens=500,
         seconds=seconds,
     )
-
-
-def read_summary(text: str) -> str:
-    """Return the summary in a JSON response of the language model."""
-    return str(json.loads(text)["summary"])

@@ -5,8 +5,7 @@ import hmac
 import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -113,16 +112,6 @@ def refund_event(terms: OrderTerms, total: int) -> Json:
         "status": "succeeded",
     }
     return build_event("charge.refunded", content)
-
-
-def failed_payment_event(terms: OrderTerms) -> Json:
-    """Return an event about a bank debit that has failed."""
-    return session_event(terms, "checkout.session.async_payment_failed", payment_status="unpaid")
-
-
-def failed_refund_event(refund: Json) -> Json:
-    """Return an event about a failed refund, which names only the payment."""
-    return build_event("refund.failed", refund | {"status": "failed"})
 
 
 def add_refund(terms: OrderTerms, amount: int, status: str = "succeeded") -> Json:
@@ -249,18 +238,6 @@ def kill_and_restart_api(stack: Stack) -> None:
     api.kill()
     stack.processes.remove(api)
     stack.start_api()
-
-
-def kill_api_while_settling(
-    stack: Stack, poster: WebhookPoster, sent: Json, seconds: float
-) -> None:
-    """Post an event, and kill the API process this many seconds later."""
-    with ThreadPoolExecutor() as pool:
-        posted = pool.submit(poster.post, sent)
-        time.sleep(seconds)
-        kill_and_restart_api(stack)
-        with suppress(httpx2.TransportError):
-            posted.result()
 
 
 def require_clean_books(stack: Stack) -> None:

@@ -14,8 +14,6 @@ from tests.support.stack.maintenance import run_maintenance
 
 TOPUP = "/auxilia/credits/topup"
 ORDERS = "/auxilia/credits/orders"
-CLAIM = f"{ORDERS}/claim"
-STATUS = f"{ORDERS}/status"
 SHOP = "https://shop.example/done?from=test"
 
 
@@ -50,15 +48,6 @@ def read_order(client: httpx2.Client, order_id: int) -> dict[str, Any]:
     return dict(credits.parse_exactly(reply.text)["data"])
 
 
-def status_by_token(client: httpx2.Client, token: str) -> str:
-    status: str = data(client.post(STATUS, json={"claim_token": token}))["status"]
-    return status
-
-
-def claim(client: httpx2.Client, token: str) -> httpx2.Response:
-    return client.post(CLAIM, json={"claim_token": token})
-
-
 def await_status(stack: Stack, order_id: int, status: str) -> None:
     eventually(
         lambda: read_order_status(stack, order_id) == status, what=f"the order to be {status}"
@@ -68,19 +57,6 @@ def await_status(stack: Stack, order_id: int, status: str) -> None:
 def read_order_status(stack: Stack, order_id: int) -> object:
     [(status,)] = stack.query("SELECT status FROM payment_orders WHERE id = %s", order_id)
     return status
-
-
-def read_status_history(stack: Stack, order_id: int) -> list[object]:
-    rows = stack.query(
-        "SELECT to_status FROM payment_order_changes WHERE order_id = %s ORDER BY id", order_id
-    )
-    return [status for (status,) in rows]
-
-
-def read_debt(client: httpx2.Client) -> Decimal:
-    reply = client.get(credits.BALANCE)
-    data(reply)
-    return Decimal(credits.parse_exactly(reply.text)["data"]["debt_credit"])
 
 
 def read_ledger(client: httpx2.Client) -> list[tuple[object, ...]]:

@@ -18,7 +18,6 @@ from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variabl
 ROOT = Path(__file__).parents[3]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 ENV_EXAMPLE = ROOT / ".env.example"
-CADDYFILE = ROOT / "deploy" / "compose" / "Caddyfile"
 SECRETS_SCRIPT = ROOT / "deploy" / "compose" / "secrets.sh"
 # The folder in which each container finds the secrets of its service.
 SECRETS_FOLDER = "/run/secrets"
@@ -126,12 +125,6 @@ def create_sbom(place: Path) -> bytes:
     environment = {**os.environ, "PATH": path}
     subprocess.run(words, check=True, cwd=ROOT, env=environment, capture_output=True)
     return place.read_bytes()
-
-
-def read_key_command() -> str:
-    """Return the command in .env.example that creates a key."""
-    line = next(each for each in ENV_EXAMPLE.read_text().splitlines() if "A key:" in each)
-    return line.partition("A key:")[2].strip()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Writes events to an owner's feed, and reads the feed page by page."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import closing
 from typing import Any
 
@@ -13,7 +13,6 @@ from services.feed.catalogue import FeedEventType, announce_event
 from services.feed.reading import FEED_START, FeedPosition
 from storage.database import Statement
 from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork
 
 EVENT_TYPE = FeedEventType.KEY_CREATED
 
@@ -35,30 +34,6 @@ def read_events(
     with resources.unit_of_work() as uow:
         query = reading.next_events(user_id, position, types=types, limit=limit)
         return list(uow.session.scalars(query))
-
-
-def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[int]]:
-    """Read an owner's feed page by page, and yield a list of the event ids of each page.
-
-    The iterator never ends: at the end of the feed, it yields empty lists.
-    """
-    position = FEED_START
-    while True:
-        page = read_events(resources, user_id, position, types=[*FeedEventType], limit=limit)
-        if page:
-            position = FeedPosition.of_event(page[-1])
-        yield [event.id for event in page]
-
-
-def write_open_event(uow: UnitOfWork, user_id: int, kind: FeedEventType = EVENT_TYPE) -> None:
-    """Write an event to a user's feed, and leave the transaction open."""
-    announce_event(uow, user_id, kind, count=1)
-    uow.session.flush()
-
-
-def ids_in_order(stack: Stack, user_id: int) -> list[object]:
-    query = "SELECT id FROM feed_events WHERE user_id = %s ORDER BY place, id"
-    return [row_id for (row_id,) in stack.query(query, user_id)]
 
 
 def explain_scans(stack: Stack, statement: Statement, **values: object) -> list[dict[str, Any]]:

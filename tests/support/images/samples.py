@@ -192,10 +192,6 @@ def wide_gamut_profile() -> bytes:
     return bytes(profile)
 
 
-def srgb_profile() -> bytes:
-    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-
-
 def playback(data: bytes) -> list[tuple[bytes, int]]:
     """Return the RGBA pixels of each frame of an animation, and the frame's duration in ms.
 

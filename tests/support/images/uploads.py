@@ -1,10 +1,5 @@
 """Uploads images through the API, also in the background while the test goes on."""
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
-
 import httpx2
 
 from devstack.harness.polling import eventually
@@ -28,21 +23,6 @@ def upload(
         return client.post(
             "/attachments", files=files, headers=headers, params=params, timeout=wait + 30
         )
-
-
-@contextmanager
-def uploading(
-    stack: Stack,
-    owner: Owner,
-    count: int = 1,
-    *,
-    picture: bytes | None = None,
-    renditions: bool = False,
-) -> Iterator[list[Future[httpx2.Response]]]:
-    """Start uploads in the background, and wait for their responses when the block ends."""
-    with ThreadPoolExecutor(count) as threads:
-        send_upload = partial(upload, stack, owner, picture=picture, renditions=renditions)
-        yield [threads.submit(send_upload) for _ in range(count)]
 
 
 def await_jobs(stack: Stack, count: int, status: str) -> None:

@@ -1,53 +1,12 @@
 """Writes files of members in many formats, and reads files with the product's reader."""
 
-import csv
 import gzip
 import io
-import json
 import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
 
 from services.subscriptions.imports.formats.formats import RowReader, open_member_rows
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
-
-
-@dataclass(frozen=True)
-class Person:
-    email: str
-    name: str
-
-
-@dataclass(frozen=True)
-class FileFormat:
-    """The format of a file of members, such as its encoding and its delimiter.
-
-    With ``blank_every=3``, for example, the file contains an empty line before every third record.
-    With ``blank_every=0``, the file contains no empty lines.
-    """
-
-    encoding: str = "utf-8"
-    delimiter: str = ","
-    newline: str = "\r\n"
-    quote_all: bool = False
-    header: Sequence[str] = ("email", "name")
-    mapping: Mapping[str, str] = field(default_factory=dict)
-    compression: str = "plain"
-    blank_every: int = 0
-    last_newline: bool = True
-    json: bool = False
-
-
-class SlowFile:
-    """A file that can't seek, and that returns at most ``size`` bytes per read."""
-
-    def __init__(self, data: bytes, size: int) -> None:
-        self._file = io.BytesIO(data)
-        self._size = size
-
-    def read(self, size: int, /) -> bytes:
-        return self._file.read(min(size, self._size))
 
 
 class StoredObject:
@@ -64,37 +23,6 @@ class StoredObject:
     def read_at(self, offset: int, count: int, /) -> bytes:
         self.reads += 1
         return self.data[offset : offset + count]
-
-
-def write_file(people: Sequence[Person], form: FileFormat) -> tuple[bytes, list[int]]:
-    """Return a file with one record per person, and the line number at which each record begins.
-
-    ``form``: the format of the file.
-    """
-    text, lines = _write_json(people, form) if form.json else _write_csv(people, form)
-    if not form.last_newline:
-        text = text.removesuffix(form.newline)
-    return compress(text.encode(form.encoding), form.compression), lines
-
-
-def _write_csv(people: Sequence[Person], form: FileFormat) -> tuple[str, list[int]]:
-    out = io.StringIO(newline="")
-    quoting: Literal[0, 1] = csv.QUOTE_ALL if form.quote_all else csv.QUOTE_MINIMAL
-    writer = csv.writer(out, delimiter=form.delimiter, lineterminator=form.newline, quoting=quoting)
-    if form.header:
-        writer.writerow(form.header)
-    lines = []
-    for number, person in enumerate(people, 1):
-        if form.blank_every and number % form.blank_every == 0:
-            out.write(form.newline)
-        lines.append(out.getvalue().count(form.newline) + 1)
-        writer.writerow([person.email, person.name.replace("\n", form.newline)])
-    return out.getvalue(), lines
-
-
-def _write_json(people: Sequence[Person], form: FileFormat) -> tuple[str, list[int]]:
-    objects = [json.dumps({"email": person.email, "name": person.name}) for person in people]
-    return "".join(line + form.newline for line in objects), [*range(1, len(people) + 1)]
 
 
 def compress(data: bytes, compression: str) -> bytes:

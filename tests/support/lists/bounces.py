@@ -4,7 +4,7 @@ To report bounces of old mailings, a test must call ``backdate_history`` first.
 """
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from core import clock
 from devstack.harness.stack import Stack
@@ -47,21 +47,6 @@ def build_mailing(
     return MemberMailing(list_id, user_id, mailing_id, mailing_at or now, occurred_at or now)
 
 
-def build_old_mailing(
-    list_id: int, user_id: int, *, days: int, mailing_id: int | None = None
-) -> MemberMailing:
-    """Return a ``MemberMailing`` for a mailing that began ``days`` days ago.
-
-    ``mailing_id``: by default, the older of two mailings gets the lower id.
-    """
-    return build_mailing(
-        list_id,
-        user_id,
-        mailing_id=1_000 - days if mailing_id is None else mailing_id,
-        mailing_at=clock.now() - timedelta(days=days),
-    )
-
-
 def bounce_hard(
     stack: Stack,
     mailing: MemberMailing,
@@ -73,10 +58,6 @@ def bounce_hard(
         stack, [ReportedBounce(mailing, is_hard=True, status=status)], covered_list_ids
     )
     return outcome
-
-
-def bounce_softly(stack: Stack, *mailings: MemberMailing) -> list[BounceOutcome]:
-    return record(stack, [ReportedBounce(each, is_hard=False, status="4.2.2") for each in mailings])
 
 
 def record(

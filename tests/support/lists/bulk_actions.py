@@ -16,7 +16,6 @@ from storage.resources import Resources
 from tests.support.imports.importing import ImportRunner, csv_of
 
 EVERYBODY = {"field": "email", "exists": True}
-IN_ANY_STATUS = {"field": "status", "in": ["pending", "active", "unsubscribed", "removed"]}
 
 
 @dataclass(frozen=True)

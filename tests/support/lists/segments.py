@@ -98,9 +98,3 @@ def tag_names(client: httpx2.Client, list_id: int | str) -> list[str]:
     """Return the names of the list's tags, newest first."""
     items = data(client.get(f"/lists/{list_id}/tags"))["items"]
     return [each["name"] for each in items]
-
-
-def tag_id(client: httpx2.Client, list_id: int, name: str) -> int:
-    items = data(client.get(f"/lists/{list_id}/tags"))["items"]
-    [id_] = [each["id"] for each in items if each["name"] == name]
-    return int(id_)

@@ -6,8 +6,6 @@ import httpx2
 
 from tests.support.images.pictures import photo
 
-UPLOAD = "POST /attachments"
-IMPORT = "POST /lists/{list_id}/imports"
 COMPOSE = "POST /composer/metadata"
 # The name under which the sandbox's language model counts the requests of the tracing tests.
 MODEL_RUN = "traces"

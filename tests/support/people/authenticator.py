@@ -134,11 +134,6 @@ def send_code(visitor: Visitor, page: httpx2.Response, code: str) -> httpx2.Resp
     return visitor.client.post("/login/factor", data={**read_hidden_fields(page, -1), "code": code})
 
 
-def send_passkey(visitor: Visitor, page: httpx2.Response, answer: object) -> httpx2.Response:
-    form = {**read_hidden_fields(page), "passkey": json.dumps(answer)}
-    return visitor.client.post("/login/factor", data=form)
-
-
 def log_in_by_passkey(visitor: Visitor, device: Device) -> httpx2.Response:
     # With `again=yes`, even a visitor who is logged in sees the login page.
     page = visitor.get("/login?again=yes")

@@ -1,17 +1,11 @@
 """Helpers that claim a job, change a job's row, or list the jobs in a queue."""
 
-import json
-
 from sqlalchemy import update
 
 from models import Job
 from services.jobs.lease import Lease
 from services.jobs.transitions import claim_job
 from storage.resources import Resources
-from storage.task_messages import queue_name
-from tests.support.probe.kind import PROBE
-
-CANCELLED_ERROR = {"code": "job.cancelled", "message": "The job was cancelled."}
 
 
 def claim_lease(resources: Resources, job_id: int) -> Lease:
@@ -26,11 +20,3 @@ def update_job(resources: Resources, job_id: int, **values: object) -> None:
     """Change columns of a job's row directly, instead of waiting for a worker to change them."""
     with resources.unit_of_work() as uow:
         uow.session.execute(update(Job).where(Job.id == job_id).values(**values))
-
-
-def list_sent_jobs(resources: Resources) -> list[int]:
-    """Return the ids of the jobs in the queue of probe jobs, the next job to be delivered first."""
-    messages = resources.redis.lrange(queue_name(PROBE.queue), 0, -1)
-    assert isinstance(messages, list)
-    task_ids = [json.loads(message)["headers"]["id"] for message in reversed(messages)]
-    return [int(task_id.split("-")[1]) for task_id in task_ids]

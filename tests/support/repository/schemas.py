@@ -6,8 +6,6 @@ from pathlib import Path
 
 from tests.support.repository.tracked_files import ROOT
 
-DEVCONTAINER_SCHEMA = Path(__file__).with_name("devcontainer.schema.json")
-
 
 def require_valid(schema: str | Path, *files: str) -> None:
     """Fail unless all files follow the schema.

@@ -6,6 +6,18 @@ from pathlib import Path
 from tests.support.prerequisites import skip_or_fail
 
 ROOT = Path(__file__).parents[3]
+# The product's top-level packages.
+OURS = (
+    "api",
+    "workers",
+    "services",
+    "integrations",
+    "models",
+    "storage",
+    "core",
+    "cli",
+    "devstack",
+)
 
 
 def run_git(*arguments: str) -> str:
@@ -25,8 +37,3 @@ def list_tracked_files(*patterns: str) -> set[str]:
     """
     listed = run_git("ls-files", "-z", "--", *(f":(top,glob){pattern}" for pattern in patterns))
     return {path for path in listed.split("\0") if path}
-
-
-def list_text_files() -> set[str]:
-    """Return the tracked files with text. Empty files and binary files are missing."""
-    return set(run_git("grep", "-lI", "--cached", "-e", "").splitlines())

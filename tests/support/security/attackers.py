@@ -2,7 +2,6 @@
 
 import re
 import secrets
-import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -87,12 +86,6 @@ def trickling(connection: socket.socket, drip: bytes = b"x") -> Iterator[None]:
     finally:
         stop.set()
         sender.join()
-
-
-def read_first_answer(connections: list[socket.socket]) -> tuple[int, str]:
-    """Wait for the first response on any connection, and return its status and error code."""
-    [answered, *_], _, _ = select.select(connections, [], [], 30)
-    return read_answer(answered)
 
 
 def read_answer(connection: socket.socket) -> tuple[int, str]:

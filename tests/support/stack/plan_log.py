@@ -1,17 +1,11 @@
 """Makes Postgres log the plan of each SQL statement that a stack runs, and finds slow plans."""
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from sqlalchemy import make_url
 
 from devstack.harness.stack import Stack
 
-_PLAN = re.compile(r" plan:\n((?:\t.*\n)+)")
 _INDEX_SCANS = {"Index Scan", "Index Only Scan", "Bitmap Index Scan"}
 _Node = dict[str, Any]
 # A table or index counts as large if it has at least this many rows. An API call must not read a
@@ -29,26 +23,6 @@ class WholeScan:
     # columns by which the node sorts.
     read: str
     statement: str
-
-
-def log_plans(stack: Stack) -> None:
-    """Log the plans of all statements that the application runs on new connections.
-
-    The log also includes the statements that SQL functions run, and the checks of foreign keys.
-    Statements that tests run as the owner of the tables aren't logged.
-    """
-    owner = make_url(stack.owner_url).username
-    settings = {
-        "session_preload_libraries": "auto_explain",
-        "auto_explain.log_min_duration": "0",
-        "auto_explain.log_format": "json",
-        "auto_explain.log_nested_statements": "on",
-    }
-    for setting, value in settings.items():
-        stack.query(f"ALTER DATABASE {stack.name} SET {setting} = %s", value)
-    stack.query(
-        f"ALTER ROLE {owner} IN DATABASE {stack.name} SET auto_explain.log_min_duration = -1"
-    )
 
 
 def pretend_growth(stack: Stack, times: int) -> set[str]:
@@ -91,14 +65,6 @@ def _keep_statistics(stack: Stack) -> None:
     )
     for (table,) in stack.query(tables):
         stack.query(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
-
-
-def plans_in(log: Path, start: int) -> Iterator[Plan]:
-    """Read the log from byte ``start`` on, and yield each logged statement with its plan."""
-    text = log.read_bytes()[start:].decode(errors="replace")
-    for match in _PLAN.finditer(text):
-        entry = json.loads(re.sub(r"^\t", "", match[1], flags=re.MULTILINE))
-        yield entry["Query Text"], entry["Plan"]
 
 
 def whole_scans(statement: str, plan: _Node, large: set[str]) -> Iterator[WholeScan]:

@@ -4,7 +4,7 @@ import struct
 import zlib
 
 import pytest
-from PIL import ExifTags, Image, ImageChops, ImageStat
+from PIL import ExifTags, Image, ImageChops, ImageCms, ImageStat
 
 from services.attachments.images import outcome
 from services.attachments.images.conversion import convert_image
@@ -21,6 +21,10 @@ from tests.support.images.samples import (
     open_image,
     picture,
 )
+
+
+def srgb_profile() -> bytes:
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
 def load_result(result: ConvertedImage) -> Image.Image:
@@ -60,7 +64,7 @@ def test_photo_is_converted_to_lossy_webp_of_its_first_picture(name: str) -> Non
 def test_image_metadata_is_removed_on_conversion() -> None:
     exif = Image.Exif()
     exif[ExifTags.Base.Artist] = "Somebody's name"
-    profile = samples.srgb_profile()
+    profile = srgb_profile()
     for format_name in ("JPEG", "PNG", "WEBP"):
         data = encoded(picture(), format_name, exif=exif, icc_profile=profile, xmp=b"<x:xmpmeta/>")
         image = load_result(convert_image(data))
@@ -89,7 +93,7 @@ def test_image_colours_are_converted_from_the_embedded_profile(format_name: str)
 
 
 def test_image_with_srgb_profile_keeps_every_pixel() -> None:
-    data = encoded(picture(), "PNG", icc_profile=samples.srgb_profile())
+    data = encoded(picture(), "PNG", icc_profile=srgb_profile())
     assert load_result(convert_image(data)).convert("RGB").tobytes() == picture().tobytes()
 
 

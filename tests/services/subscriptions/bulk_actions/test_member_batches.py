@@ -16,7 +16,9 @@ from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.members import opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.support.lists.bulk_actions import IN_ANY_STATUS, BulkActions
+from tests.support.lists.bulk_actions import BulkActions
+
+IN_ANY_STATUS = {"field": "status", "in": ["pending", "active", "unsubscribed", "removed"]}
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 

@@ -2,9 +2,13 @@
 
 import csv
 import io
+import json
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
 
 import pytest
 from hypothesis import assume, example, given, settings
@@ -22,15 +26,7 @@ from services.subscriptions.imports.formats.encoding_detection import EncodingUn
 from services.subscriptions.imports.formats.formats import open_member_rows
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
-from tests.support.imports.forms import (
-    FileFormat,
-    Person,
-    SlowFile,
-    open_reader,
-    read_outcomes,
-    read_rows,
-    write_file,
-)
+from tests.support.imports.forms import compress, open_reader, read_outcomes, read_rows
 
 # These tests are slow, because they read hundreds of generated files.
 pytestmark = pytest.mark.slow
@@ -58,6 +54,74 @@ ESCAPING_APOSTROPHE = re.compile("(^|[;\t\r\n])'(?=[ \"']*[-\t\r\n])")
 hosts = st.sampled_from(["example.com", "mail.example.org", "x.co.uk", "bücher.example.com"])
 local_parts = st.text("abcz019.+_-", min_size=1, max_size=8)
 emails = st.builds("{}@{}".format, local_parts, hosts)
+
+
+@dataclass(frozen=True)
+class Person:
+    email: str
+    name: str
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """The format of a file of members, such as its encoding and its delimiter.
+
+    With ``blank_every=3``, for example, the file contains an empty line before every third record.
+    With ``blank_every=0``, the file contains no empty lines.
+    """
+
+    encoding: str = "utf-8"
+    delimiter: str = ","
+    newline: str = "\r\n"
+    quote_all: bool = False
+    header: Sequence[str] = ("email", "name")
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    compression: str = "plain"
+    blank_every: int = 0
+    last_newline: bool = True
+    json: bool = False
+
+
+class SlowFile:
+    """A file that can't seek, and that returns at most ``size`` bytes per read."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self._file = io.BytesIO(data)
+        self._size = size
+
+    def read(self, size: int, /) -> bytes:
+        return self._file.read(min(size, self._size))
+
+
+def write_file(people: Sequence[Person], form: FileFormat) -> tuple[bytes, list[int]]:
+    """Return a file with one record per person, and the line number at which each record begins.
+
+    ``form``: the format of the file.
+    """
+    text, lines = _write_json(people, form) if form.json else _write_csv(people, form)
+    if not form.last_newline:
+        text = text.removesuffix(form.newline)
+    return compress(text.encode(form.encoding), form.compression), lines
+
+
+def _write_csv(people: Sequence[Person], form: FileFormat) -> tuple[str, list[int]]:
+    out = io.StringIO(newline="")
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if form.quote_all else csv.QUOTE_MINIMAL
+    writer = csv.writer(out, delimiter=form.delimiter, lineterminator=form.newline, quoting=quoting)
+    if form.header:
+        writer.writerow(form.header)
+    lines = []
+    for number, person in enumerate(people, 1):
+        if form.blank_every and number % form.blank_every == 0:
+            out.write(form.newline)
+        lines.append(out.getvalue().count(form.newline) + 1)
+        writer.writerow([person.email, person.name.replace("\n", form.newline)])
+    return out.getvalue(), lines
+
+
+def _write_json(people: Sequence[Person], form: FileFormat) -> tuple[str, list[int]]:
+    objects = [json.dumps({"email": person.email, "name": person.name}) for person in people]
+    return "".join(line + form.newline for line in objects), [*range(1, len(people) + 1)]
 
 
 def people(letters: str) -> st.SearchStrategy[list[Person]]:
