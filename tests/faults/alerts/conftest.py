@@ -6,8 +6,8 @@ import pytest
 
 from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
-from tests.support.alerts.watched_site import Restartable, Site
-from tests.support.alerts.watching import start_watch
+from tests.support.faults.watched_site import Restartable, Site
+from tests.support.faults.watching import start_watch
 from tests.support.lists.people_on_lists import new_list
 from tests.support.stack.backups import BACKUP_KEYS
 from tests.support.stack.proxied_dependencies import proxy_each_dependency
@@ -42,9 +42,10 @@ def watched_stack(
         workers, addresses = _start_workers(stack, environment)
         owner = stack.create_owner()
         with stack.client(owner.key) as client:
+            # The list mails everyone who joins.
             list_id = new_list(client, confirm_required=True)
         _, watch = start_watch(stack, folder, addresses)
-        yield Site(stack, api, workers, proxies, watch, owner, list_id, backups)
+        yield Site(stack, proxies, owner, list_id, api, workers, watch, backups)
 
 
 def _start_workers(

@@ -2,20 +2,17 @@
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 
 import httpx2
 
 from benchmarks.measure import percentile
-from tests.support.fault_matrix.calls import CALLS, LOAD_CALLS, Outcome, outcome_of
-from tests.support.fault_matrix.faults import Fault
-from tests.support.fault_matrix.rig import LEAVING_SUBSCRIBERS, RECOVERED_WITHIN_SECONDS, Rig
+from tests.support.faults.calls import CALLS, LOAD_CALLS, Outcome, outcome_of
+from tests.support.faults.faults import Fault, making_calls
+from tests.support.faults.rig import LEAVING_SUBSCRIBERS, RECOVERED_WITHIN_SECONDS, Rig
 from tests.support.sizes import FULL, sized
-from tests.support.stack.load import repeating
 
 # The duration of each fault.
 FAULT_SECONDS = sized(1, 10)
@@ -47,15 +44,17 @@ class Observed:
     lost: list[tuple[object, ...]]
 
 
-def observe(rig: Rig, fault: Fault, names: list[str]) -> Observed:
+def observe(rig: Rig, fault: Fault, load: Mapping[str, int], names: list[str]) -> Observed:
+    """Make calls during a fault. ``load``: the number of concurrent callers by name of the call."""
     rig.refill(LEAVING_SUBSCRIBERS)
     since = rig.last_job()
     with rig.client() as client:
         rig.accept(client)
-    with loaded(rig, fault):
-        with fault.begin(rig):
-            # Wait until the callers in ``loaded`` have sent their first calls, because callers
-            # cause load only while they wait for responses.
+    calls = [LOAD_CALLS[name] for name, count in load.items() for _ in range(count)]
+    with making_calls(rig, calls, pause=_PAUSE_SECONDS):
+        with fault(rig):
+            # Wait until the callers have sent their first calls, because callers cause load only
+            # while they wait for responses.
             time.sleep(_PAUSE_SECONDS)
             during = sample(rig, names, FAULT_SECONDS)
         stuck = _find_stuck_calls(rig, names, time.monotonic() + RECOVERED_WITHIN_SECONDS)
@@ -92,22 +91,6 @@ def _sample_call(rig: Rig, client: httpx2.Client, name: str) -> Sample:
         outcome = Outcome.BROKEN
         response = repr(error)
     return Sample(outcome, time.monotonic() - began, response)
-
-
-@contextmanager
-def loaded(rig: Rig, fault: Fault) -> Iterator[None]:
-    """Repeat calls that need the failed dependency, until the block ends."""
-
-    def make_call(name: str, client: httpx2.Client) -> None:
-        # Ignore the responses, because ``sample`` makes separate calls and records their results.
-        with suppress(httpx2.HTTPError):
-            LOAD_CALLS[name](rig, client)
-
-    names = [name for name, count in fault.load.items() for _ in range(count)]
-    with ExitStack() as clients:
-        calls = [partial(make_call, name, clients.enter_context(rig.client())) for name in names]
-        with repeating(*calls, pause=_PAUSE_SECONDS):
-            yield
 
 
 def _find_stuck_calls(rig: Rig, names: list[str], deadline: float) -> dict[str, str]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import httpx2
 
 from devstack.harness.proxy import Proxy
-from devstack.harness.stack import Owner, Stack
+from devstack.harness.stack import Stack
 from tests.support.composer.composer_stack import build_unique_post
 from tests.support.composer.composing import METADATA
 from tests.support.credits import credits
+from tests.support.faults.faults import ProxiedSite
 from tests.support.http.replies import data
 from tests.support.images.pictures import photo
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe
@@ -29,19 +30,12 @@ RECOVERED_WITHIN_SECONDS = 10.0
 
 
 @dataclass
-class Rig:
-    stack: Stack
-    proxies: dict[str, Proxy]
-    owner: Owner
-    list_id: int
+class Rig(ProxiedSite):
     confirmed_list_id: int
     media_path: str
     ended_job: int
     # Subscribers of the list who haven't unsubscribed yet.
     leaving: list[Subscriber] = field(default_factory=list)
-
-    def client(self) -> httpx2.Client:
-        return self.stack.client(self.owner.key)
 
     def refill(self, count: int) -> None:
         """Add subscribers until ``count`` subscribers of the list can unsubscribe.
