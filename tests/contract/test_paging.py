@@ -16,32 +16,10 @@ from tests.support.imports.bulk import add, build_address_file, import_members_f
 from tests.support.lists.segments import filter_of_bytes, new_field
 from tests.support.lists.subscribers import new_address, new_list, require_member
 from tests.support.people.oauth import log_in, register
+from tests.support.security.calls import CALLS, Paging
 from tests.support.senders.mailings import new_mailing
 
 MIN_ITEMS = 2
-# The routes that return pages with a cursor. `full_account` provides the path parameters.
-CURSOR_ROUTES = (
-    "/attachments",
-    "/lists",
-    "/imports",
-    "/jobs",
-    "/lists/{list_id}/subscriptions",
-    "/lists/{list_id}/members/{user_id}/history",
-    "/lists/{list_id}/members/{user_id}/consent",
-    "/lists/{list_id}/mailings",
-    "/lists/{list_id}/segments",
-    "/lists/{list_id}/tags",
-    "/auxilia/credits/ledger",
-    "/auxilia/credits/orders",
-    "/users/me/security-events",
-)
-# The routes that return a bare array, with the link to the next page in a header.
-ARRAY_ROUTES = (
-    "/subscriptions",
-    "/subscriptions/{list_id}/members/{user_id}/subs",
-    "/apikeys",
-    "/grants",
-)
 # Routes whose pages are read by tests in other modules.
 ROUTES_TESTED_ELSEWHERE = (
     "/apikeys/{key_id}/requests",
@@ -49,6 +27,20 @@ ROUTES_TESTED_ELSEWHERE = (
     "/senders/{sender_id}/reports",
     "/webhook-endpoints/{endpoint_id}/deliveries",
 )
+
+
+def _list_routes(*paging: Paging) -> list[str]:
+    return [
+        path
+        for method, path in (operation.split() for operation in CALLS)
+        if CALLS[f"{method} {path}"].paging in paging and path not in ROUTES_TESTED_ELSEWHERE
+    ]
+
+
+# The routes that return pages with a cursor. `full_account` provides the path parameters.
+CURSOR_ROUTES = _list_routes("cursor", "offset")
+OFFSET_ROUTES = _list_routes("offset")
+ARRAY_ROUTES = _list_routes("array")
 IDENTIFYING_FIELDS = ("id", "order_id", "hash_id", "action", "at")
 
 FullAccount = tuple[httpx2.Client, dict[str, Any]]
@@ -137,10 +129,6 @@ def test_link_header_pages_return_the_same_items_as_one_array(
             assert len(data(page)) == limit
             url = str(page.url.join(url))
     assert identify(items) == identify(data(full_reply))
-
-
-# The routes that also accept an offset instead of a cursor.
-OFFSET_ROUTES = [each for each in CURSOR_ROUTES if each != "/users/me/security-events"]
 
 
 @pytest.mark.parametrize("path", OFFSET_ROUTES)

@@ -20,9 +20,10 @@ from services.jobs import maintenance
 from services.jobs.maintenance import MaintenanceKind
 from services.jobs.sweep import sweep_jobs
 from storage.resources import Resources
-from tests.growth.route_cases import ROUTES, Group, RouteCase, choose_call
+from tests.growth.route_cases import ROUTES, Group, RouteCase
 from tests.support.http.replies import data
 from tests.support.security import world as worlds
+from tests.support.security.calls import CALLS
 
 _Values = dict[str, Any]
 # A benchmark case: its group, its name, and its duration on each stack, in seconds.
@@ -78,7 +79,7 @@ def _measure_routes(stacks: Sequence[SizedStack], order: StackOrder) -> Iterator
 def _measure_request(
     operation: str, case: RouteCase, clients: list[httpx2.Client], values: list[_Values], index: int
 ) -> float:
-    call, client = choose_call(operation, case), clients[index]
+    call, client = case.call or CALLS[operation], clients[index]
     request_values = values[index] | {"fresh": secrets.token_hex(8)}
 
     def send() -> httpx2.Response:

@@ -1,7 +1,7 @@
 """One API call per operation in the OpenAPI document, with the ids of one owner's data."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 
@@ -11,6 +11,10 @@ from tests.support.security.world import Values
 ORDER = {"amount": 5, "redirect_url": "https://shop.example/done"}
 FILTER = {"field": "email", "exists": True}
 POST = {"title": "A title", "content": "Some words about birds."}
+
+# With "offset", the route accepts a cursor or an offset. With "array", the route returns an array,
+# with the link to the next page in a header.
+Paging = Literal["cursor", "offset", "array"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Call:
         values: maps placeholders to keys of ``World.values``. By default, a placeholder is replaced
             by the value whose key is the placeholder's name.
         program: whether an OAuth client makes the call with its own id and secret, without a token.
+        paging: how the route returns its items in pages, or an empty string.
     """
 
     others: int
@@ -34,6 +39,7 @@ class Call:
     form: dict[str, str] | None = None
     program: bool = False
     files: dict[str, Any] | None = None
+    paging: Paging | Literal[""] = ""
 
     def send(
         self, client: httpx2.Client, operation: str, values: Values, **headers: str
@@ -75,19 +81,19 @@ _PAID = {"order_id": "paid_order_id"}
 CALLS: dict[str, Call] = {
     "GET /users/me": Call(200),
     "PATCH /users/me": Call(200, json={"import_mails": False}),
-    "GET /users/me/security-events": Call(200),
-    "GET /events": Call(404, query={"list_id": "{list_id}"}),
-    "GET /apikeys": Call(200),
-    "GET /apikeys/{key_id}/requests": Call(404),
+    "GET /users/me/security-events": Call(200, paging="cursor"),
+    "GET /events": Call(404, query={"list_id": "{list_id}"}, paging="cursor"),
+    "GET /apikeys": Call(200, paging="array"),
+    "GET /apikeys/{key_id}/requests": Call(404, paging="cursor"),
     "POST /apikeys": Call(200, json={"name": "another"}),
     "GET /auxilia/credits/balance": Call(200),
-    "GET /auxilia/credits/ledger": Call(200),
+    "GET /auxilia/credits/ledger": Call(200, paging="offset"),
     "GET /auxilia/credits/low-balance": Call(200),
     "PUT /auxilia/credits/low-balance": Call(200, json={"below_credit": 50}),
     "POST /auxilia/credits/consume": Call(402, json={"amount_credit": 1, "source_id": "isolation"}),
     "POST /auxilia/credits/topup": Call(200, json=ORDER),
     "GET /auxilia/credits/prices": Call(200),
-    "GET /auxilia/credits/orders": Call(200),
+    "GET /auxilia/credits/orders": Call(200, paging="offset"),
     "GET /auxilia/credits/orders/{order_id}": Call(404, values=_PAID),
     # Anyone with the claim token of an order may see and claim the order. The claim token in these
     # calls belongs to no order, so even the owner gets status 404.
@@ -105,15 +111,15 @@ CALLS: dict[str, Call] = {
     # therefore get the status 409.
     f"POST {_ENDPOINT}/test": Call(404, own=409),
     f"POST {_ENDPOINT}/replay": Call(404, own=409, json={"since": "2026-01-01T00:00:00Z"}),
-    f"GET {_ENDPOINT}/deliveries": Call(404),
+    f"GET {_ENDPOINT}/deliveries": Call(404, paging="cursor"),
     f"POST {_ENDPOINT}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
     "POST /senders": Call(200, json={"name": "Another", "provider": "generic"}),
     "GET /senders": Call(200),
     f"GET {_SENDER}": Call(404),
     f"PATCH {_SENDER}": Call(404, json={"name": "Changed"}),
     f"POST {_SENDER}/rotate": Call(404),
-    f"GET {_SENDER}/reports": Call(404),
-    "GET /lists/{list_id}/mailings": Call(403),
+    f"GET {_SENDER}/reports": Call(404, paging="cursor"),
+    "GET /lists/{list_id}/mailings": Call(403, paging="offset"),
     "GET /lists/{list_id}/mailings/{mailing_id}": Call(403),
     "PATCH /lists/{list_id}/mailings/{mailing_id}": Call(403, json={"label": "A new name"}),
     f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
@@ -121,7 +127,7 @@ CALLS: dict[str, Call] = {
     # would increase the number of this sender's rejected calls.
     f"POST {_SENDER}/events": Call(401, own=401, values={"sender_id": "list_id"}, json={}),
     "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
-    "GET /attachments": Call(200),
+    "GET /attachments": Call(200, paging="offset"),
     "GET /attachments/{hash_id}": Call(404),
     "PATCH /attachments/{hash_id}": Call(404, json={"title": "Changed"}),
     "POST /attachments/{hash_id}/links": Call(
@@ -129,7 +135,7 @@ CALLS: dict[str, Call] = {
     ),
     "GET /media/{filename}": Call(404),
     "POST /lists": Call(200, json={"title": "Another", "slug": "another-{order_id}-{as_whom}"}),
-    "GET /lists": Call(200),
+    "GET /lists": Call(200, paging="offset"),
     # Lists are public.
     "GET /lists/{list_id}": Call(200),
     "PATCH /lists/{list_id}": Call(403, json={"tagline": "Changed"}),
@@ -140,27 +146,27 @@ CALLS: dict[str, Call] = {
     "POST /subscriptions/{list_id}": Call(200, json={"email": "{as_whom}@example.com"}),
     "POST /subscriptions/{list_id}/no-challenge": Call(200),
     "GET /subscriptions/{list_id}/rel": Call(200),
-    "GET /subscriptions": Call(200),
+    "GET /subscriptions": Call(200, paging="array"),
     "GET /subscriptions/opponent": Call(200, query={"list_id": "{list_id}"}),
     "PUT /subscriptions/{list_id}/email": Call(200, json={"enabled": True}),
     "POST /subscriptions/{list_id}/delete": Call(200),
     "DELETE /subscriptions/{list_id}": Call(200),
-    "GET /lists/{list_id}/subscriptions": Call(403),
+    "GET /lists/{list_id}/subscriptions": Call(403, paging="offset"),
     "POST /lists/{list_id}/members/search": Call(
         403, json={"filter": {"field": "email", "contains": "@example"}}
     ),
     f"PUT {_MEMBER}/email": Call(403, json={"enabled": False}),
-    f"GET {_MEMBER}/subs": Call(403),
+    f"GET {_MEMBER}/subs": Call(403, paging="array"),
     "GET /lists/{list_id}/members/{user_id}": Call(403),
     "PATCH /lists/{list_id}/members/{user_id}": Call(403, json={"name": "Changed"}),
     "PUT /lists/{list_id}/members/{user_id}": Call(403, json={"name": "Put"}),
-    "GET /lists/{list_id}/members/{user_id}/history": Call(403),
-    "GET /lists/{list_id}/tags": Call(403),
+    "GET /lists/{list_id}/members/{user_id}/history": Call(403, paging="offset"),
+    "GET /lists/{list_id}/tags": Call(403, paging="offset"),
     "PATCH /lists/{list_id}/tags/{tag_id}": Call(403, json={"name": "Changed"}),
     "POST /fields": Call(200, json={"key": "a{order_id}", "label": "Another", "type": "text"}),
     "GET /fields": Call(200),
     "PATCH /fields/{field_id}": Call(404, json={"label": "Changed"}),
-    "GET /lists/{list_id}/members/{user_id}/consent": Call(403),
+    "GET /lists/{list_id}/members/{user_id}/consent": Call(403, paging="offset"),
     f"POST {_MEMBER}/transfer": Call(
         403, query={"dst_list_id": "{dst_list_id}"}, values={"user_id": "moving_user_id"}
     ),
@@ -173,7 +179,7 @@ CALLS: dict[str, Call] = {
     "PUT /deny-list": Call(200, json={"addresses": [], "domains": ["{order_id}.example.org"]}),
     "PATCH /deny-list": Call(200, json={"add_addresses": ["{as_whom}@example.org"]}),
     "GET /deny-list": Call(200),
-    "GET /imports": Call(200),
+    "GET /imports": Call(200, paging="offset"),
     "GET /imports/{import_id}/undo": Call(404),
     "GET /imports/{import_id}": Call(404),
     # Files can be downloaded only with a signed link, so even the owner's API key gets status 403.
@@ -182,13 +188,13 @@ CALLS: dict[str, Call] = {
     "GET /exports/{export_id}/file.csv.gz": Call(403, own=403),
     "GET /exports/{export_id}/file.jsonl.gz": Call(403, own=403),
     "POST /lists/{list_id}/segments": Call(403, json={"name": "Another", "filter": FILTER}),
-    "GET /lists/{list_id}/segments": Call(403),
+    "GET /lists/{list_id}/segments": Call(403, paging="offset"),
     "GET /lists/{list_id}/segments/{segment_id}": Call(403),
     "PATCH /lists/{list_id}/segments/{segment_id}": Call(403, json={"name": "Changed"}),
     "POST /lists/{list_id}/members/bulk": Call(
         403, own=202, json={"action": "tag", "value": "changed", "filter": FILTER}
     ),
-    "GET /jobs": Call(200),
+    "GET /jobs": Call(200, paging="offset"),
     "GET /jobs/{job_id}": Call(404),
     "GET /jobs/{job_id}/events": Call(404),
     "POST /jobs/{job_id}/retry": Call(404, own=409),
@@ -205,7 +211,7 @@ CALLS: dict[str, Call] = {
     },
     "GET /.well-known/oauth-authorization-server": Call(200),
     "GET /oauth/userinfo": Call(200),
-    "GET /grants": Call(200),
+    "GET /grants": Call(200, paging="array"),
     # These calls authenticate with the secret of an OAuth client instead of an API key. The tokens
     # belong to another client, so the responses must reveal nothing about the tokens.
     "POST /oauth/introspect": Call(200, program=True, form={"token": "{access_token}"}),
