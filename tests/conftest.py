@@ -155,26 +155,22 @@ def sandbox() -> Iterator[str]:
 
 @pytest.fixture
 def owner(stack: Stack) -> Owner:
-    """A new owner on the paid plan."""
     return stack.create_owner()
 
 
 @pytest.fixture
 def email(stack: Stack) -> str:
-    """The address of a new account with a password."""
     return new_account(stack)
 
 
 @pytest.fixture
 def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
-    """A function that opens a browser in which nobody is logged in."""
     with ExitStack() as opened:
         yield lambda: opened.enter_context(new_visitor(stack))
 
 
 @pytest.fixture
 def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
-    """A browser in which nobody is logged in."""
     return make_visitor()
 
 
@@ -188,13 +184,11 @@ def logged_in_visitor(make_visitor: Callable[[], Visitor], email: str) -> Visito
 
 @pytest.fixture
 def client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    """An HTTP client that calls the API with the key of the fixture `owner`."""
     with stack.client(owner.key) as client:
         yield client
 
 
 @pytest.fixture
 def stranger(stack: Stack) -> Iterator[httpx2.Client]:
-    """An HTTP client that calls the API without credentials."""
     with stack.client() as client:
         yield client

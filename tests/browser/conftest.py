@@ -126,13 +126,11 @@ def open_empty_page(open_page: OpenPage) -> Iterator[OpenPage]:
 
 @pytest.fixture
 def page(open_empty_page: OpenPage) -> Page:
-    """An empty page in a browser."""
     return open_empty_page()
 
 
 @pytest.fixture(params=["with scripts", "without scripts, narrow and dark"])
 def keyboard(request: pytest.FixtureRequest, open_page: OpenPage) -> Keyboard:
-    """A browser that the test controls with the keyboard only."""
     if request.param == "with scripts":
         return Keyboard(open_page("about:blank"))
     narrow_viewport = {"width": NARROW_WIDTH, "height": 800}

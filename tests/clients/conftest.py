@@ -19,14 +19,12 @@ def python_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def package(python_project: Path) -> ModuleType:
-    """The Python client, imported as a program imports it."""
     sys.path.insert(0, str(python_project / "src"))
     return importlib.import_module("pressroom_client")
 
 
 @pytest.fixture
 def pressroom(package: ModuleType, stack: Stack, owner: Owner) -> Iterator[Any]:
-    """The Python client of a new owner on the paid plan."""
     with package.Pressroom(stack.api_url, owner.key) as client:
         yield client
 

@@ -38,7 +38,6 @@ def engine() -> Engine:
 
 @contextmanager
 def _skip_without_containers() -> Iterator[None]:
-    """Skip the tests if this machine can't run Podman or can't get the base images."""
     try:
         yield
     except (EngineError, subprocess.TimeoutExpired) as error:
@@ -66,7 +65,6 @@ def image(engine: Engine) -> str:
 def compose_project(
     engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Project]:
-    """A Compose project whose services are all ready."""
     engine.clear()
     project = Project(engine, tmp_path_factory.mktemp("compose"))
     try:
@@ -84,7 +82,6 @@ def compose_project(
 
 @pytest.fixture(scope="session")
 def api_key(compose_project: Project) -> str:
-    """An API key of an owner on the paid plan."""
     compose_project.pressroom(
         "users", "create", EDITOR, "--name", "Editor", "--password", "a long password"
     )

@@ -38,7 +38,6 @@ def stack_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Stack:
 
 @pytest.fixture
 def owner_without_workers(stack_without_workers: Stack) -> Owner:
-    """A new owner on the test stack that runs no workers."""
     return stack_without_workers.create_owner()
 
 
@@ -46,7 +45,6 @@ def owner_without_workers(stack_without_workers: Stack) -> Owner:
 def client_without_workers(
     stack_without_workers: Stack, owner_without_workers: Owner
 ) -> Iterator[httpx2.Client]:
-    """An API client of `owner_without_workers`, on the test stack that runs no workers."""
     with stack_without_workers.client(owner_without_workers.key) as client:
         yield client
 
@@ -66,53 +64,45 @@ def disconnected_api(stack_without_workers: Stack) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def console(stack: Stack) -> Iterator[OwnerAtConsole]:
-    """A new owner who is logged in to the console and also has an API client."""
     with at_console(stack) as owner:
         yield owner
 
 
 @pytest.fixture(scope="module")
 def shared_console(stack: Stack) -> Iterator[OwnerAtConsole]:
-    """An owner who is logged in to the console, shared by all tests in a module."""
     with at_console(stack) as owner:
         yield owner
 
 
 @pytest.fixture
 def receiver() -> Iterator[HookReceiver]:
-    """A server to which webhooks are sent."""
     with running_receiver() as server:
         yield server
 
 
 @pytest.fixture
 def other_owner(stack: Stack) -> Iterator[httpx2.Client]:
-    """An API client with the key of a second owner."""
     with stack.client(stack.create_owner().key) as client:
         yield client
 
 
 @pytest.fixture
 def mailing_list(client: httpx2.Client) -> dict[str, Any]:
-    """A new mailing list that belongs to the fixture `owner`."""
     return new_list(client)
 
 
 @pytest.fixture
 def list_id(mailing_list: dict[str, Any]) -> int:
-    """The id of the mailing list in the fixture `mailing_list`."""
     return int(mailing_list["id"])
 
 
 @pytest.fixture
 def encrypted_attachment(client: httpx2.Client) -> dict[str, Any]:
-    """An encrypted image that the fixture `owner` has uploaded."""
     return dict(data(send(client, photo(), "p.jpg", encrypted="true")))
 
 
 @pytest.fixture
 def reader(stack: Stack) -> Iterator[Reader]:
-    """A new person who can log in and has no subscriptions."""
     with new_reader(stack) as reader:
         yield reader
 
@@ -126,7 +116,6 @@ def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
 
 @pytest.fixture
 def member(stack: Stack, reader: Reader, list_id: int) -> Reader:
-    """A person who joined the list with the id `list_id` 60 days ago."""
     reader.joins(list_id)
     backdate_history(stack, reader)
     return reader
@@ -142,7 +131,6 @@ def logged_in_owner(stack: Stack, owner: Owner) -> Iterator[Person]:
 
 @pytest.fixture
 def read_only_client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    """An API client of `owner`, with a key that can only read lists and subscriptions."""
     with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as client:
         yield client
 

@@ -72,10 +72,7 @@ def _recover_fleet(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def imports(make_lasting_stack: Callable[[str], Stack]) -> ImportRunner:
-    """A test stack for imports of files.
-
-    The test stack has no workers, except those that a test starts.
-    """
+    """A test stack for imports of files."""
     return ImportRunner(make_lasting_stack("bulk-faults"))
 
 

@@ -95,7 +95,6 @@ def _measure_request(
 
 
 def _list_more_values(sized: SizedStack, world: worlds.World) -> _Values:
-    """Return the placeholder values that benchmark cases need, but ``World.values`` lacks."""
     stack, user_id, list_id = sized.stack, sized.owner.user_id, sized.list_id
 
     def query_value(statement: str, *parameters: object) -> object:
@@ -164,5 +163,4 @@ def _measure_task(kind: MaintenanceKind, stacks: Sequence[SizedStack], index: in
 def _measure_polling(
     function: Callable[[Resources], object], stacks: Sequence[SizedStack], index: int
 ) -> float:
-    """Return the duration of a function that each worker calls regularly to find due jobs."""
     return measure_seconds(lambda: function(stacks[index].worker.resources))

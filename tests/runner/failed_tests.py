@@ -14,8 +14,6 @@ RECORD_VARIABLE = "PRESSROOM_FAILED_TESTS"
 
 
 class FailureRecorder:
-    """Writes the ids of the failed tests to a JSON file, and their reports to a log next to it."""
-
     def __init__(self, record: Path) -> None:
         self._record = record
         self._reports: dict[str, list[str]] = {}

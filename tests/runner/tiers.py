@@ -40,7 +40,6 @@ FOLDERS = {
 
 
 def tiers_of(item: pytest.Item) -> set[str]:
-    """Return the names of all tiers that the test belongs to."""
     tiers = {name for mark in item.iter_markers("tier") for name in mark.args}
     tiers |= {part for folder, part in FOLDERS.items() if item.nodeid.startswith(folder)}
     assert tiers <= set(TIERS), f"{item.nodeid}: these tiers don't exist: {tiers - set(TIERS)}"

@@ -86,7 +86,6 @@ class Zygote:
             )
 
     def fork(self, program: Program, module: str, words: tuple[str, ...]) -> Forked | None:
-        """Fork the program, or return None if the zygote process can't fork the program."""
         return self.spawn(program, module, words) if self.can_fork(program) else None
 
     def can_fork(self, program: Program) -> bool:
@@ -110,7 +109,6 @@ class Zygote:
         )
 
     def spawn(self, program: Program, module: str, words: tuple[str, ...]) -> Forked:
-        """Run `python -m module words…` as the development stack's `spawn` does."""
         program.rotate_log()
         process = self._start()
         assert process.stdin
@@ -141,7 +139,6 @@ class Zygote:
             self._process.communicate()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Return the zygote process, and start it if necessary."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.runner.zygote"],

@@ -25,11 +25,9 @@ def impatient_api(empty_stack: Stack) -> tuple[Stack, Running]:
 
 @pytest.fixture
 def list_id(client: httpx2.Client) -> int:
-    """The id of a new mailing list of the fixture `owner`."""
     return int(new_list(client)["id"])
 
 
 @pytest.fixture
 def impatient_owner(impatient_api: tuple[Stack, Running]) -> Owner:
-    """A new owner in the test stack of the fixture `impatient_api`."""
     return impatient_api[0].create_owner()

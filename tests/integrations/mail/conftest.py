@@ -19,6 +19,5 @@ def mail_sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def scripted_server() -> Iterator[ScriptedSmtpServer]:
-    """An SMTP server whose replies the test sets."""
     with running_scripted_server(ScriptedSmtpServer()) as server:
         yield server

@@ -28,7 +28,6 @@ def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
 
 @pytest.fixture(scope="module")
 def probes(empty_stack: Stack) -> Bench:
-    """Probe jobs on a stack whose one worker runs jobs in four processes."""
     probes = make_bench(empty_stack)
     probes.start_worker(concurrency=4)
     return probes
@@ -47,5 +46,4 @@ def resources(probes_without_workers: Bench) -> Iterator[Resources]:
 
 @pytest.fixture
 def lease(probes_without_workers: Bench, resources: Resources) -> Lease:
-    """The lease of a probe job that was claimed for the test."""
     return claim_lease(resources, probes_without_workers.enqueue())

@@ -75,10 +75,8 @@ _FIND_HIDDEN_ENTRIES = """
 
 
 def find_protruding_elements(page: Page) -> list[str]:
-    """Return the HTML of the elements that stick out of the card, form or page around them."""
     return list(page.evaluate(_FIND_PROTRUDING))
 
 
 def find_hidden_entries(page: Page) -> list[str]:
-    """Return the current entries of menus that are scrolled out of view."""
     return list(page.evaluate(_FIND_HIDDEN_ENTRIES))

@@ -6,7 +6,6 @@ from tests.support.people.visiting import SESSION_COOKIE
 
 
 def log_in_browser(page: Page, stack: Stack, user_id: int) -> None:
-    """Log in by creating a session directly, without the login page."""
     with stack.resources.unit_of_work() as uow:
         cookie = sessions.begin_session(uow, user_id)
     page.context.add_cookies([{"name": SESSION_COOKIE, "value": cookie, "url": stack.api_url}])

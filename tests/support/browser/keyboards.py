@@ -177,7 +177,6 @@ class Keyboard:
     # -- Pressing keys -------------------------------------------------------------------------
 
     def press(self, role: Role, name: str, *, exact: bool = True, back: bool = False) -> None:
-        """Reach a link or a button, press Enter, and wait for the next page."""
         self.reach(role, name, exact=exact, back=back)
         self.enter()
 
@@ -199,7 +198,6 @@ class Keyboard:
         expect(box).to_be_checked()
 
     def clear_checkboxes(self) -> None:
-        """Uncheck all checkboxes on the page with the keyboard."""
         names = self.page.locator("input[type=checkbox]:checked").evaluate_all(
             "boxes => boxes.map(box => box.name)"
         )
@@ -210,7 +208,6 @@ class Keyboard:
             expect(box).not_to_be_checked()
 
     def choose(self, name: str, option: str) -> None:
-        """Choose an option of a select box with the arrow keys."""
         box = self.reach("combobox", name)
         options = box.get_by_role("option").all_inner_texts()
         assert option in options

@@ -29,7 +29,6 @@ def make_list(client: httpx2.Client, title: str = TITLE, **fields: object) -> in
 
 
 def mailed_link(person: Subscriber, path: str) -> str:
-    """Wait for a mail to the person with a link to this path, and return the link."""
     link = re.escape(f"{person.stack.api_url}{path}?") + r"[\w.=&-]+"
 
     def find_links() -> list[str]:

@@ -15,7 +15,6 @@ T = TypeVar("T")
 
 
 def settings_for_sandbox(url: str, **chosen: str) -> Settings:
-    """Return settings that make Pressroom verify challenge tokens with the sandbox at ``url``."""
     sandbox_settings = {
         name.removeprefix("PRESSROOM_").lower(): value
         for name, value in build_challenge_settings(url, {}).items()
@@ -24,10 +23,7 @@ def settings_for_sandbox(url: str, **chosen: str) -> Settings:
 
 
 def settings_for_server(url: str, **chosen: str) -> Settings:
-    """Return settings that make Pressroom use ``url`` for all three challenge providers.
-
-    The settings accept challenge tokens for any host name.
-    """
+    """Return settings that make Pressroom use ``url`` for all three challenge providers."""
     urls = {f"{provider}_url": url for provider in ChallengeProviderName}
     return settings_for_sandbox(url, **{**urls, "challenge_hostnames": "", **chosen})
 
@@ -42,10 +38,7 @@ async def read_outcome(verification: Awaitable[None]) -> str:
 
 
 def ask_challenges(challenge_settings: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
-    """Call ``ask``, and return its result.
-
-    ``ask`` receives a ``Challenges`` object with the settings ``challenge_settings``.
-    """
+    """Call ``ask``, and return its result."""
 
     async def run() -> T:
         challenges = Challenges(challenge_settings)

@@ -127,22 +127,17 @@ def build_typescript(folder: Path) -> Path:
 
 
 def write_document(folder: Path) -> Path:
-    """Write the current OpenAPI document for a program that reads a file."""
     file = folder / "openapi.json"
     file.write_text(json.dumps(openapi_document()))
     return file
 
 
 def run_tool(project: Path, tool: str, *words: str) -> str:
-    """Run a development tool of the TypeScript client, and return its output."""
     return run_program(str(project / "node_modules" / ".bin" / tool), *words, folder=project)
 
 
 def run_program(*words: str, folder: Path, environment: dict[str, str] | None = None) -> str:
-    """Run a program, and return its output.
-
-    If the program fails, the ``AssertionError`` contains the output.
-    """
+    """Run a program, and return its output."""
     process = subprocess.run(
         words,
         check=False,

@@ -36,6 +36,5 @@ def build_script(readme: Path, language: str, stack: Stack, owner: Owner) -> str
 
 
 def write_files(folder: Path) -> None:
-    """Write the files that the examples in the READMEs upload."""
     (folder / "photo.jpg").write_bytes(photo())
     (folder / "members.csv").write_text("email,name\nada@example.com,Ada\nben@example.com,Ben\n")

@@ -136,19 +136,13 @@ class Cluster:
                 self.start(name)
 
     def promote_replica(self) -> None:
-        """Promote the replica, and give the database's IP address to the replica's host.
-
-        A cluster manager promotes a replica in the same way when the primary database fails.
-        """
+        """Promote the replica, and give the database's IP address to the replica's host."""
         self.replica.promote()
         self.hosts["replica"].take(self.database)
         self.stack.forget_connections()
 
     def host_of_broker(self, *, other_than: str | None = None) -> str:
-        """Wait until the Sentinels agree on a master, and return its host.
-
-        ``other_than``: a host that must not run the Redis master any more.
-        """
+        """Wait until the Sentinels agree on a master, and return its host."""
 
         def find_host() -> str | None:
             host = _HOST_NAMES.get(self.redis.master() or "")
@@ -172,7 +166,6 @@ class Cluster:
 
     @contextmanager
     def partitioned(self, *pairs: tuple[str, str]) -> Iterator[None]:
-        """Cut the network between the two hosts of each pair until the ``with`` block ends."""
         for first, second in pairs:
             self.hosts[first].block(self.hosts[second])
         try:
@@ -192,7 +185,6 @@ class Cluster:
         assert ended == []
 
     def clock_of(self, name: str) -> str:
-        """Return the Date header of a response from this host."""
         with plain_client() as client:
             return client.get(f"{self._url(name)}/healthz").headers["date"]
 

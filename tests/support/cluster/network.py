@@ -32,7 +32,6 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def require_namespaces() -> None:
-    """Skip the test if this machine can't create network namespaces."""
     if os.geteuid() != 0:
         pytest.skip("needs root, for network namespaces")
     for tool, package in (("ip", "iproute2"), ("iptables", "iptables")):
@@ -91,7 +90,6 @@ class Host:
         return set(map(int, _run("ip", "netns", "pids", self.namespace).split()))
 
     def unplug(self) -> None:
-        """Disconnect the host from the network."""
         _run("ip", "-n", self._hub, "link", "set", self.name, "down")
 
     def plug(self) -> None:
@@ -117,7 +115,6 @@ class Host:
         self._filter("-I", other)
 
     def unblock(self, other: "Host") -> None:
-        """Undo ``block``."""
         self._filter("-D", other)
 
     def _filter(self, action: str, other: "Host") -> None:
@@ -170,7 +167,6 @@ class Network:
 
 @contextmanager
 def open_network() -> Iterator[Network]:
-    """Create a network. When the block ends or fails, remove the network and its processes."""
     _remove_abandoned_networks()
     used_addresses = _run("ip", "-4", "-o", "addr")
     numbers = ((os.getpid() + step) % 250 for step in range(250))
@@ -195,7 +191,6 @@ def _announce(address: str) -> None:
 
 
 def _remove_abandoned_networks() -> None:
-    """Remove the networks of test runs that were killed."""
     matches = map(_OUR_NAMESPACE.match, _list_namespaces())
     for tag in {f"pressroom-{match[1]}" for match in matches if match}:
         if not Path(f"/proc/{tag.removeprefix('pressroom-')}").exists():
@@ -203,7 +198,6 @@ def _remove_abandoned_networks() -> None:
 
 
 def _remove(tag: str) -> None:
-    """Remove a network and its processes."""
     # Delete the virtual cable (veth pair) between this machine and the network. Linux deletes the
     # virtual cables between namespaces together with the namespaces. ``ip link delete`` may fail,
     # because the virtual cable may already be deleted.

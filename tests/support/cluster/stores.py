@@ -35,7 +35,6 @@ def on_hosts(
 
 
 def on_host(program: Program, host: Host) -> Program:
-    """Return a copy of the program for ``host``, which listens on all addresses of the host."""
     if program.run_as is not None:
         pytest.skip("needs user namespaces: another user may enter no network namespace")
     argv = [_listen_on_all_addresses(word) for word in program.argv]

@@ -38,7 +38,6 @@ def require_known(words: Sequence[str]) -> None:
 
 
 def option(words: Sequence[str], name: str) -> str:
-    """Return the value of an option."""
     return words[list(words).index(name) + 1]
 
 
@@ -48,7 +47,6 @@ def options(words: Sequence[str], name: str) -> list[str]:
 
 
 def _find_command(words: Sequence[str]) -> tuple[Any, list[str]]:
-    """Return the command or command group in a command line, and the remaining words."""
     assert words[0] == "pressroom", words
     command: Any = typer.main.get_command(app)
     rest = list(words[1:])

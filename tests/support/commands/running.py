@@ -64,7 +64,6 @@ def run_command(
 def run_command_process(
     environment: Mapping[str, str], *words: str, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pressroom words…` in a new process."""
     return subprocess.run(
         [Path(sys.executable).with_name("pressroom"), *words],
         env=environment,
@@ -95,7 +94,6 @@ def require_command_error(stack: Stack, code: str, *words: str) -> None:
 
 
 def _run_main() -> int:
-    """Run the command, and return its exit code."""
     load_settings.cache_clear()
     try:
         with pytest.raises(SystemExit) as end:

@@ -35,7 +35,6 @@ class ComposerStack:
         self._workers: dict[str, Running] = {}
 
     def work(self, fallback: str = "offline", *, concurrency: int = 4) -> Running:
-        """Run only the worker with this fallback, and return the worker."""
         for other in set(self._workers) - {fallback}:
             self._workers.pop(other).stop()
         if fallback not in self._workers:
@@ -45,13 +44,11 @@ class ComposerStack:
         return self._workers[fallback]
 
     def stop_workers(self) -> None:
-        """Stop all workers."""
         for worker in self._workers.values():
             worker.stop()
         self._workers.clear()
 
     def steer(self, model: str | None) -> None:
-        """Set the behaviour of the language model."""
         self._run.steer(model)
 
     def calls(self) -> int:

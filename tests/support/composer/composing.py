@@ -46,7 +46,6 @@ def build_post_body(post: Post, **more: Any) -> dict[str, Any]:
 
 
 def make_unique_post(post: Post = POSTS["english"]) -> Post:
-    """Return the post with an additional sentence that no other test sends."""
     return Post(post.title, f"{post.content}\n\nThis is issue {time.monotonic_ns()}.")
 
 

@@ -84,15 +84,12 @@ def run_isolated(words: list[str], *, timeout: float) -> None:
 
 @dataclass(frozen=True)
 class Engine:
-    """Calls Podman with the environment variables that every call needs."""
-
     environment: dict[str, str]
 
     def podman(self, *words: str, timeout: float = 120) -> str:
         return run(["podman", *words], timeout=timeout, environment=self.environment)
 
     def log(self, container: str) -> str:
-        """Return the last lines that the container wrote to stdout and stderr."""
         words = ["podman", "logs", "--tail", "60", container]
         return subprocess.run(
             words,
@@ -111,7 +108,6 @@ class Engine:
         return True
 
     def clear(self) -> None:
-        """Remove the containers, volumes and networks that a killed test run has left behind."""
         remove = ("rm", "--all", "--force", "--time", "5")
         # Call ``podman rm`` twice, because the first call fails if a container ends just before
         # Podman kills the container.

@@ -87,7 +87,6 @@ def _make_stand_ins(engine: Engine) -> None:
 
 
 def _make_base(engine: Engine) -> None:
-    """Build an image of Debian with Debian's Python, and give it the name of the Python image."""
     system = platform.freedesktop_os_release()
     # Debian 13 has the Python version of the real image.
     suite = "trixie" if system["ID"] == "debian" else system["VERSION_CODENAME"]

@@ -106,11 +106,9 @@ class Project:
         return "\n".join(map(self.engine.log, self.containers(service)))
 
     def inside(self, service: str, *words: str, timeout: float = 60) -> str:
-        """Run a command in the service's first container, and return its output."""
         return self.engine.podman("exec", self.containers(service)[0], *words, timeout=timeout)
 
     def pressroom(self, *words: str) -> Any:
-        """Run a `pressroom` command in the API's container, and return its JSON output."""
         return json.loads(self.inside("api", "pressroom", *words, "--json"))
 
     def client(self, key: str | None = None) -> httpx2.Client:

@@ -10,12 +10,9 @@ from tests.support.credits.credits import grant
 
 @dataclass(frozen=True)
 class CreditAccounts:
-    """Creates credit accounts in a test stack, and reads the accounts from the database."""
-
     stack: Stack
 
     def create_holder(self, credits: str) -> Owner:
-        """Create an owner who has the given amount of credits."""
         owner = self.stack.create_owner()
         grant(self.stack, owner.user_id, credits)
         return owner

@@ -13,7 +13,6 @@ LEDGER_TABLES = (
 
 
 def grant_entries(stack: Stack, user_id: int, count: int) -> None:
-    """Add ``count`` entries of one credit each to the user's credit ledger."""
     for _ in range(count):
         ledger.grant_credits(stack.resources.database, user_id, Decimal(1), source_id="x")
 

@@ -62,7 +62,6 @@ class SandboxPayments:
         self._do(checkout, "fall_through")
 
     def alter(self, checkout: str | int, *, amount: int) -> None:
-        """Change the amount of the checkout, so that it differs from the amount of the order."""
         self._do(checkout, "alter", amount=amount)
 
     def refund(self, checkout: str | int, amount: int | None = None) -> None:
@@ -108,10 +107,6 @@ class SandboxPayments:
         self.mode(hold=True)
 
     def release(self, *, times: int = 1, shuffle: bool = False) -> int:
-        """Deliver the webhook events that are held back, and return the number of these events.
-
-        Webhook events that the sandbox creates after this call are still held back.
-        """
         options = {"times": times, "shuffle": shuffle}
         count: int = self._post("/control/release", options)["released"]
         return count

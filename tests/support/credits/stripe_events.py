@@ -99,7 +99,6 @@ def session_event(
 
 
 def refund_event(terms: OrderTerms, total: int) -> Json:
-    """Return an event about a refund. ``total``: the sum of all refunds so far."""
     content: Json = {
         "id": f"ch_{terms.order_id}",
         "object": "charge",
@@ -145,7 +144,6 @@ def dispute_event(terms: OrderTerms, status: str, amount: int, *, number: int = 
 
 
 def list_disputes(terms: OrderTerms) -> list[Json]:
-    """Return the disputes that the fake provider lists for the payment."""
     return _disputes.setdefault(terms.payment_id, [])
 
 
@@ -199,8 +197,6 @@ def running_list_only_provider() -> Iterator[str]:
 
 @dataclass
 class WebhookPoster:
-    """Signs and posts webhooks."""
-
     stack: Stack
     http: httpx2.Client = field(init=False)
 
@@ -233,7 +229,6 @@ class WebhookPoster:
 
 
 def kill_and_restart_api(stack: Stack) -> None:
-    """Kill the API process with SIGKILL, and start it again."""
     [api] = [each for each in stack.processes if each.name == "api"]
     api.kill()
     stack.processes.remove(api)
@@ -241,17 +236,14 @@ def kill_and_restart_api(stack: Stack) -> None:
 
 
 def require_clean_books(stack: Stack) -> None:
-    """Require that the verification of the credit ledger finds no fault."""
     assert verify.verify_ledger(stack.resources, full=True).faults == []
 
 
 def read_order_status(stack: Stack, terms: OrderTerms) -> str:
-    """Return the status of the order."""
     [(status,)] = stack.query("SELECT status FROM payment_orders WHERE id = %s", terms.order_id)
     return str(status)
 
 
 def read_balance_and_debt(stack: Stack, user_id: int) -> tuple[object, ...]:
-    """Return the balance and the debt of a user."""
     rows = stack.query("SELECT balance, debt FROM credit_accounts WHERE user_id = %s", user_id)
     return rows[0] if rows else (Decimal(0), Decimal(0))

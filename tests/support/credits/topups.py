@@ -35,7 +35,6 @@ def create_order(client: httpx2.Client, numbers: str = '"amount": 5') -> dict[st
 
 
 def create_paid_order(stack: Stack, client: httpx2.Client, sandbox: SandboxPayments) -> int:
-    """Create an order, pay it, and return its id."""
     order_id: int = create_order(client)["order_id"]
     sandbox.pay(order_id)
     await_status(stack, order_id, "paid")

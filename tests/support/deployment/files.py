@@ -42,7 +42,6 @@ def services() -> dict[str, Service]:
 
 
 def observability_services() -> dict[str, Service]:
-    """Return the services of the profile `observability`."""
     all_services: dict[str, Service] = compose()["services"]
     return {
         name: each
@@ -52,7 +51,6 @@ def observability_services() -> dict[str, Service]:
 
 
 def our_services() -> dict[str, Service]:
-    """Return the services that run our image."""
     return {name: each for name, each in services().items() if "build" in each}
 
 
@@ -61,7 +59,6 @@ def workers() -> dict[str, Service]:
 
 
 def secrets() -> dict[str, str]:
-    """Map each ``PRESSROOM_…_FILE`` variable, which contains a path, to the name of the secret."""
     return {
         variable_of(name) + FILE_SUFFIX: name
         for name, field in Settings.model_fields.items()

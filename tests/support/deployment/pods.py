@@ -45,7 +45,6 @@ def containers_of(resource: Resource) -> list[dict[str, Any]]:
 
 
 def settings_in(file: Path) -> set[str]:
-    """Return the settings in a file of a ConfigMap generator, including commented-out settings."""
     return set(re.findall(r"^#?(PRESSROOM_[A-Z0-9_]+)\b", file.read_text(), re.MULTILINE))
 
 
@@ -58,7 +57,6 @@ def workloads() -> dict[str, Resource]:
 
 
 def job_templates() -> dict[str, Resource]:
-    """Map the name of each CronJob to the template of its Jobs."""
     return {
         name: each["spec"]["jobTemplate"] for name, each in resources_of_kind("CronJob").items()
     }
@@ -75,7 +73,6 @@ def labels_of(workload: Resource) -> dict[str, str]:
 
 
 def settings_needed_by(words: Sequence[str]) -> set[str]:
-    """Return the environment variables of all required and optional settings of a command."""
     if "--wait" in words:
         return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
     names = list_settings(words[1], [Queue(name) for name in options(words, "--queue")])
@@ -109,7 +106,6 @@ class Process:
         return [Queue(name) for name in options(self.words, "--queue")]
 
     def needs(self) -> set[str]:
-        """Return the environment variables of all required and optional settings of the command."""
         return settings_needed_by(self.words)
 
     def secrets(self) -> dict[str, dict[str, Any]]:

@@ -37,7 +37,6 @@ class RunningPooler:
     group: Group
 
     def restart(self) -> None:
-        """Kill PgBouncer, start it again, and wait until it is ready."""
         kill_and_await(self.group, _NAME)
 
 

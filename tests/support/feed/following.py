@@ -18,7 +18,6 @@ EVENT_TYPE = FeedEventType.KEY_CREATED
 
 
 def commit_event(resources: Resources, user_id: int, kind: FeedEventType = EVENT_TYPE) -> None:
-    """Write one event to a user's feed in a separate transaction."""
     with resources.unit_of_work() as uow:
         announce_event(uow, user_id, kind, count=1)
 

@@ -34,7 +34,6 @@ class Authority:
 
 
 def authority(path: Path) -> Authority:
-    """Create a certificate authority, and write its certificate to the file."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _begin_certificate("authority", "authority", key)

@@ -9,10 +9,7 @@ Document = dict[str, Any]
 
 @cache
 def openapi_document() -> Document:
-    """Return the OpenAPI document of the application as parsed JSON.
-
-    All tests of a process share the returned object, so a test must not change it.
-    """
+    """Return the OpenAPI document of the application as parsed JSON."""
     # Import ``build_document`` only when a test needs it, because the import is slow, and pytest
     # imports this module whenever it collects tests.
     from cli.openapi_document import build_document

@@ -52,6 +52,5 @@ def require_headers(reply: httpx2.Response, *, cookies: Collection[str] = ()) ->
 
 
 def follow_redirect(client: httpx2.Client, reply: httpx2.Response) -> httpx2.Response:
-    """Open the page to which a response redirects."""
     assert reply.next_request
     return client.send(reply.next_request)

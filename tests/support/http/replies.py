@@ -39,12 +39,10 @@ def problem(reply: httpx2.Response, status: int, code: str) -> dict[str, Any]:
 
 
 def fields_at_fault(body: dict[str, Any]) -> list[str]:
-    """Return the names of the invalid fields that an error response lists."""
     return [error["field"] for error in body["errors"]]
 
 
 def walk_pages(client: httpx2.Client, path: str, limit: int) -> list[Any]:
-    """Return all items of a paginated route by reading page after page."""
     items: list[Any] = []
     query: dict[str, Any] = {"limit": limit}
     while True:

@@ -15,8 +15,6 @@ from devstack.harness.polling import eventually
 
 
 class QuietHandler(BaseHTTPRequestHandler):
-    """A request handler that doesn't log requests."""
-
     def read_body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
@@ -60,10 +58,7 @@ def silent_server() -> Iterator[str]:
 
 @contextmanager
 def trickling_server(head: bytes, drip: bytes) -> Iterator[str]:
-    """Run a server that sends ``head``, and then ``drip`` again and again. Yield the server's URL.
-
-    The server stops when the block ends.
-    """
+    """Run a server that sends ``head``, and then ``drip`` again and again. Yield its URL."""
     stop = threading.Event()
 
     def answer(connection: socket.socket) -> None:
@@ -117,7 +112,6 @@ class Listener:
 
 @contextmanager
 def serving_app(app: FastAPI) -> Iterator[str]:
-    """Run an application until the block ends, and yield its URL."""
     # When the block ends, wait at most one second for responses in progress, because the test no
     # longer needs them.
     config = uvicorn.Config(app, LOOPBACK, 0, log_config=None, timeout_graceful_shutdown=1)

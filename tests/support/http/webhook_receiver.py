@@ -92,7 +92,6 @@ def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
 
 @contextlib.contextmanager
 def running_receiver(port: int = 0) -> Iterator[HookReceiver]:
-    """Run a webhook receiver until the block ends."""
     receiver = HookReceiver()
     with running_server(http_server(_handler_of(receiver), port)) as url:
         receiver.url = f"{url}/hook"

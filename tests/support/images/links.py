@@ -15,5 +15,4 @@ def request_link(
 
 
 def new_link(client: httpx2.Client, record: Mapping[str, object], **more: str) -> httpx2.URL:
-    """Request a signed link to an encrypted attachment, and return its URL."""
     return httpx2.URL(data(request_link(client, record, **more))["url"])

@@ -36,7 +36,6 @@ def noise(size: tuple[int, int] = (300, 200), *, quality: int = 5) -> bytes:
 
 @lru_cache
 def encoded(file_format: str, mode: str = "RGB", size: tuple[int, int] = (64, 48)) -> bytes:
-    """Return a small still image in any format and mode that Pillow writes."""
     picture = Image.linear_gradient("L").resize(size).convert(mode)
     buffer = io.BytesIO()
     picture.save(buffer, file_format)

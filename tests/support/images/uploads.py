@@ -33,6 +33,5 @@ def await_jobs(stack: Stack, count: int, status: str) -> None:
 
 
 def count_ready_attachments(stack: Stack) -> int:
-    """Return the number of attachments in the database that have the status `ready`."""
     rows = stack.query("SELECT count(*) FROM attachments WHERE status = 2")
     return int(str(rows[0][0]))

@@ -57,7 +57,6 @@ def upload(
 def import_members_file(
     client: httpx2.Client, list_id: int, content: bytes, name: str = "members.csv", **params: str
 ) -> dict[str, Any]:
-    """Import a file, require that the import succeeds, and return its result."""
     job = data(upload(client, list_id, content, name, **params))
     assert job["status"] == "succeeded"
     result: dict[str, Any] = job["result"]
@@ -66,7 +65,6 @@ def import_members_file(
 
 
 def nonzero_counts(result: dict[str, Any]) -> dict[str, int]:
-    """Return the counts in an import's result, without the counts that are zero."""
     return {name: result[name] for name in (*COUNT_NAMES, "updated") if result[name]}
 
 
@@ -86,8 +84,6 @@ def add(
 
 
 def await_job(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str, Any]:
-    """Wait until the job has ended, and return the job."""
-
     def find_ended_job() -> dict[str, Any] | None:
         job: dict[str, Any] = data(client.get(f"/jobs/{job_id}"))
         return job if job["status"] in FINISHED_STATUSES else None
@@ -96,7 +92,6 @@ def await_job(client: httpx2.Client, job_id: int, within: float = 20) -> dict[st
 
 
 def fail_job(stack: Stack, job_id: int, error: DomainError) -> None:
-    """Record that the job has failed with this error, as a worker does."""
     with stack.resources.unit_of_work() as uow:
         lease = transitions.claim_job(uow, job_id)
         assert lease is not None
@@ -118,10 +113,7 @@ def export(client: httpx2.Client, list_id: int, kind: object, **headers: str) ->
 
 
 def export_file(client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
-    """Export members, and return the URL of the file.
-
-    ``choice``: fields of the request that select the members, such as ``segment_id``.
-    """
+    """Export members, and return the URL of the file."""
     job = data(client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice}))
     assert job["status"] == "succeeded"
     return str(job["result"]["url"])
@@ -134,10 +126,6 @@ def export_rows(client: httpx2.Client, list_id: int, kind: str = "members") -> l
 def export_emails(
     client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any
 ) -> list[str]:
-    """Export members, and return their addresses.
-
-    ``choice``: fields of the request that select the members, such as ``segment_id``.
-    """
     return [row["email"] for row in fetch_rows(export_file(client, list_id, kind, **choice))]
 
 

@@ -20,7 +20,6 @@ def send_file(
     /,
     **typed: str,
 ) -> httpx2.Response:
-    """Open the console's import form, and submit the form with a file, as a browser does."""
     [(action, values)] = forms_of(console.visitor.get(NEW_IMPORT))
     form = {**values, "list_id": str(list_id), **typed}
     form.pop("file")
@@ -40,10 +39,8 @@ def preview_import(
 
 
 def get_import(console: OwnerAtConsole, path: str) -> dict[str, Any]:
-    """Return the API's record of the import whose console page has this path."""
     return dict(data(console.api.get(f"/imports/{path.rpartition('/')[2]}")))
 
 
 def read_counts(text: str) -> dict[str, str]:
-    """Map the label of each count on the console page of an import to the count."""
     return dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text))

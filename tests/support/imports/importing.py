@@ -68,7 +68,6 @@ class ImportRunner:
         by_operator: bool = False,
         **options: Any,
     ) -> int:
-        """Store the file, enqueue its import, and return the id of the job."""
         stored_file = accepting.create_file(self.resources)
         stored_file.writer.write(file)
         stored_file.writer.close()
@@ -86,7 +85,6 @@ class ImportRunner:
         return Caller(owner.user_id, frozenset(Scope), unrestricted=True, key_id=0)
 
     def begin_undo(self, owner: Owner, import_id: int) -> int:
-        """Enqueue the undo of an import, and return the id of the job."""
         with self.resources.unit_of_work() as uow:
             job_id = records.undo_import(uow, self.caller(owner), import_id)
         assert job_id is not None
@@ -104,7 +102,6 @@ class ImportRunner:
             yield uow, lists.get_list(uow, list_id), person
 
     def remove(self, list_id: int, address: str) -> None:
-        """Remove a member, as the owner of the list does."""
         with self.person(list_id, address) as (uow, mailing_list, person):
             owner = Actor(ActorKind.OWNER, Via.LOGIN)
             members.remove_member(uow, mailing_list, person.id, owner)
@@ -114,7 +111,6 @@ class ImportRunner:
             return claim_job(uow, job_id)
 
     def lease(self, job_id: int) -> Lease:
-        """Claim a job that no worker has claimed."""
         lease = self.claim(job_id)
         assert lease is not None
         return lease
@@ -134,7 +130,6 @@ class ImportRunner:
         return job
 
     def help(self, job_id: int) -> None:
-        """Run the helper jobs of an import job until all of them have ended."""
         for _ in range(_MAX_TURNS):
             helper_ids = self.helpers(job_id)
             if not helper_ids:
@@ -145,7 +140,6 @@ class ImportRunner:
                     self._run(helper.run_helper, lease)
 
     def helpers(self, job_id: int) -> list[int]:
-        """Return the ids of the job's helper jobs that haven't ended."""
         rows = self.stack.query(
             "SELECT id FROM jobs WHERE kind = 'members.apply' AND subject_id = %s"
             " AND finished_at IS NULL ORDER BY id",
@@ -168,7 +162,6 @@ class ImportRunner:
                     self._run(unsubscribe.apply_opt_out, lease)
 
     def _run(self, run: JobWork, lease: Lease) -> None:
-        """Run a claimed job until the job ends, or until another process may continue the job."""
         try:
             for _ in run(self.resources, lease) or ():
                 pass
@@ -182,13 +175,11 @@ class ImportRunner:
     def import_members(
         self, owner: Owner, list_id: int, file: bytes, **options: Any
     ) -> MemberImport:
-        """Import a file, and require that the import succeeds."""
         job = self.work(self.begin(owner, list_id, file, **options))
         assert job.status == "succeeded", job.error
         return self.of_job(job.id)
 
     def undo(self, owner: Owner, import_id: int) -> dict[str, Any]:
-        """Undo an import, and return the result of the undo job."""
         job = self.work(self.begin_undo(owner, import_id))
         assert job.status == "succeeded", job.error
         assert job.result is not None
@@ -205,14 +196,12 @@ class ImportRunner:
             return uow.session.get_one(MemberImport, subject)
 
     def ended(self, job_id: int, *, within: float = 60.0) -> Job:
-        """Wait until a worker has ended the job, and return the job."""
         eventually(
             lambda: self.job(job_id).status in FINISHED, within=within, what=f"job {job_id}'s end"
         )
         return self.job(job_id)
 
     def records(self, list_id: int) -> Rows:
-        """Return all columns of all subscriptions of the list."""
         return self.stack.query(
             "SELECT * FROM subscriptions WHERE list_id = %s ORDER BY 1", list_id
         )
@@ -225,25 +214,21 @@ class ImportRunner:
         )
 
     def active(self, list_id: int) -> set[str]:
-        """Return the addresses of all active members."""
         rows = self.stack.query(
             "SELECT email FROM subscriptions WHERE list_id = %s AND status = 'active'", list_id
         )
         return {str(email) for (email,) in rows}
 
     def count(self, list_id: int) -> int:
-        """Return the number of subscribers that the product shows for the list."""
         with self.resources.unit_of_work() as uow:
             return subscriber_counts.count_subscribers(uow, [list_id])[list_id]
 
     def count_claims(self, import_id: int) -> int:
-        """Return how many claims of consent the import has recorded."""
         query = "SELECT count(*) FROM consent_claims WHERE import_id = %s"
         [(count,)] = self.stack.query(query, import_id)
         return int(str(count))
 
     def import_new_owner(self, list_id: int) -> Owner:
-        """Create an account with an API key, and import the account's address into the list."""
         member = self.stack.create_owner()
         [(user_id,)] = self.stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
         list_owner = Owner(int(str(user_id)), "", "")
@@ -251,7 +236,6 @@ class ImportRunner:
         return member
 
     def not_added(self, import_id: int) -> list[list[str]]:
-        """Return the rows of the import file that were not added, without the header."""
         text = b"".join(rejected_rows.stream_rejected_rows(self.resources, import_id)).decode()
         return list(csv.reader(io.StringIO(text)))[1:]
 

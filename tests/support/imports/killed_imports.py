@@ -98,7 +98,6 @@ def _enroll(importing: ImportRunner, list_id: int, known: list[str], left: list[
 def require_exact(
     importing: ImportRunner, list_id: int, task: MemberImport, sent: SentFile
 ) -> None:
-    """Require that the import has exactly the expected results."""
     assert counts_of(task) == sent.counts()
     left = [sent.rows[line - 2][0] for line, code in sent.codes.items() if code == "member.left"]
     assert importing.active(list_id).isdisjoint(left)
@@ -123,7 +122,6 @@ def require_exact(
 
 
 def await_success(importing: ImportRunner, job_id: int, *, within: float = 90.0) -> MemberImport:
-    """Wait until the import has succeeded, and return it."""
     job = importing.ended(job_id, within=within)
     assert job.status == "succeeded", (job.status, job.error)
     assert job.result is not None

@@ -2,8 +2,6 @@
 
 
 class ShortTurn:
-    """A turn of an import job that ends after five chunks."""
-
     def __init__(self, *_: object) -> None:
         self._checks_left = 4
 

@@ -113,7 +113,6 @@ def package(
 def open_workbook(
     data: bytes, sheet: str | None = None, mapping: Mapping[str, str] | None = None
 ) -> Workbook:
-    """Open a workbook in a child process, as an import does."""
     opened = Workbook(io.BytesIO(data), len(data))
     try:
         for steps in (opened.open(), opened.choose_sheet(sheet, mapping)):
@@ -130,7 +129,6 @@ def read_workbook(
     mapping: Mapping[str, str] | None = None,
     **options: Any,
 ) -> tuple[RowReader, list[MemberRow | RejectedRecord]]:
-    """Read a workbook, and return the reader and the rows."""
     with closing(open_workbook(data, sheet, mapping)) as opened:
         reader = open_member_rows(opened, "members.xlsx", mapping, **options)
         return reader, list(reader)

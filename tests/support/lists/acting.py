@@ -84,7 +84,6 @@ class ListActions:
         return person
 
     def ask(self, list_id: int, address: str, *, challenge: bool = False) -> Reply:
-        """Sign an address up for a list, as a stranger does."""
         solved_challenge = {
             "challenge-provider": "turnstile",
             "challenge-token": f"pass-{random_hash_id()}",
@@ -123,13 +122,11 @@ class ListActions:
         )
 
     def mail_link(self, list_id: int, user_id: int) -> str:
-        """Create the token of a confirmation link, as the job that mails the link does."""
         purpose = Purpose.CONFIRM_SUBSCRIPTION
         with self.resources.unit_of_work() as uow:
             return mailed_tokens.create_token(uow, purpose, user_id=user_id, list_id=list_id)
 
     def confirm(self, secret: str) -> str | None:
-        """Confirm a subscription, and return the code of the error, or None."""
         reader = Actor(ActorKind.USER, Via.CONFIRMATION)
         try:
             with self.resources.unit_of_work() as uow:

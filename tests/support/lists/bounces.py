@@ -73,6 +73,5 @@ def record(
 
 
 def reach(stack: Stack, *mailings: MemberMailing) -> None:
-    """Record that the members received the mails of the mailings."""
     with stack.resources.unit_of_work() as uow:
         bounce_recording.end_soft_bounces(uow, mailings)

@@ -20,8 +20,6 @@ EVERYBODY = {"field": "email", "exists": True}
 
 @dataclass(frozen=True)
 class BulkActions:
-    """Runs bulk actions on one list."""
-
     importing: ImportRunner
     owner: Owner
     list_id: int
@@ -35,7 +33,6 @@ class BulkActions:
         return self.importing.resources
 
     def add(self, count: int, *, tag: str = "") -> list[str]:
-        """Import ``count`` active members, and return their addresses in the order of import."""
         addresses = [f"{number:03}.{tag}{self.list_id}@example.com" for number in range(count)]
         self.importing.import_members(
             self.owner, self.list_id, csv_of([[each, ""] for each in addresses])
@@ -45,10 +42,6 @@ class BulkActions:
     def begin(
         self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
     ) -> int:
-        """Enqueue a bulk action, and return the id of its job.
-
-        ``written``: the JSON filter that selects the members.
-        """
         order = actions.check_order(BulkOrder(action, value))
         with self.resources.unit_of_work() as uow:
             mailing_list = lists.get_list(uow, self.list_id)
@@ -66,7 +59,6 @@ class BulkActions:
     def do(
         self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
     ) -> dict[str, int]:
-        """Run a bulk action, require that it succeeds, and return its result."""
         return self._result(self.importing.work(self.begin(action, value, written)))
 
     def begin_undo(self, bulk_id: int) -> int:
@@ -84,11 +76,9 @@ class BulkActions:
         return job.result
 
     def records(self) -> list[tuple[object, ...]]:
-        """Return all columns of all subscriptions of the list."""
         return self.importing.records(self.list_id)
 
     def events(self) -> list[tuple[object, ...]]:
-        """Return the user id and the action of each event that a bulk action has written."""
         return self.stack.query(
             "SELECT user_id, action FROM subscription_events WHERE list_id = %s AND via = 'bulk'"
             " ORDER BY id",

@@ -134,7 +134,6 @@ class Model:
         return ACCEPTED
 
     def confirm(self, link: Link) -> str | None:
-        """Use a confirmation link, and return the code of the error, or None."""
         if link.is_dead:
             return "link.invalid"
         if self.lists[link.list].archived:

@@ -7,7 +7,6 @@ from storage.resources import Resources
 
 
 def create_company_and_age(resources: Resources, owner: Owner) -> dict[str, int]:
-    """Create the custom fields ``company`` and ``age``, and return a dict from key to id."""
     types = {"company": FieldType.TEXT, "age": FieldType.NUMBER}
     with resources.unit_of_work() as uow:
         return {

@@ -43,7 +43,6 @@ class Subscriber:
         return f"{self.stack.api_url}/confirm?token={self.mailed_token()}"
 
     def read_status(self) -> tuple[object, ...]:
-        """Return the person's status, and whether the person gets mail."""
         [row] = self.stack.query(
             "SELECT status, email_enabled FROM subscriptions WHERE list_id = %s AND user_id = %s",
             self.list_id,

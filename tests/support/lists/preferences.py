@@ -13,18 +13,15 @@ _LINK = re.compile(r"/preferences/open\?token=([\w-]+)")
 
 
 def request_link(client: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
-    """Request a mail with a preferences link for the trace id of a subscriber."""
     return client.post("/preferences/ask", params={"trace_id": subscriber.trace_id})
 
 
 def mailed_tokens(subscriber: Subscriber) -> list[str]:
-    """Return the tokens of all preferences links mailed to a subscriber, newest first."""
     texts = [mail["text"] for mail in subscriber.stack.mails(to=subscriber.email)]
     return [token for text in texts for token in _LINK.findall(text)]
 
 
 def receive_token(client: httpx2.Client, subscriber: Subscriber) -> str:
-    """Request a preferences link, wait for the mail, and return the token in the link."""
     count = len(mailed_tokens(subscriber))
     assert request_link(client, subscriber).status_code == 303
 
@@ -39,13 +36,11 @@ def receive_token(client: httpx2.Client, subscriber: Subscriber) -> str:
 def open_link(
     browser: httpx2.Client, token: str, fields: dict[str, str], **headers: str
 ) -> httpx2.Response:
-    """Submit the form on the page that a mailed preferences link opens."""
     params = {"token": token}
     return browser.post("/preferences/open", params=params, data=fields, headers=headers)
 
 
 def open_preferences(browser: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
-    """Open the preferences page of a subscriber with a newly mailed link."""
     token = receive_token(browser, subscriber)
     page = browser.get("/preferences/open", params={"token": token})
     reply = open_link(browser, token, {"csrf_token": read_hidden_fields(page)["csrf_token"]})

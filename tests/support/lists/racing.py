@@ -43,10 +43,7 @@ def no_deadlock(stack: Stack) -> Iterator[None]:
 
 
 def run_at_once(actions: list[Action]) -> list[Reply]:
-    """Run actions in up to ``MAX_CONCURRENT_ACTIONS`` threads, and return the actions' replies.
-
-    All threads start their first action at the same time.
-    """
+    """Run actions in up to ``MAX_CONCURRENT_ACTIONS`` threads, and return the actions' replies."""
     barrier = threading.Barrier(min(MAX_CONCURRENT_ACTIONS, len(actions)))
 
     def begin(number: int, action: Action) -> Reply:

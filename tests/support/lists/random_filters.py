@@ -70,7 +70,6 @@ def random_origin(dice: random.Random) -> Json | None:
 
 
 def random_values(dice: random.Random) -> Json:
-    """Return random values for some of the custom fields, as a map from field key to value."""
     values: Json = {
         "city": random_text(dice),
         "visits": dice.choice(NUMBERS),

@@ -32,7 +32,6 @@ def set_member(client: httpx2.Client, list_id: int, email: str, **changes: Any) 
 def import_some_members(
     client: httpx2.Client, list_id: int, count: int, *, vips: int = 0
 ) -> list[str]:
-    """Import new members, tag the first ``vips`` members, and return all addresses."""
     emails = build_addresses(count)
     import_members_file(client, list_id, build_address_file(*emails))
     tag_members(client, list_id, "vip", *emails[:vips])
@@ -71,7 +70,6 @@ def bulk_action(client: httpx2.Client, list_id: int, action: str, **body: Any) -
 def run_bulk_action(
     client: httpx2.Client, list_id: int, action: str, **body: Any
 ) -> dict[str, Any]:
-    """Run a bulk action, require that it succeeds, and return its result."""
     reply = bulk_action(client, list_id, action, **body)
     job = await_job(client, data(reply, 202)["id"])
     assert (job["kind"], job["status"]) == ("members.bulk", "succeeded"), job
@@ -85,16 +83,13 @@ def undo(client: httpx2.Client, bulk_id: int, **headers: str) -> httpx2.Response
 def read_members(
     client: httpx2.Client, list_id: int, emails: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the members with these addresses, as the API shows them to the owner."""
     return [require_member(client, list_id, email) for email in emails]
 
 
 def put_member(client: httpx2.Client, list_id: int, email: str, **values: object) -> dict[str, Any]:
-    """Create or change the member with this address, and return the member."""
     return dict(data(client.put(f"/lists/{list_id}/members/{email}", json=values)))
 
 
 def tag_names(client: httpx2.Client, list_id: int | str) -> list[str]:
-    """Return the names of the list's tags, newest first."""
     items = data(client.get(f"/lists/{list_id}/tags"))["items"]
     return [each["name"] for each in items]

@@ -40,11 +40,9 @@ class Reader:
         assert data(reply) == 1
 
     def read_membership(self, list_id: int) -> dict[str, Any]:
-        """Return the person's subscription to the list as the API shows it to the person."""
         return dict(data(self.client.get(f"/subscriptions/{list_id}/rel")))
 
     def read_status(self, list_id: int) -> tuple[str, bool]:
-        """Return the person's status on the list, and whether the person gets mail."""
         record = self.read_membership(list_id)
         return record["status"], record["email_enabled"]
 
@@ -76,7 +74,6 @@ def subscribe(client: httpx2.Client, list_id: int, email: str, **fields: str) ->
 
 
 def fetch_members(client: httpx2.Client, list_id: int, **filters: object) -> list[dict[str, Any]]:
-    """Return the members of a list as the API shows them to the owner."""
     reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(filters))  # type: ignore[arg-type]
     return list(data(reply)["items"])
 
@@ -96,15 +93,11 @@ def require_member(client: httpx2.Client, list_id: int, email: str) -> dict[str,
 
 
 def get_member(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str, Any]:
-    """Return the member record of a person as the API shows it to the owner."""
     return dict(data(client.get(f"/lists/{list_id}/members/{reader.user_id}")))
 
 
 def await_mails(stack: Stack, email: str, count: int = 1) -> list[dict[str, Any]]:
-    """Wait for ``count`` mails to the address, and return the mails, newest first.
-
-    If more than ``count`` mails have arrived, the test fails.
-    """
+    """Wait for ``count`` mails to the address, and return the mails, newest first."""
     mails = eventually(
         lambda: stack.mails(email) if len(stack.mails(email)) >= count else [],
         what=f"{count} mails",

@@ -15,7 +15,6 @@ Numbers = tuple[int, int]
 
 
 def read_figures(resources: Resources, list_id: int, by: FiguresBy) -> dict[str, MemberFigures]:
-    """Return how many members joined and left a list in the past year, for each value of ``by``."""
     today = clock.now().date()
     days = DayRange(today - timedelta(days=366), today + timedelta(days=1))
     with resources.unit_of_work() as uow:

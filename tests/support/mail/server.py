@@ -25,7 +25,6 @@ _numbers = itertools.count()
 
 
 def new_address(local_part: str = "reader") -> str:
-    """Return an address to which no other test sends mail."""
     return f"{local_part}@reader{next(_numbers)}.example.com"
 
 
@@ -46,8 +45,6 @@ def build_mailer(url: str, *, timeout: float = 10.0) -> SmtpMailer:
 
 @dataclass
 class Sandbox:
-    """The sandbox's SMTP server, and the mails that it has received."""
-
     port: int
     mailbox: Mailbox
 

@@ -56,7 +56,6 @@ def alerts() -> dict[str, Rule]:
 
 @cache
 def recorded() -> dict[str, str]:
-    """Map the name of each Prometheus recording rule to the rule's PromQL query."""
     return {each["record"]: each["expr"] for each in _read_rules(RECORDING)}
 
 

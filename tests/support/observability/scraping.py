@@ -48,7 +48,6 @@ def scrape_api(stack: Stack) -> Scrape:
 
 
 def promtool(*words: str, given: str | None = None) -> None:
-    """Run promtool, and fail with its output if it reports a problem."""
     if not PROMTOOL.exists():
         skip_or_fail("promtool is not installed (Debian's package prometheus)")
     process = subprocess.run(

@@ -95,15 +95,12 @@ MINUTE = timedelta(minutes=1)
 
 
 class AgedRows:
-    """Inserts rows into the database of a stack, and checks whether they still exist."""
-
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self._row_count = 0
         self.parents = self._make_parents()
 
     def make_old(self, name: str) -> str:
-        """Insert a row whose retention period has just ended, and return its key."""
         return self.make(name, past_by=TIME_PRECISIONS.get(name, MINUTE))
 
     def make_young(self, name: str) -> str:

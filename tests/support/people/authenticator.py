@@ -81,7 +81,6 @@ class Device:
 
 
 def options_of(page: httpx2.Response) -> dict[str, Any]:
-    """Return the passkey options that a page contains for the browser."""
     [escaped] = _OPTIONS.findall(page.text)
     options: dict[str, Any] = json.loads(html.unescape(escaped))
     return options
@@ -93,8 +92,6 @@ def codes_of(page: httpx2.Response) -> list[str]:
 
 @dataclass
 class App:
-    """An authenticator app with the secret of one account."""
-
     secret: str
     recovery_codes: list[str]
     # The code that the authenticator app showed when the owner added the app to the account. The
@@ -106,7 +103,6 @@ class App:
 
 
 def add_app(visitor: Visitor) -> App:
-    """Add an authenticator app to the account in which the visitor is logged in."""
     page = visitor.get(APP)
     [secret] = _SECRET.findall(page.text)
     code = pyotp.TOTP(secret).now()

@@ -27,7 +27,6 @@ def leave(person: Visitor, list_id: int) -> None:
 
 
 def change_own_address(person: Visitor, new: str) -> httpx2.Response:
-    """Request a change to a new e-mail address, and confirm it with the mailed link."""
     reply = person.fill_in("/account/email", email=new, current=PASSWORD)
     assert reply.headers["location"].endswith("/account")
     return person.fill_in(person.mailed_path(new, CONFIRM_SUBJECT))
@@ -38,7 +37,6 @@ def export_roster(sender: httpx2.Client, list_id: int) -> list[str]:
 
 
 def add_person(client: httpx2.Client, list_id: int, email: str, **values: Any) -> int:
-    """Add a person to a mailing list as its owner, and return the person's user id."""
     data(add(client, list_id, {"email": email, **values}))
     return int(require_member(client, list_id, email)["user_id"])
 

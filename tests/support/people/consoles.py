@@ -105,8 +105,6 @@ def read_page(reply: httpx2.Response, status: int = 200) -> str:
 
 
 def await_ended_page(console: OwnerAtConsole, path: str) -> str:
-    """Wait until the job on the page has ended, and return the HTML of the page."""
-
     def find_ended_page() -> str | None:
         text = console.see(path)
         return None if RUNNING_MARK in text else text
@@ -120,14 +118,12 @@ def heading(text: str) -> str:
 
 
 def read_error(text: str, name: str) -> str:
-    """Return the error message next to a form field."""
     message = re.search(rf'<span class="wrong" id="{name}-wrong">(.*?)</span>', text)
     assert message, text
     return html.unescape(message[1])
 
 
 def rows_of(text: str) -> list[list[str]]:
-    """Return the texts of the cells in all tables of the page, row by row."""
     rows = re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
     return [[_plain(cell) for cell in row] for row in cells]
@@ -142,8 +138,6 @@ def _plain(markup: str) -> str:
 
 @dataclass(frozen=True)
 class ShownCall:
-    """An API call that a page shows as a curl command."""
-
     method: str
     path: str
     body: Any

@@ -13,8 +13,6 @@ from storage.resources import Resources
 
 @dataclass(frozen=True)
 class Erased:
-    """The result of a job that erased a person."""
-
     user_id: int
     subscriptions: int
     opt_outs_kept: int
@@ -29,8 +27,6 @@ def erase(resources: Resources, email: str) -> Erased:
 
 
 def finish(resources: Resources, job_id: int) -> Erased:
-    """Run the erasure job until the job has ended, and return the job's result."""
-
     def find_ended_job() -> Job | None:
         lease = claim(resources, job_id)
         if lease is not None:

@@ -24,14 +24,11 @@ def challenge_of(verifier: str) -> str:
 
 
 def fields_of(location: str) -> dict[str, str]:
-    """Return the query parameters of a redirect to the client."""
     return dict(parse_qsl(urlsplit(location).query, keep_blank_values=True))
 
 
 @dataclass
 class Person:
-    """A logged-in person, and the person's browser."""
-
     stack: Stack
     owner: Owner
     browser: httpx2.Client
@@ -52,8 +49,6 @@ class Person:
 
 @dataclass
 class Program:
-    """A registered OAuth client."""
-
     stack: Stack
     client_id: str
     secret: str | None

@@ -20,7 +20,6 @@ def leave_room_for_members(stack: Stack, list_id: int, room: int) -> None:
 
 
 def set_stored_bytes(stack: Stack, user_id: int, size: int) -> None:
-    """Set the number of bytes that the user's files occupy according to the database."""
     stack.query(
         "INSERT INTO storage_uses (user_id, bytes) VALUES (%s, %s)"
         " ON CONFLICT (user_id) DO UPDATE SET bytes = excluded.bytes",
@@ -30,7 +29,6 @@ def set_stored_bytes(stack: Stack, user_id: int, size: int) -> None:
 
 
 def stored_bytes(stack: Stack, user_id: int) -> int:
-    """Return the number of bytes that the user has stored, as counted by database triggers."""
     rows = stack.query("SELECT bytes FROM storage_uses WHERE user_id = %s", user_id)
     return int(str(rows[0][0])) if rows else 0
 
@@ -48,5 +46,4 @@ def begin_jobs(stack: Stack, user_id: int, count: int) -> None:
 
 
 def end_jobs(stack: Stack, user_id: int) -> None:
-    """Delete the jobs that ``begin_jobs`` has inserted."""
     stack.query("DELETE FROM jobs WHERE user_id = %s AND run_at = 'infinity'", user_id)

@@ -202,7 +202,6 @@ def count_unerased_rows(stack: Stack, user_id: int) -> dict[str, int]:
 
 
 def build_conditions() -> dict[str, str]:
-    """Map each table to the SQL condition for rows that an erasure must delete or change."""
     conditions: dict[str, list[str]] = {}
     for table in Model.metadata.tables.values():
         columns = [f"{name} = %(id)s" for name in PERSON_COLUMNS if name in table.columns]

@@ -24,8 +24,6 @@ _FORM = re.compile(r"<form.*?</form>", re.DOTALL)
 
 @dataclass
 class Visitor:
-    """A simulated browser with its own cookies."""
-
     stack: Stack
     client: httpx2.Client
 
@@ -93,7 +91,6 @@ def new_address() -> str:
 
 
 def new_account(stack: Stack, *, password: str | None = PASSWORD, name: str = "Vi") -> str:
-    """Create a person with a password, and return their e-mail address."""
     email = new_address()
     with stack.resources.unit_of_work() as uow:
         accounts.create_user(uow, email=email, name=name, password=password)
@@ -106,7 +103,6 @@ def user_id_of(stack: Stack, email: str) -> int:
 
 
 def age_logins(stack: Stack, email: str, minutes: int) -> None:
-    """Set the login time of all sessions of a person to ``minutes`` ago."""
     stack.query(
         "UPDATE user_sessions SET logged_in_at = now() - make_interval(mins => %s)"
         " WHERE user_id = %s",

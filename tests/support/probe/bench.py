@@ -31,8 +31,6 @@ class Bench:
             return uow.session.get_one(Job, job_id)
 
     def finished(self, job_id: int, *, within: float = 30.0) -> Job:
-        """Wait until the job has ended, and return the job."""
-
         def find_ended_job() -> Job | None:
             job = self.job(job_id)
             return job if job.status in FINISHED else None
@@ -40,15 +38,12 @@ class Bench:
         return eventually(find_ended_job, within=within, what=f"the end of job {job_id}")
 
     def all_finished(self, *, within: float) -> None:
-        """Wait until all jobs have ended."""
-
         def have_all_ended() -> bool:
             return not self.stack.query("SELECT 1 FROM jobs WHERE finished_at IS NULL LIMIT 1")
 
         eventually(have_all_ended, within=within, what="the end of all jobs")
 
     def started(self, job_id: int, attempt: int = 1) -> int:
-        """Wait until an attempt at the job has begun, and return the id of the worker process."""
         statement = "SELECT pid FROM probe_starts WHERE job_id = %s AND attempt = %s"
         rows = eventually(
             lambda: self.stack.query(statement, job_id, attempt),
@@ -58,11 +53,9 @@ class Bench:
         return int(str(rows[0][0]))
 
     def starts(self, job_id: int) -> int:
-        """Return how many attempts at the job have begun."""
         return self._count_rows("probe_starts", job_id)
 
     def effects(self, job_id: int) -> int:
-        """Return how many rows the job has committed to `probe_effects`."""
         return self._count_rows("probe_effects", job_id)
 
     def _count_rows(self, table: str, job_id: int) -> int:
@@ -71,6 +64,5 @@ class Bench:
 
 
 def make_bench(stack: Stack) -> Bench:
-    """Create the tables of probe jobs in the database of a stack."""
     stack.query(TABLES)
     return Bench(stack)

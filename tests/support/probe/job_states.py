@@ -9,7 +9,6 @@ from storage.resources import Resources
 
 
 def claim_lease(resources: Resources, job_id: int) -> Lease:
-    """Claim a queued job as a worker does, and return the lease."""
     with resources.unit_of_work() as uow:
         lease = claim_job(uow, job_id)
     assert lease is not None
@@ -17,6 +16,5 @@ def claim_lease(resources: Resources, job_id: int) -> Lease:
 
 
 def update_job(resources: Resources, job_id: int, **values: object) -> None:
-    """Change columns of a job's row directly, instead of waiting for a worker to change them."""
     with resources.unit_of_work() as uow:
         uow.session.execute(update(Job).where(Job.id == job_id).values(**values))

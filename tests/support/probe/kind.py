@@ -107,6 +107,5 @@ def enqueue_committed_probe(
     kind: JobKind = PROBE,
     **steps: Any,
 ) -> int:
-    """Enqueue a probe job in a separate transaction, and return the id of the job."""
     with resources.unit_of_work() as uow:
         return enqueue_probe(uow, steps, on_behalf_of=on_behalf_of, kind=kind).id

@@ -9,8 +9,6 @@ from devstack.sandbox.app import SandboxProvider, create_app
 
 
 def call_app(app: FastAPI, method: str, path: str, **content: object) -> httpx2.Response:
-    """Send one request to the application, and return the response."""
-
     async def send_request() -> httpx2.Response:
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:

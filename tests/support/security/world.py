@@ -234,7 +234,6 @@ def _add_grant(world: World) -> None:
 
 
 def obtain_tokens(world: World, program: Program) -> Any:
-    """Return the tokens that the OAuth client gets after the owner's consent."""
     person = log_in(world.stack, world.owner)
     with person.browser:
         return program.tokens(person, "credit.read")
@@ -265,7 +264,6 @@ def digest_all_rows(world: World) -> Rows:
 
 
 def digest_owned_rows(world: World) -> Rows:
-    """Return, per table, the number and a digest of the rows about the owner or their lists."""
     return _cache_rows(world, lambda: _digest_belongings(world))
 
 
@@ -342,7 +340,6 @@ def _digest_rows(stack: Stack, conditions: dict[str, str]) -> Rows:
 
 
 def await_jobs(stack: Stack) -> None:
-    """Wait until no job is due or running."""
     # Ignore jobs that aren't due yet, because each erasure enqueues a job that is due in an hour.
     unfinished = "SELECT 1 FROM jobs WHERE status IN ('queued', 'running') AND run_at <= now()"
     eventually(lambda: not stack.query(unfinished), what="the end of all jobs")

@@ -8,6 +8,5 @@ from tests.support.http.replies import data
 
 
 def new_sender(client: httpx2.Client, **fields: object) -> dict[str, Any]:
-    """Create a sender, and return the API's response, which contains the secret."""
     body = {"name": "Our mail server", "provider": "generic", **fields}
     return dict(data(client.post("/senders", json=body)))

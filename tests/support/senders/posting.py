@@ -46,10 +46,7 @@ def signed(secret: str, body: bytes) -> dict[str, str]:
 
 
 def post(client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> httpx2.Response:
-    """Post signed reports.
-
-    ``sender``: the sender with its secret, as returned by ``new_sender``.
-    """
+    """Post signed reports."""
     body = body_of(*reports)
     headers = signed(sender["secret"], body) | {"Content-Type": "application/json"}
     return post_body(client, sender["id"], body, headers)
@@ -81,7 +78,6 @@ def reject_calls(client: httpx2.Client, sender: dict[str, Any], *, count: int) -
 
 
 def settle(stack: Stack, sender: dict[str, Any]) -> None:
-    """Wait until a worker has processed all reports that were posted for the sender."""
     query = "SELECT count(*) FROM sender_bodies WHERE sender_id = %s"
     eventually(
         lambda: stack.query(query, sender["id"]) == [(0,)], what="the reports applied", within=30
@@ -89,13 +85,11 @@ def settle(stack: Stack, sender: dict[str, Any]) -> None:
 
 
 def deliver(stack: Stack, client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> None:
-    """Post reports, and wait until a worker has processed the reports."""
     assert data(post(client, sender, *reports)) == 1
     settle(stack, sender)
 
 
 def reports_of(client: httpx2.Client, sender: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the recent reports of a sender, in the order in which they were posted."""
     path = f"/senders/{sender['id']}/reports"
     return list(reversed(data(client.get(path, params={"limit": 1000}))["items"]))
 

@@ -21,7 +21,6 @@ _KEY_FIELDS = {
 
 
 def new_topic() -> str:
-    """Return the ARN of an Amazon SNS topic that no other test uses."""
     return f"arn:aws:sns:{REGION}:123456789012:letters-{secrets.token_hex(6)}"
 
 
@@ -53,7 +52,6 @@ def post_topic_change(
 
 
 def confirmed_topics(stack: Stack) -> list[str]:
-    """Return the ARNs of the topics to which Pressroom has confirmed a subscription."""
     return list(_read(stack, "sns/confirmed"))
 
 

@@ -37,7 +37,6 @@ class FaultySns:
         return create_certificates()
 
     def reset(self) -> None:
-        """Remove all faults and recorded requests, and restore the original certificates."""
         self.server.certificates = self.certificates
         for collection in (self.paths, self.queries, self.server.confirmed_topics):
             collection.clear()

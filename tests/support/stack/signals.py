@@ -9,7 +9,6 @@ from devstack.harness.running import Running
 
 
 def kill_with_children(running: Running) -> None:
-    """Kill a worker and all processes of its pool with SIGKILL."""
     children = running.children() if running.process.poll() is None else []
     running.kill()
     for pid in children:
@@ -28,7 +27,6 @@ def resume_process(running: Running) -> None:
 
 
 def list_children(pid: int) -> list[int]:
-    """Return the ids of all child processes of the process with the id ``pid``."""
     children: list[int] = []
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -37,7 +35,6 @@ def list_children(pid: int) -> list[int]:
 
 
 def count_descriptors(running: Running) -> int:
-    """Return the number of file descriptors that the process has open."""
     return sum(1 for _ in Path(f"/proc/{running.pid}/fd").iterdir())
 
 

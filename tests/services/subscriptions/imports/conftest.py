@@ -12,7 +12,6 @@ from tests.support.lists.racing import no_deadlock
 
 @pytest.fixture
 def importer(importing: ImportRunner) -> Owner:
-    """A new owner, who imports members into the list with the id ``list_id``."""
     return importing.stack.create_owner()
 
 
