@@ -48,12 +48,12 @@ def test_python_client_accepts_only_correctly_signed_webhooks(
                 package.verify_webhook(case["secrets"], case["headers"], content)
 
 
-def test_python_client_rejects_malformed_webhook_secret(package: ModuleType) -> None:
-    for secret in ("secret!", "whsec_é", "whsec_a b"):
-        with pytest.raises(package.SecretInvalid, match="whsec_ and is base64") as error:
-            package.verify_webhook(secret, signed_messages.sign_message(), BODY)
-        assert isinstance(error.value, ValueError)
-        assert secret not in "".join(traceback.format_exception(error.value))
+@pytest.mark.parametrize("secret", ["secret!", "whsec_é", "whsec_a b"])
+def test_python_client_rejects_malformed_webhook_secret(package: ModuleType, secret: str) -> None:
+    with pytest.raises(package.SecretInvalid, match="whsec_ and is base64") as error:
+        package.verify_webhook(secret, signed_messages.sign_message(), BODY)
+    assert isinstance(error.value, ValueError)
+    assert secret not in "".join(traceback.format_exception(error.value))
 
 
 @pytest.mark.parametrize("blank", ["\n", "\r\n", " ", "\t", "\ufeff"])
@@ -273,10 +273,12 @@ def test_python_client_asks_its_credentials_callback_before_each_call(
             client.read_me()
 
 
-def test_python_client_rejects_path_values_that_lead_to_another_path(pressroom: Any) -> None:
-    for value in ("", ".", ".."):
-        with pytest.raises(ValueError, match="list_id"):
-            pressroom.read_list(value)
+@pytest.mark.parametrize("value", ["", ".", ".."])
+def test_python_client_rejects_path_values_that_lead_to_another_path(
+    pressroom: Any, value: str
+) -> None:
+    with pytest.raises(ValueError, match="list_id"):
+        pressroom.read_list(value)
 
 
 def test_python_client_iterates_every_collection_to_its_end(pressroom: Any) -> None:

@@ -131,8 +131,9 @@ def test_removed_member_can_be_added_again_unless_they_opted_out(
     assert require_member(client, list_id, opted_out)["status"] == "removed"
 
 
-def test_bulk_add_rejects_malformed_bodies(client: httpx2.Client, list_id: int) -> None:
-    for body, field in [
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
         ({}, "body.members"),
         ([], "body"),
         ({"members": []}, "body.members"),
@@ -141,11 +142,15 @@ def test_bulk_add_rejects_malformed_bodies(client: httpx2.Client, list_id: int) 
         ({"members": [{"email": "a@example.com"}, {"email": 7}]}, "body.members[1].email"),
         ({"members": [{"email": "a@example.com", "name": 7}]}, "body.members[0].name"),
         ({"members": [None]}, "body.members[0]"),
-    ]:
-        reply = client.post(f"/auxilia/subscriptions/{list_id}/members/add", json=body)
-        error = problem(reply, 422, "body.invalid")
-        assert field in {each["field"] for each in error["errors"]}
-        assert read_subscriber_count(client, list_id) == 0
+    ],
+)
+def test_bulk_add_rejects_malformed_bodies(
+    client: httpx2.Client, list_id: int, body: dict[str, Any] | list[Any], field: str
+) -> None:
+    reply = client.post(f"/auxilia/subscriptions/{list_id}/members/add", json=body)
+    error = problem(reply, 422, "body.invalid")
+    assert field in {each["field"] for each in error["errors"]}
+    assert read_subscriber_count(client, list_id) == 0
 
 
 def test_bulk_add_rejects_more_than_100_000_members(client: httpx2.Client, list_id: int) -> None:

@@ -86,10 +86,12 @@ def test_deny_list_strips_invisible_characters_around_entries(client: httpx2.Cli
     }
 
 
+@pytest.mark.parametrize(
+    "malformed_address", ["a b@example.com", "a\u200bb@example.com", "a@exam\ufe0fple.com"]
+)
 def test_address_with_an_inner_invisible_character_is_rejected(
-    client: httpx2.Client, list_id: int
+    client: httpx2.Client, list_id: int, malformed_address: str
 ) -> None:
-    for malformed_address in ("a b@example.com", "a\u200bb@example.com", "a@exam\ufe0fple.com"):
-        problem(subscribe(client, list_id, malformed_address), 422, "body.invalid")
-        path = f"/lists/{list_id}/members/{quote(malformed_address)}"
-        problem(client.put(path, json={}), 400, "request.invalid")
+    problem(subscribe(client, list_id, malformed_address), 422, "body.invalid")
+    path = f"/lists/{list_id}/members/{quote(malformed_address)}"
+    problem(client.put(path, json={}), 400, "request.invalid")

@@ -87,16 +87,16 @@ def test_rendition_supports_range_and_conditional_requests(
     assert conditional_reply.status_code == 304
 
 
+@pytest.mark.parametrize("params", [{}, {"renditions": "0"}])
 def test_image_upload_creates_no_renditions_unless_requested(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, params: dict[str, Any]
 ) -> None:
-    for params in ({}, {"renditions": "0"}):
-        record = data(send(client, photo(700, 350), "p.jpg", **params))
-        assert record["renditions"] == []
-        thumbnail = f"renditions/{record['hash_id']}/{record['thumbnail']['filename']}"
-        assert sorted(objects_of(stack, record)) == [record["pathname"], thumbnail]
-        url = f"/media/{record['hash_id']}-320.webp"
-        problem(stranger.get(url), 404, "media.not_found")
+    record = data(send(client, photo(700, 350), "p.jpg", **params))
+    assert record["renditions"] == []
+    thumbnail = f"renditions/{record['hash_id']}/{record['thumbnail']['filename']}"
+    assert sorted(objects_of(stack, record)) == [record["pathname"], thumbnail]
+    url = f"/media/{record['hash_id']}-320.webp"
+    problem(stranger.get(url), 404, "media.not_found")
 
 
 def test_icon_and_small_image_only_get_the_mail_rendition(client: httpx2.Client) -> None:

@@ -65,18 +65,18 @@ def test_console_form_rejects_malformed_ids(
         assert reply.status_code in {404, 422}, (malformed_id[:30], reply.text)
 
 
+@pytest.mark.parametrize("malformed_id", MALFORMED_IDS)
 def test_malformed_id_in_console_form_revokes_no_key_and_selects_no_segment(
-    console: OwnerAtConsole, form_client: httpx2.Client
+    console: OwnerAtConsole, form_client: httpx2.Client, malformed_id: str
 ) -> None:
-    for malformed_id in MALFORMED_IDS:
-        form = {"password": "x", f"end.{malformed_id}": "on", "shown": malformed_id}
-        assert form_client.post("/account/password", data=form).status_code == 422
-        members_path = f"/console/lists/{new_list(console.api)['id']}/members"
-        assert console.visitor.get(members_path, segment=malformed_id).status_code < 500
-        files = {"file": ("members.csv", b"email\r\n")}
-        upload_form = {"kind": "members", "list_id": malformed_id}
-        reply = form_client.post("/console/imports/new", data=upload_form, files=files)
-        assert reply.status_code in {404, 422}, (malformed_id[:30], reply.text)
+    form = {"password": "x", f"end.{malformed_id}": "on", "shown": malformed_id}
+    assert form_client.post("/account/password", data=form).status_code == 422
+    members_path = f"/console/lists/{new_list(console.api)['id']}/members"
+    assert console.visitor.get(members_path, segment=malformed_id).status_code < 500
+    files = {"file": ("members.csv", b"email\r\n")}
+    upload_form = {"kind": "members", "list_id": malformed_id}
+    reply = form_client.post("/console/imports/new", data=upload_form, files=files)
+    assert reply.status_code in {404, 422}, (malformed_id[:30], reply.text)
 
 
 def test_malformed_id_in_operator_console_selects_no_text_and_no_user(stack: Stack) -> None:

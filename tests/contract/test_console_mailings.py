@@ -135,12 +135,14 @@ def test_mailings_of_another_owner_are_not_found(
     assert "September letter" not in text
 
 
-def test_pages_of_a_list_link_to_its_mailings(console: OwnerAtConsole, mailed_list_id: int) -> None:
-    for page in ("", "/export", "/mailings"):
-        text = console.see(f"/console/lists/{mailed_list_id}{page}")
-        assert f'<a href="{mailings_path(mailed_list_id)}"' in text.replace(
-            console.visitor.stack.api_url, ""
-        )
+@pytest.mark.parametrize("page", ["", "/export", "/mailings"])
+def test_pages_of_a_list_link_to_its_mailings(
+    console: OwnerAtConsole, mailed_list_id: int, page: str
+) -> None:
+    text = console.see(f"/console/lists/{mailed_list_id}{page}")
+    assert f'<a href="{mailings_path(mailed_list_id)}"' in text.replace(
+        console.visitor.stack.api_url, ""
+    )
 
 
 def test_alarm_in_the_events_links_to_its_mailing(

@@ -126,13 +126,15 @@ def test_api_key_is_shown_only_at_creation_and_stored_only_as_hmac(
     assert stored_hmac == expected_hmac.hex()
 
 
-def test_api_key_without_scopes_has_full_access(client: httpx2.Client, stack: Stack) -> None:
-    for body in ({"name": "all"}, {"name": "all", "scopes": None}):
-        api_key = data(client.post("/apikeys", json=body))
-        assert (api_key["scopes"], api_key["expires_at"]) == (None, None)
-        with stack.client(api_key["key"]) as key_client:
-            data(key_client.get("/attachments"))
-            data(key_client.get("/apikeys"))
+@pytest.mark.parametrize("body", [{"name": "all"}, {"name": "all", "scopes": None}])
+def test_api_key_without_scopes_has_full_access(
+    client: httpx2.Client, stack: Stack, body: dict[str, Any]
+) -> None:
+    api_key = data(client.post("/apikeys", json=body))
+    assert (api_key["scopes"], api_key["expires_at"]) == (None, None)
+    with stack.client(api_key["key"]) as key_client:
+        data(key_client.get("/attachments"))
+        data(key_client.get("/apikeys"))
 
 
 def test_restricted_api_key_works_only_within_its_scopes_and_creates_no_keys(
@@ -169,9 +171,11 @@ def test_api_key_requires_a_name_of_at_most_200_characters(client: httpx2.Client
     problem(client.post("/apikeys", json={"name": "   "}), 422, "api_key.name")
 
 
-def test_credentials_in_query_parameters_are_ignored(stranger: httpx2.Client, owner: Owner) -> None:
-    for name in ("api_key", "access_token", "X-API-Key"):
-        problem(stranger.get(USER_PATH, params={name: owner.key}), 401, "auth.credentials_missing")
+@pytest.mark.parametrize("name", ["api_key", "access_token", "X-API-Key"])
+def test_credentials_in_query_parameters_are_ignored(
+    stranger: httpx2.Client, owner: Owner, name: str
+) -> None:
+    problem(stranger.get(USER_PATH, params={name: owner.key}), 401, "auth.credentials_missing")
 
 
 def test_last_use_of_an_api_key_is_recorded(stack: Stack, owner: Owner) -> None:

@@ -112,10 +112,9 @@ def test_credit_charge_above_the_balance_is_rejected_and_changes_nothing(
     assert data(consume(client, "5"))["balance_after"] == 0
 
 
-def test_credit_charge_rejects_amounts_that_are_not_positive_or_not_storable(
-    client: httpx2.Client,
-) -> None:
-    for amount in [
+@pytest.mark.parametrize(
+    "amount",
+    [
         "0",
         "-1",
         "-0.0",
@@ -132,8 +131,12 @@ def test_credit_charge_rejects_amounts_that_are_not_positive_or_not_storable(
         "1e-99999999999999999999",
         "1" * 5000,
         "0." + "0" * 5000 + "1",
-    ]:
-        problem(consume(client, amount), 422, "credits.amount")
+    ],
+)
+def test_credit_charge_rejects_amounts_that_are_not_positive_or_not_storable(
+    client: httpx2.Client, amount: str
+) -> None:
+    problem(consume(client, amount), 422, "credits.amount")
 
 
 def test_credit_charge_names_each_missing_or_malformed_field(client: httpx2.Client) -> None:
@@ -175,8 +178,9 @@ def charge_with_meta(client: httpx2.Client, meta: str) -> httpx2.Response:
     return credits.send(client, f'{{"amount_credit": 1, "source_id": "m", "meta": {meta}}}')
 
 
-def test_credit_charge_rejects_meta_that_cannot_be_stored(client: httpx2.Client) -> None:
-    for meta in [
+@pytest.mark.parametrize(
+    "meta",
+    [
         json.dumps({"a": "x" * 8185}),
         r'{"a": "\u0000"}',
         r'{"a\u0000": 1}',
@@ -186,8 +190,10 @@ def test_credit_charge_rejects_meta_that_cannot_be_stored(client: httpx2.Client)
         '{"a": ' + "9" * 5000 + "}",
         '{"a": [' + ",".join(["1e300"] * 30) + "]}",
         '{"a": ' + "[" * 300 + "]" * 300 + "}",
-    ]:
-        problem(charge_with_meta(client, meta), 422, "credits.meta")
+    ],
+)
+def test_credit_charge_rejects_meta_that_cannot_be_stored(client: httpx2.Client, meta: str) -> None:
+    problem(charge_with_meta(client, meta), 422, "credits.meta")
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,12 @@ def test_import_mails_its_counts_to_the_owner_unless_disabled(
     assert mail_counts == [(1,)]
 
 
-def test_import_rejects_a_malformed_column_mapping(client: httpx2.Client, list_id: int) -> None:
-    for mapping in ["", "{", "[]", '"email"', '{"a": 1}', '{"a\\u0000": "email"}']:
-        reply = upload(client, list_id, build_address_file(new_address()), mapping=mapping)
-        problem(reply, 400, "import.mapping")
+@pytest.mark.parametrize("mapping", ["", "{", "[]", '"email"', '{"a": 1}', '{"a\\u0000": "email"}'])
+def test_import_rejects_a_malformed_column_mapping(
+    client: httpx2.Client, list_id: int, mapping: str
+) -> None:
+    reply = upload(client, list_id, build_address_file(new_address()), mapping=mapping)
+    problem(reply, 400, "import.mapping")
 
 
 def test_import_with_a_mapping_of_an_unknown_column_fails(

@@ -321,21 +321,21 @@ def test_body_is_decompressed_if_its_content_encoding_is_gzip(
     assert outcomes(client, sender) == ["unmatched"]
 
 
+@pytest.mark.parametrize("provider", ["generic", "postmark", "mailgun"])
 @pytest.mark.parametrize(
     "encoding", ["br", "deflate", "zstd", "compress", "gzip, gzip", "br, gzip", "gzipped", "*"]
 )
 def test_body_with_another_content_encoding_is_unsupported(
-    client: httpx2.Client, encoding: str
+    client: httpx2.Client, encoding: str, provider: str
 ) -> None:
-    for provider in ("generic", "postmark", "mailgun"):
-        fields = {"signing_key": "k"} if provider == "mailgun" else {}
-        sender = new_sender(client, provider=provider, **fields)
-        headers = {"Authorization": f"Bearer {sender['secret']}"}
-        headers |= signed(sender["secret"], b"{}") if provider == "generic" else {}
-        for sender_id in (sender["id"], 2**53 - 2):
-            reply = post_body(client, sender_id, b"{}", {**headers, "Content-Encoding": encoding})
-            error = problem(reply, 415, "body.encoding_unsupported")
-            assert "gzip" in error["message"]
+    fields = {"signing_key": "k"} if provider == "mailgun" else {}
+    sender = new_sender(client, provider=provider, **fields)
+    headers = {"Authorization": f"Bearer {sender['secret']}"}
+    headers |= signed(sender["secret"], b"{}") if provider == "generic" else {}
+    for sender_id in (sender["id"], 2**53 - 2):
+        reply = post_body(client, sender_id, b"{}", {**headers, "Content-Encoding": encoding})
+        error = problem(reply, 415, "body.encoding_unsupported")
+        assert "gzip" in error["message"]
 
 
 def test_compressed_body_is_limited_by_its_decompressed_size(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import httpx2
 import pytest
@@ -305,10 +306,9 @@ def test_session_cannot_request_a_delivery_export(
     problem(reply, 403, "auth.insufficient_scope")
 
 
-def test_write_request_with_session_but_without_valid_csrf_proof_is_rejected(
-    stack: Stack, logged_in_visitor: Visitor
-) -> None:
-    for headers in [
+@pytest.mark.parametrize(
+    "headers",
+    [
         {},
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1"},
@@ -325,21 +325,25 @@ def test_write_request_with_session_but_without_valid_csrf_proof_is_rejected(
         {"X-CSRF-Token": "{others}"},
         {"X-CSRF-Token": "{token}x"},
         {"Cookie": f"{SESSION_COOKIE}={{cookie}}; csrf_token={{token}}"},
-    ]:
-        keyring = stack.resources.keyring
-        placeholders = {
-            "port": stack.api_port,
-            "cookie": logged_in_visitor.cookie,
-            "token": sessions.create_csrf_token(keyring, logged_in_visitor.cookie),
-            "others": sessions.create_csrf_token(keyring, "x" * 43),
-        }
-        sent_headers = {name: value.format(**placeholders) for name, value in headers.items()}
-        for method, path in (("POST", "/apikeys"), ("DELETE", "/apikeys/1"), ("PATCH", "/lists/1")):
-            reply = logged_in_visitor.client.request(
-                method, path, json=NEW_KEY_BODY, headers=sent_headers
-            )
-            problem(reply, 403, "auth.csrf")
-        assert data(logged_in_visitor.get("/apikeys")) == []
+    ],
+)
+def test_write_request_with_session_but_without_valid_csrf_proof_is_rejected(
+    stack: Stack, logged_in_visitor: Visitor, headers: dict[str, Any]
+) -> None:
+    keyring = stack.resources.keyring
+    placeholders = {
+        "port": stack.api_port,
+        "cookie": logged_in_visitor.cookie,
+        "token": sessions.create_csrf_token(keyring, logged_in_visitor.cookie),
+        "others": sessions.create_csrf_token(keyring, "x" * 43),
+    }
+    sent_headers = {name: value.format(**placeholders) for name, value in headers.items()}
+    for method, path in (("POST", "/apikeys"), ("DELETE", "/apikeys/1"), ("PATCH", "/lists/1")):
+        reply = logged_in_visitor.client.request(
+            method, path, json=NEW_KEY_BODY, headers=sent_headers
+        )
+        problem(reply, 403, "auth.csrf")
+    assert data(logged_in_visitor.get("/apikeys")) == []
 
 
 def test_cross_origin_page_cannot_read_responses_to_a_session(logged_in_visitor: Visitor) -> None:

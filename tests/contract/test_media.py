@@ -130,11 +130,13 @@ def test_media_head_request_has_the_headers_of_get_and_ignores_ranges(view_url: 
     assert httpx2.head(view_url, headers={"If-None-Match": get.headers["etag"]}).status_code == 304
 
 
-def test_unknown_or_malformed_media_name_returns_404(stranger: httpx2.Client) -> None:
-    for name in ["zzzzzzzzzzzz.webp", "%2e%2e", "..%2foriginals", "a b", "%ff", "%F0%9F%8E%89"]:
-        reply = stranger.get(f"/media/{name}")
-        assert reply.status_code == 404
-        assert reply.json()["code"] in ("media.not_found", "route.not_found")
+@pytest.mark.parametrize(
+    "name", ["zzzzzzzzzzzz.webp", "%2e%2e", "..%2foriginals", "a b", "%ff", "%F0%9F%8E%89"]
+)
+def test_unknown_or_malformed_media_name_returns_404(stranger: httpx2.Client, name: str) -> None:
+    reply = stranger.get(f"/media/{name}")
+    assert reply.status_code == 404
+    assert reply.json()["code"] in ("media.not_found", "route.not_found")
 
 
 def test_media_is_not_found_before_its_conversion_has_finished(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx2
+import pytest
 
 from devstack.harness.stack import Stack
 from services.subscriptions.consent.wordings import MAX_WORDINGS
@@ -301,30 +302,37 @@ UNSAFE_REFERRERS = [
 ]
 
 
+@pytest.mark.parametrize("referrer", UNSAFE_REFERRERS)
 def test_consent_omits_a_referrer_that_is_no_plain_web_page(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int, referrer: str
 ) -> None:
-    for referrer in UNSAFE_REFERRERS:
-        email = new_address()
-        subscribe(stranger, list_id, email, Referer=referrer)
-        [entry] = read_consent(client, list_id, find_member_id(client, list_id, email))
-        assert entry["url"] is None
+    email = new_address()
+    subscribe(stranger, list_id, email, Referer=referrer)
+    [entry] = read_consent(client, list_id, find_member_id(client, list_id, email))
+    assert entry["url"] is None
 
 
-def test_consent_stores_only_a_known_browser_name_of_the_user_agent(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int
-) -> None:
-    for user_agent, browser in [
+@pytest.mark.parametrize(
+    ("user_agent", "browser"),
+    [
         (FIREFOX, "Firefox on Linux"),
         ("curl/8.0", None),
         ("", None),
         ("Firefox/" + "9" * 8_000 + "<script>", "Firefox"),
         ("=cmd|' /C calc'!A0", None),
-    ]:
-        email = new_address()
-        subscribe(stranger, list_id, email, **{"User-Agent": user_agent})
-        [entry] = read_consent(client, list_id, find_member_id(client, list_id, email))
-        assert entry["browser"] == browser
+    ],
+)
+def test_consent_stores_only_a_known_browser_name_of_the_user_agent(
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    list_id: int,
+    user_agent: str,
+    browser: str | None,
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email, **{"User-Agent": user_agent})
+    [entry] = read_consent(client, list_id, find_member_id(client, list_id, email))
+    assert entry["browser"] == browser
 
 
 def test_consent_shows_nothing_of_lists_of_other_owners(

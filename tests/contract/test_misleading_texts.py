@@ -5,6 +5,7 @@ import string
 from typing import Any
 
 import httpx2
+import pytest
 
 from devstack.harness.stack import Owner, Stack
 from tests.support.commands.running import require_command_error, run_json_command
@@ -94,13 +95,16 @@ def test_field_texts_that_ask_for_secrets_are_rejected(client: httpx2.Client) ->
     ]
 
 
-def test_harmless_field_labels_are_accepted(client: httpx2.Client) -> None:
-    for label in (
+@pytest.mark.parametrize(
+    "label",
+    [
         *("Pinboard name", "Postcard city", "Karten (Anzahl)", "Library card number"),
         *("Passport country", "Opinion", "Shipping address", "Company", "Code postal", "Tanzkurs"),
         *("Senhora ou senhor", "Carte de visite", "Clave de sol", "Birthday (24.12.1990)"),
-    ):
-        assert data(client.post("/fields", json=build_field(label=label)))["label"] == label
+    ],
+)
+def test_harmless_field_labels_are_accepted(client: httpx2.Client, label: str) -> None:
+    assert data(client.post("/fields", json=build_field(label=label)))["label"] == label
 
 
 def test_import_replaces_a_misleading_column_name_with_a_neutral_field_label(
@@ -112,12 +116,14 @@ def test_import_replaces_a_misleading_column_name_with_a_neutral_field_label(
     assert labels["your_password"] == "Column 2"
 
 
+@pytest.mark.parametrize(
+    "name", ["Pressroom Security", "PRESS ROOM", "Pr\u0435ssr\u043eom", "Pr3ssr00m team"]
+)
 def test_sender_name_similar_to_the_installation_name_is_rejected(
-    client: httpx2.Client, list_id: int
+    client: httpx2.Client, list_id: int, name: str
 ) -> None:
-    for name in ("Pressroom Security", "PRESS ROOM", "Pr\u0435ssr\u043eom", "Pr3ssr00m team"):
-        reply = client.patch(f"/lists/{list_id}", json={"sender_name": name})
-        assert fields_at_fault(problem(reply, 422, "text.misleading")) == ["body.sender_name"]
+    reply = client.patch(f"/lists/{list_id}", json={"sender_name": name})
+    assert fields_at_fault(problem(reply, 422, "text.misleading")) == ["body.sender_name"]
 
 
 def test_operator_reviews_suspicious_texts_and_sees_them_again_after_a_change(
@@ -177,35 +183,37 @@ TEXTS_WITH_CHANGED_DIRECTION = [
 ]
 
 
-def test_names_and_texts_accept_any_script_and_emoji(client: httpx2.Client, list_id: int) -> None:
-    for name in NAMES_IN_ALL_SCRIPTS:
-        assert new_segment(client, list_id, name=name)["name"] == name
-        texts = {
-            **dict.fromkeys(("title", "sender_name", "thanks_text"), name),
-            "sign_up_text": f"{name}\n{name}",
-        }
-        changed_list = data(client.patch(f"/lists/{list_id}", json=texts))
-        assert {each: changed_list[each] for each in texts} == texts
-
-
-def test_invisible_titles_and_labels_and_texts_are_rejected(
-    client: httpx2.Client, list_id: int
+@pytest.mark.parametrize("name", NAMES_IN_ALL_SCRIPTS)
+def test_names_and_texts_accept_any_script_and_emoji(
+    client: httpx2.Client, list_id: int, name: str
 ) -> None:
-    for text in INVISIBLE_TEXTS:
-        for path, body, code in (
-            ("/lists", {"title": text, "slug": new_slug()}, "list.title"),
-            ("/fields", build_field(label=text), "field.label"),
-            ("/fields", build_field(type="choice", choices=["Rome", text]), "field.choices"),
-        ):
-            problem(client.post(path, json=body), 422, code)
-        for name, code in (
-            ("title", "list.title"),
-            ("sender_name", "list.sender_name"),
-            *((name, "list.words") for name in ("sign_up_text", "thanks_text")),
-            ("confirmation_text", "list.words"),
-        ):
-            error = problem(client.patch(f"/lists/{list_id}", json={name: text}), 422, code)
-            assert name != "title" or "visible" in error["detail"]
+    assert new_segment(client, list_id, name=name)["name"] == name
+    texts = {
+        **dict.fromkeys(("title", "sender_name", "thanks_text"), name),
+        "sign_up_text": f"{name}\n{name}",
+    }
+    changed_list = data(client.patch(f"/lists/{list_id}", json=texts))
+    assert {each: changed_list[each] for each in texts} == texts
+
+
+@pytest.mark.parametrize("text", INVISIBLE_TEXTS)
+def test_invisible_titles_and_labels_and_texts_are_rejected(
+    client: httpx2.Client, list_id: int, text: str
+) -> None:
+    for path, body, code in (
+        ("/lists", {"title": text, "slug": new_slug()}, "list.title"),
+        ("/fields", build_field(label=text), "field.label"),
+        ("/fields", build_field(type="choice", choices=["Rome", text]), "field.choices"),
+    ):
+        problem(client.post(path, json=body), 422, code)
+    for name, code in (
+        ("title", "list.title"),
+        ("sender_name", "list.sender_name"),
+        *((name, "list.words") for name in ("sign_up_text", "thanks_text")),
+        ("confirmation_text", "list.words"),
+    ):
+        error = problem(client.patch(f"/lists/{list_id}", json={name: text}), 422, code)
+        assert name != "title" or "visible" in error["detail"]
 
 
 def test_segment_and_tag_names_reject_invisible_and_direction_changing_characters(

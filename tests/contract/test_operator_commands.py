@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import httpx2
+import pytest
 
 from devstack.harness.stack import Owner, Stack
 from tests.support.commands.running import (
@@ -50,11 +51,15 @@ def test_cli_sets_a_password_from_stdin_and_logs_the_user_out(stack: Stack) -> N
     assert password_event["credential_kind"] == "command"
 
 
-def test_cli_without_terminal_explains_how_to_pass_a_password(stack: Stack) -> None:
-    for command in (("create", "no.tty@example.com", "--name", "N"), ("password", "x@example.com")):
-        process = pressroom(stack, "users", *command)
-        assert process.returncode == 2
-        assert "--password-stdin" in process.stderr
+@pytest.mark.parametrize(
+    "command", [("create", "no.tty@example.com", "--name", "N"), ("password", "x@example.com")]
+)
+def test_cli_without_terminal_explains_how_to_pass_a_password(
+    stack: Stack, command: tuple[str, ...]
+) -> None:
+    process = pressroom(stack, "users", *command)
+    assert process.returncode == 2
+    assert "--password-stdin" in process.stderr
 
 
 def test_cli_rejects_a_too_short_password_and_an_unknown_user(stack: Stack, owner: Owner) -> None:

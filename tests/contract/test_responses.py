@@ -102,14 +102,15 @@ def test_nul_characters_in_bodies_and_paths_cause_no_server_error(
     problem(client.delete(f"/attachments/{quoted}"), 404, "attachment.not_found")
 
 
-def test_unknown_64_bit_ids_return_404(client: httpx2.Client) -> None:
-    for number in [1, 2**53, 2**63, UINT64_MAX, "00000000000000000001"]:
-        problem(client.delete(f"/apikeys/{number}"), 404, "api_key.not_found")
-        problem(client.get(f"/jobs/{number}"), 404, "job.not_found")
+@pytest.mark.parametrize("number", [1, 2**53, 2**63, UINT64_MAX, "00000000000000000001"])
+def test_unknown_64_bit_ids_return_404(client: httpx2.Client, number: int | str) -> None:
+    problem(client.delete(f"/apikeys/{number}"), 404, "api_key.not_found")
+    problem(client.get(f"/jobs/{number}"), 404, "job.not_found")
 
 
-def test_malformed_ids_are_rejected(client: httpx2.Client) -> None:
-    for text in [
+@pytest.mark.parametrize(
+    "text",
+    [
         str(UINT64_MAX + 1),
         "-1",
         "+1",
@@ -120,10 +121,12 @@ def test_malformed_ids_are_rejected(client: httpx2.Client) -> None:
         "%20",
         "%D9%A1",
         "1%00",
-    ]:
-        for method, path in (("GET", "/jobs/"), ("DELETE", "/jobs/"), ("DELETE", "/apikeys/")):
-            body = problem(client.request(method, path + text), 400, "request.invalid")
-            assert body["errors"][0]["field"] in ("path.job_id", "path.key_id")
+    ],
+)
+def test_malformed_ids_are_rejected(client: httpx2.Client, text: str) -> None:
+    for method, path in (("GET", "/jobs/"), ("DELETE", "/jobs/"), ("DELETE", "/apikeys/")):
+        body = problem(client.request(method, path + text), 400, "request.invalid")
+        assert body["errors"][0]["field"] in ("path.job_id", "path.key_id")
 
 
 def test_user_ids_are_random_and_safe_in_javascript(stack: Stack) -> None:

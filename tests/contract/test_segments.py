@@ -73,13 +73,13 @@ def test_segment_name_is_unique_per_list_ignoring_case(client: httpx2.Client, li
     new_segment(client, new_list(client)["id"], name="Straße")
 
 
+@pytest.mark.parametrize("name", ["", "   ", "x" * 101, "two\nlines"])
 def test_segment_rejects_an_empty_or_long_or_multiline_name(
-    client: httpx2.Client, list_id: int
+    client: httpx2.Client, list_id: int, name: str
 ) -> None:
-    for name in ["", "   ", "x" * 101, "two\nlines"]:
-        reply = client.post(f"/lists/{list_id}/segments", json={"name": name, "filter": VIP})
-        body = problem(reply, 422, "segment.name")
-        assert [each["field"] for each in body["errors"]] == ["body.name"]
+    reply = client.post(f"/lists/{list_id}/segments", json={"name": name, "filter": VIP})
+    body = problem(reply, 422, "segment.name")
+    assert [each["field"] for each in body["errors"]] == ["body.name"]
 
 
 @pytest.mark.parametrize(
@@ -302,16 +302,16 @@ def test_tag_keeps_its_first_spelling_regardless_of_case(
     assert tag_names(client, list_id) == ["Straße"]
 
 
+@pytest.mark.parametrize("invalid_tag", ["", " ", "a,b", "x" * 41, "a\nb", "a\0b", 5, None])
 def test_malformed_tags_are_rejected(
-    client: httpx2.Client, list_id: int, member_address: str
+    client: httpx2.Client, list_id: int, member_address: str, invalid_tag: str | int | None
 ) -> None:
-    for invalid_tag in ["", " ", "a,b", "x" * 41, "a\nb", "a\0b", 5, None]:
-        for name in ("tags", "add_tags", "remove_tags"):
-            body = {name: ["fine", invalid_tag]}
-            reply = client.patch(f"/lists/{list_id}/members/{member_address}", json=body)
-            error = problem(reply, 422, "body.invalid")
-            assert error["errors"][0]["field"] == f"body.{name}[1]"
-        assert tag_names(client, list_id) == []
+    for name in ("tags", "add_tags", "remove_tags"):
+        body = {name: ["fine", invalid_tag]}
+        reply = client.patch(f"/lists/{list_id}/members/{member_address}", json=body)
+        error = problem(reply, 422, "body.invalid")
+        assert error["errors"][0]["field"] == f"body.{name}[1]"
+    assert tag_names(client, list_id) == []
 
 
 def test_member_has_at_most_100_tags(

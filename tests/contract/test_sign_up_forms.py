@@ -4,6 +4,7 @@ import html
 import re
 import secrets
 from collections.abc import Mapping
+from typing import Any
 
 import httpx2
 import pytest
@@ -254,9 +255,11 @@ def test_cross_site_sign_up_form_ignores_the_session_of_a_logged_in_person(
     assert find_member(client, form_list_id, logged_in_owner.email) is None
 
 
-def test_thanks_page_requires_a_valid_list_id(stranger: httpx2.Client) -> None:
-    for query in ({}, {"list": "x"}, {"list": "-1"}):
-        assert read_heading(stranger.get("/subscribed", params=query), 400)
+@pytest.mark.parametrize("query", [{}, {"list": "x"}, {"list": "-1"}])
+def test_thanks_page_requires_a_valid_list_id(
+    stranger: httpx2.Client, query: dict[str, Any]
+) -> None:
+    assert read_heading(stranger.get("/subscribed", params=query), 400)
 
 
 def test_redirect_origins_are_normalized_and_deduplicated(

@@ -128,8 +128,9 @@ def test_strict_error_escapes_a_lone_surrogate_in_a_field_name(client: httpx2.Cl
     assert read_unknown_fields(reply) == [r"body.\ud800"]
 
 
-def test_first_handling_preference_of_a_request_wins(client: httpx2.Client) -> None:
-    for prefer, is_strict in [
+@pytest.mark.parametrize(
+    ("prefer", "is_strict"),
+    [
         ("handling=strict", True),
         ('Handling = "Strict"', True),
         ("wait=5, handling=strict;x=y", True),
@@ -139,9 +140,13 @@ def test_first_handling_preference_of_a_request_wins(client: httpx2.Client) -> N
         ("handling", False),
         ("respond-async", False),
         ("handling=stricter", False),
-    ]:
-        reply = client.get("/lists", params={"sort": "x"}, headers={"Prefer": prefer})
-        assert reply.status_code == (400 if is_strict else 200)
+    ],
+)
+def test_first_handling_preference_of_a_request_wins(
+    client: httpx2.Client, prefer: str, is_strict: bool
+) -> None:
+    reply = client.get("/lists", params={"sort": "x"}, headers={"Prefer": prefer})
+    assert reply.status_code == (400 if is_strict else 200)
 
 
 def test_strict_error_lists_at_most_20_names_and_truncates_long_ones(client: httpx2.Client) -> None:

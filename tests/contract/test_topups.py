@@ -2,9 +2,11 @@
 
 from decimal import Decimal
 from secrets import token_hex
+from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
+import pytest
 
 from core.keyring import Keyring, Signer
 from core.scopes import Scope
@@ -49,24 +51,32 @@ def test_new_topup_order_contains_its_price_and_payment_url(
     }
 
 
-def test_topup_order_rounds_money_up_and_credits_down(
-    client: httpx2.Client, sandbox_payments: SandboxPayments
-) -> None:
-    for numbers, amount, credit_amount, minor_units in (
+@pytest.mark.parametrize(
+    ("numbers", "amount", "credit_amount", "minor_units"),
+    [
         ('"amount": null, "credit_amount": 50.0001', "0.51", "50.0001", 51),
         ('"amount": 100, "currency": "JPY"', "100", "66.6666", 100),
         ('"amount": 0, "credit_amount": 2e2', "2", "200", 200),
-    ):
-        order = topups.create_order(client, numbers)
-        order_amounts = order["amount"], order["credit_amount"]
-        assert order_amounts == (Decimal(amount), Decimal(credit_amount))
-        assert sandbox_payments.session(order["order_id"])["amount"] == minor_units
-
-
-def test_topup_order_rejects_invalid_values_and_names_the_field(
-    client: httpx2.Client, stranger: httpx2.Client
+    ],
+)
+def test_topup_order_rounds_money_up_and_credits_down(
+    client: httpx2.Client,
+    sandbox_payments: SandboxPayments,
+    *,
+    numbers: str,
+    amount: str,
+    credit_amount: str,
+    minor_units: int,
 ) -> None:
-    for numbers, code, field in [
+    order = topups.create_order(client, numbers)
+    order_amounts = order["amount"], order["credit_amount"]
+    assert order_amounts == (Decimal(amount), Decimal(credit_amount))
+    assert sandbox_payments.session(order["order_id"])["amount"] == minor_units
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code", "field"),
+    [
         ('"currency": "USD"', "topup.amount_missing", "body.amount"),
         ('"credit_amount": 1e400', "topup.amount", "body.credit_amount"),
         ('"amount": 5, "credit_amount": 501', "topup.amount_mismatch", "body.amount"),
@@ -75,10 +85,14 @@ def test_topup_order_rejects_invalid_values_and_names_the_field(
         ('"amount": 5, "currency": "XTS"', "topup.currency", "body.currency"),
         ('"amount": 5, "channel": "paypal"', "topup.channel", "body.channel"),
         ('"amount": "5"', "body.invalid", "body.amount"),
-    ]:
-        for caller in (client, stranger):
-            error = problem(topup(caller, numbers), 422, code)
-            assert [each["field"] for each in error["errors"]] == [field]
+    ],
+)
+def test_topup_order_rejects_invalid_values_and_names_the_field(
+    client: httpx2.Client, stranger: httpx2.Client, numbers: str, code: str, field: str
+) -> None:
+    for caller in (client, stranger):
+        error = problem(topup(caller, numbers), 422, code)
+        assert [each["field"] for each in error["errors"]] == [field]
 
 
 def test_topup_order_requires_a_redirect_url_of_an_allowed_origin(client: httpx2.Client) -> None:
@@ -146,18 +160,18 @@ def test_slow_payment_page_returns_504_and_a_retry_with_the_same_key_returns_the
     ] == [order["payment_url"]]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_temporary_payment_provider_errors_are_retried_without_duplicate_checkouts(
-    client: httpx2.Client, sandbox_payments: SandboxPayments
+    client: httpx2.Client, sandbox_payments: SandboxPayments, when: Literal["before", "after"]
 ) -> None:
-    for when in ("before", "after"):
-        sandbox_payments.fail_next_calls(count=2, status=500, when=when)
-        order = topups.create_order(client)
-        sessions = [
-            session
-            for session in sandbox_payments.sessions()
-            if session["order_id"] == str(order["order_id"])
-        ]
-        assert len(sessions) == 1
+    sandbox_payments.fail_next_calls(count=2, status=500, when=when)
+    order = topups.create_order(client)
+    sessions = [
+        session
+        for session in sandbox_payments.sessions()
+        if session["order_id"] == str(order["order_id"])
+    ]
+    assert len(sessions) == 1
 
 
 def test_idempotency_key_of_an_anonymous_order_is_ignored(stranger: httpx2.Client) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx2
 import pytest
@@ -49,10 +50,9 @@ def test_new_webhook_is_reported_by_mail_and_its_secret_is_not_stored_in_plain_t
     assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored_secrets)
 
 
-def test_webhook_url_of_a_private_or_unsafe_address_is_rejected_with_the_rule(
-    client: httpx2.Client,
-) -> None:
-    for url, rule in [
+@pytest.mark.parametrize(
+    ("url", "rule"),
+    [
         ("ftp://example.com/", "must be a URL such as https://example.com/hooks"),
         ("https://user:secret@example.com/", "without user"),
         ("https://10.0.0.1/", "public IP address"),
@@ -62,26 +62,35 @@ def test_webhook_url_of_a_private_or_unsafe_address_is_rejected_with_the_rule(
         ("https://8.8.8.8:25/", "port 443"),
         ("http://8.8.8.8/", "must start with https://"),
         ("https://169.254.169.254/latest", "public IP address"),
-    ]:
-        reply = client.post(ENDPOINTS_PATH, json={"url": url, "types": [CREATED]})
-        error = problem(reply, 422, "webhook.url_not_allowed")
-        assert rule in error["message"]
-        assert "secret" not in error["message"]
-        endpoint = new_endpoint(client, HOOK_URL)
-        patch_reply = client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"url": url})
-        problem(patch_reply, 422, "webhook.url_not_allowed")
+    ],
+)
+def test_webhook_url_of_a_private_or_unsafe_address_is_rejected_with_the_rule(
+    client: httpx2.Client, url: str, rule: str
+) -> None:
+    reply = client.post(ENDPOINTS_PATH, json={"url": url, "types": [CREATED]})
+    error = problem(reply, 422, "webhook.url_not_allowed")
+    assert rule in error["message"]
+    assert "secret" not in error["message"]
+    endpoint = new_endpoint(client, HOOK_URL)
+    patch_reply = client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"url": url})
+    problem(patch_reply, 422, "webhook.url_not_allowed")
 
 
-def test_malformed_webhook_endpoint_is_rejected(client: httpx2.Client) -> None:
-    for body in (
+@pytest.mark.parametrize(
+    "body",
+    [
         {"url": HOOK_URL, "types": []},
         {"url": HOOK_URL, "types": ["subscription.made_up"]},
         {"url": HOOK_URL},
         {"types": [CREATED]},
         {"url": 7, "types": [CREATED]},
         {"url": "https://example.com/" + "x" * 2000, "types": [CREATED]},
-    ):
-        assert client.post(ENDPOINTS_PATH, json=body).status_code == 422
+    ],
+)
+def test_malformed_webhook_endpoint_is_rejected(
+    client: httpx2.Client, body: dict[str, Any]
+) -> None:
+    assert client.post(ENDPOINTS_PATH, json=body).status_code == 422
 
 
 def test_webhook_endpoint_requires_the_webhook_scope_and_the_scopes_of_its_event_types(

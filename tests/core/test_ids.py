@@ -1,15 +1,17 @@
 from itertools import pairwise
 
+import pytest
+
 from core.ids import MAX_ID, neighbouring_ids
 
 
-def test_generated_ids_ascend_within_a_batch_and_are_safe_in_javascript() -> None:
-    for count in (1, 2, 10_000):
-        ids = neighbouring_ids(count)
-        assert len(ids) == count
-        assert ids == sorted(set(ids))
-        assert ids[0] >= 1
-        assert ids[-1] <= MAX_ID
+@pytest.mark.parametrize("count", [1, 2, 10_000])
+def test_generated_ids_ascend_within_a_batch_and_are_safe_in_javascript(count: int) -> None:
+    ids = neighbouring_ids(count)
+    assert len(ids) == count
+    assert ids == sorted(set(ids))
+    assert ids[0] >= 1
+    assert ids[-1] <= MAX_ID
 
 
 def test_ids_of_one_batch_are_close_but_unpredictable_and_batches_are_far_apart() -> None:

@@ -110,13 +110,13 @@ def test_documentation_page_runs_only_its_own_scripts(stranger: httpx2.Client) -
     assert stranger.get("/openapi.json").headers["cache-control"] == "no-store"
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/nowhere", "/unsubscribe"])
 def test_hsts_header_is_sent_only_over_https(
-    stranger: httpx2.Client, client_over_tls: httpx2.Client
+    stranger: httpx2.Client, client_over_tls: httpx2.Client, path: str
 ) -> None:
-    for path in ("/healthz", "/nowhere", "/unsubscribe"):
-        hsts = client_over_tls.get(path).headers["strict-transport-security"]
-        assert hsts == "max-age=31536000; includeSubDomains"
-        assert "strict-transport-security" not in stranger.get(path).headers
+    hsts = client_over_tls.get(path).headers["strict-transport-security"]
+    assert hsts == "max-age=31536000; includeSubDomains"
+    assert "strict-transport-security" not in stranger.get(path).headers
 
 
 def test_hsts_header_excludes_subdomains_by_default(stack: Stack) -> None:

@@ -350,13 +350,13 @@ FORBIDDEN_SCOPES = [
 ]
 
 
+@pytest.mark.parametrize("scope", FORBIDDEN_SCOPES)
 def test_authorization_rejects_scopes_beyond_those_of_the_client(
-    public_program: Program, logged_in_owner: Person
+    public_program: Program, logged_in_owner: Person, scope: str
 ) -> None:
-    for scope in FORBIDDEN_SCOPES:
-        reply = logged_in_owner.browser.get(public_program.request(scope=scope))
-        assert reply.status_code == 303, scope
-        assert fields_of(reply.headers["location"])["error"] == "invalid_scope", scope
+    reply = logged_in_owner.browser.get(public_program.request(scope=scope))
+    assert reply.status_code == 303, scope
+    assert fields_of(reply.headers["location"])["error"] == "invalid_scope", scope
 
 
 def test_consent_grants_no_more_scopes_than_requested(

@@ -140,9 +140,11 @@ def test_trace_of_the_caller_is_linked_but_not_continued(
     assert not any(each.trace_id in CALLERS_TRACEPARENT for each in collector.spans())
 
 
-def test_malformed_traceparent_is_ignored(traced_client: httpx2.Client) -> None:
-    for traceparent in ("00-zz-1-01", "x" * 4000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
-        assert traced_client.get("/lists", headers={"traceparent": traceparent}).status_code == 200
+@pytest.mark.parametrize(
+    "traceparent", ["00-zz-1-01", "x" * 4000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"]
+)
+def test_malformed_traceparent_is_ignored(traced_client: httpx2.Client, traceparent: str) -> None:
+    assert traced_client.get("/lists", headers={"traceparent": traceparent}).status_code == 200
 
 
 def test_health_checks_and_periodic_work_create_no_traces(

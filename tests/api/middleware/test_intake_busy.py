@@ -1,6 +1,7 @@
 """Tests of the HTTP statuses that make mail providers retry requests with reports."""
 
 import asyncio
+from typing import Any
 
 import httpx2
 import pytest
@@ -24,18 +25,22 @@ def post(path: str, status: int, headers: dict[str, str]) -> httpx2.Response:
     return asyncio.run(send())
 
 
+@pytest.mark.parametrize(("headers", "expected_status"), [({}, 429), (SNS_HEADERS, 503)])
 @pytest.mark.parametrize("status", [500, 503, 504])
-def test_failed_or_late_intake_is_busy(status: int) -> None:
-    for headers, expected_status in (({}, 429), (SNS_HEADERS, 503)):
-        reply = post(INTAKE_PATH, status, headers)
-        assert (reply.status_code, reply.json()["code"]) == (expected_status, "sender.busy")
-        assert int(reply.headers["retry-after"]) > 0
+def test_failed_or_late_intake_is_busy(
+    status: int, headers: dict[str, Any], expected_status: int
+) -> None:
+    reply = post(INTAKE_PATH, status, headers)
+    assert (reply.status_code, reply.json()["code"]) == (expected_status, "sender.busy")
+    assert int(reply.headers["retry-after"]) > 0
 
 
+@pytest.mark.parametrize("headers", [{}, SNS_HEADERS])
 @pytest.mark.parametrize("status", [200, 401, 413, 422])
-def test_accepted_or_invalid_call_has_the_same_status_for_sns(status: int) -> None:
-    for headers in ({}, SNS_HEADERS):
-        assert post(INTAKE_PATH, status, headers).status_code == status
+def test_accepted_or_invalid_call_has_the_same_status_for_sns(
+    status: int, headers: dict[str, Any]
+) -> None:
+    assert post(INTAKE_PATH, status, headers).status_code == status
 
 
 def test_sns_repeats_a_call_beyond_a_rate_limit() -> None:
@@ -43,6 +48,6 @@ def test_sns_repeats_a_call_beyond_a_rate_limit() -> None:
     assert post(INTAKE_PATH, 429, SNS_HEADERS).status_code == 503
 
 
-def test_other_routes_keep_their_statuses() -> None:
-    for path in ("/senders/7", "/senders/7/try", "/lists/7/senders/7/events"):
-        assert post(path, 503, {}).status_code == 503
+@pytest.mark.parametrize("path", ["/senders/7", "/senders/7/try", "/lists/7/senders/7/events"])
+def test_other_routes_keep_their_statuses(path: str) -> None:
+    assert post(path, 503, {}).status_code == 503

@@ -128,12 +128,14 @@ def test_autoscaler_query_counts_due_jobs_with_index_scans(
         assert plan.count("Limit") == DUE_JOBS, plan
 
 
+@pytest.mark.parametrize(
+    "statement", ["SELECT result FROM jobs", "SELECT 1 FROM users", "DELETE FROM jobs"]
+)
 def test_autoscaler_role_cannot_read_results_or_users_or_change_jobs(
-    scaler_connection: psycopg2.extensions.connection,
+    scaler_connection: psycopg2.extensions.connection, statement: str
 ) -> None:
-    for statement in ("SELECT result FROM jobs", "SELECT 1 FROM users", "DELETE FROM jobs"):
-        with (
-            scaler_connection.cursor() as cursor,
-            pytest.raises(psycopg2.errors.InsufficientPrivilege),
-        ):
-            cursor.execute(statement)
+    with (
+        scaler_connection.cursor() as cursor,
+        pytest.raises(psycopg2.errors.InsufficientPrivilege),
+    ):
+        cursor.execute(statement)

@@ -29,6 +29,7 @@ def test_payment_event_with_one_valid_signature_is_accepted_during_secret_rotati
     )
 
 
+@pytest.mark.parametrize("body", [b"{}", b"\xff\xfe"])
 @pytest.mark.parametrize(
     "header",
     [
@@ -38,12 +39,11 @@ def test_payment_event_with_one_valid_signature_is_accepted_during_secret_rotati
     ids=range(9),
 )
 def test_malformed_signature_header_is_rejected_as_invalid_signature(
-    account: StripeCheckout, header: str
+    account: StripeCheckout, header: str, body: bytes
 ) -> None:
-    for body in (b"{}", b"\xff\xfe"):
-        with pytest.raises(DomainError) as error:
-            account.parse_event(body, header.replace("{now}", str(int(time.time()))))
-        assert error.value.code == "webhook.signature_invalid"
+    with pytest.raises(DomainError) as error:
+        account.parse_event(body, header.replace("{now}", str(int(time.time()))))
+    assert error.value.code == "webhook.signature_invalid"
 
 
 @pytest.mark.parametrize(

@@ -82,11 +82,13 @@ def test_sns_message_with_an_altered_field_is_rejected(sns: FaultySns) -> None:
         assert verify_fields(sns, fields) is None
 
 
-def test_signature_of_one_version_is_invalid_as_the_other(sns: FaultySns) -> None:
-    for version, other_version in (("1", "2"), ("2", "1")):
-        fields = sns.server.build_notification("{}", version=version)
-        assert verify_fields(sns, fields | {"SignatureVersion": other_version}) == INVALID
-        assert verify_fields(sns, fields | {"SignatureVersion": "3"}) == INVALID
+@pytest.mark.parametrize(("version", "other_version"), [("1", "2"), ("2", "1")])
+def test_signature_of_one_version_is_invalid_as_the_other(
+    sns: FaultySns, version: str, other_version: str
+) -> None:
+    fields = sns.server.build_notification("{}", version=version)
+    assert verify_fields(sns, fields | {"SignatureVersion": other_version}) == INVALID
+    assert verify_fields(sns, fields | {"SignatureVersion": "3"}) == INVALID
 
 
 def test_genuine_message_of_another_topic_is_rejected_before_any_call(sns: FaultySns) -> None:

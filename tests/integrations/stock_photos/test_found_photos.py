@@ -93,16 +93,16 @@ def test_photo_with_thumbnail_from_another_host_is_omitted(
     assert len(provider.parse_photos(build_payload(bad_photo, photo))) == 1
 
 
+@pytest.mark.parametrize("bad_url", ["https://evil.example/photos/x/download", None, {"a": 1}])
 @for_each_provider
 def test_photo_with_endpoint_of_another_host_is_omitted(
-    provider: StockPhotos, photo: dict[str, Any]
+    provider: StockPhotos, photo: dict[str, Any], bad_url: str | dict[str, Any] | None
 ) -> None:
-    for bad_url in ("https://evil.example/photos/x/download", None, {"a": 1}):
-        bad_photo = copy.deepcopy(photo) | {
-            "detail_url": bad_url,
-            "links": {"download_location": bad_url},
-        }
-        assert provider.parse_photos(build_payload(bad_photo)) == []
+    bad_photo = copy.deepcopy(photo) | {
+        "detail_url": bad_url,
+        "links": {"download_location": bad_url},
+    }
+    assert provider.parse_photos(build_payload(bad_photo)) == []
 
 
 @for_each_provider

@@ -168,6 +168,7 @@ def test_markdown_reference_links_are_kept_despite_template_tag_removal() -> Non
     assert plain.links == {"https://a.example/x", "https://b.example"}
 
 
+@pytest.mark.parametrize("gap", ["", "\n"])
 @pytest.mark.parametrize(
     "front_matter",
     [
@@ -179,9 +180,8 @@ def test_markdown_reference_links_are_kept_despite_template_tag_removal() -> Non
         '{\n  "title": "Harbour", "tags": ["a"]\n}\n',
     ],
 )
-def test_front_matter_is_removed_from_post(front_matter: str) -> None:
-    for gap in ("", "\n"):
-        assert parse_post(Post("", f"{front_matter}{gap}{TEXT}")).paragraphs == (TEXT,)
+def test_front_matter_is_removed_from_post(front_matter: str, gap: str) -> None:
+    assert parse_post(Post("", f"{front_matter}{gap}{TEXT}")).paragraphs == (TEXT,)
 
 
 @pytest.mark.parametrize(

@@ -44,18 +44,18 @@ def test_object_storage_works_in_the_default_and_in_another_region(
     use_all_operations(open_store(regional_settings, s3_region=REGION), "everything")
 
 
+@pytest.mark.parametrize("wrong_region", [None, "us-east-1", "eu-west-1"])
 def test_wrong_s3_region_is_reported_with_its_setting_and_the_correct_region(
-    regional_settings: Settings,
+    regional_settings: Settings, wrong_region: str | None
 ) -> None:
-    for wrong_region in (None, "us-east-1", "eu-west-1"):
-        objects = open_store(regional_settings, s3_region=wrong_region)
-        for call in (
-            objects.has_bucket,
-            objects.create_bucket,
-            lambda: objects.put("x", b"x", "a/b"),  # noqa: B023
-        ):
-            with pytest.raises(TransientError, match=f"set PRESSROOM_S3_REGION to {REGION}"):
-                call()
+    objects = open_store(regional_settings, s3_region=wrong_region)
+    for call in (
+        objects.has_bucket,
+        objects.create_bucket,
+        lambda: objects.put("x", b"x", "a/b"),
+    ):
+        with pytest.raises(TransientError, match=f"set PRESSROOM_S3_REGION to {REGION}"):
+            call()
 
 
 def test_missing_bucket_is_reported_with_its_setting(
@@ -150,10 +150,10 @@ def test_aws_requests_use_the_host_of_the_configured_region(
     assert set(hosts) == {"pressroom.s3.eu-west-1.amazonaws.com"}
 
 
-def test_invalid_aws_endpoint_is_rejected_with_its_setting() -> None:
-    for url in ("https://elsewhere.amazonaws.com", "https://s3.amazonaws.com.cn"):
-        with pytest.raises(SettingsError, match="PRESSROOM_S3_ENDPOINT: "):
-            ObjectStore(ObjectStorageSettings.model_validate({"s3_endpoint": url}), connections=1)
+@pytest.mark.parametrize("url", ["https://elsewhere.amazonaws.com", "https://s3.amazonaws.com.cn"])
+def test_invalid_aws_endpoint_is_rejected_with_its_setting(url: str) -> None:
+    with pytest.raises(SettingsError, match="PRESSROOM_S3_ENDPOINT: "):
+        ObjectStore(ObjectStorageSettings.model_validate({"s3_endpoint": url}), connections=1)
 
 
 def test_stored_objects_are_encrypted_as_configured(

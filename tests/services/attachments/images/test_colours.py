@@ -94,6 +94,7 @@ def test_png_colours_with_declared_colour_space_are_converted_to_srgb(
     assert_near(convert_pixel(converter, extra, levels), (*expected, 255))
 
 
+@pytest.mark.parametrize("levels", [GREY, GREEN, (3, 12, 250)])
 @pytest.mark.parametrize(
     "extra",
     [
@@ -112,10 +113,9 @@ def test_png_colours_with_declared_colour_space_are_converted_to_srgb(
     ],
 )
 def test_png_colours_are_unchanged_if_srgb_or_without_valid_declaration(
-    converter: ConverterProcess, extra: bytes
+    converter: ConverterProcess, extra: bytes, levels: tuple[int, ...]
 ) -> None:
-    for levels in (GREY, GREEN, (3, 12, 250)):
-        assert convert_pixel(converter, extra, levels) == (*levels, 255)
+    assert convert_pixel(converter, extra, levels) == (*levels, 255)
 
 
 SWAPPED_GREEN = (200, 60, 60)

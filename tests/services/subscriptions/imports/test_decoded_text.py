@@ -1,5 +1,7 @@
 import codecs
 
+import pytest
+
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from tests.support.imports.forms import open_reader, read_outcomes, read_rows
 
@@ -10,10 +12,12 @@ def test_utf_16_big_endian_byte_order_mark_is_recognised() -> None:
     assert read_rows(codecs.BOM_UTF16_BE + FILE.encode("utf-16-be"))[0].name == "Jörg Çelik"
 
 
-def test_utf_16_without_mark_is_recognised_even_if_letters_contain_zero_bytes() -> None:
-    for encoding in ("utf-16-le", "utf-16-be"):
-        file = "email,name\na@example.com," + "\uac00" * 9
-        assert read_rows(file.encode(encoding))[0].name == "\uac00" * 9
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_mark_is_recognised_even_if_letters_contain_zero_bytes(
+    encoding: str,
+) -> None:
+    file = "email,name\na@example.com," + "\uac00" * 9
+    assert read_rows(file.encode(encoding))[0].name == "\uac00" * 9
 
 
 def test_stray_zero_bytes_do_not_make_a_file_utf_16() -> None:
