@@ -6,28 +6,184 @@ checks that no call takes longer than promised, and compares the durations of ca
 the fault. The full test writes its results into build/fault-matrix.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from benchmarks.measure import percentile
+from devstack.harness.proxy import Proxy
 from devstack.harness.stack import Stack
-from tests.support.faults.calls import CALLS, WAIT_SECONDS, Outcome
-from tests.support.faults.faults import FAULTS
-from tests.support.faults.rig import LEAVING_SUBSCRIBERS, Rig, open_rig
-from tests.support.faults.run import (
-    QUIET_SECONDS,
-    Observed,
-    Samples,
-    observe,
-    p50,
-    p99,
-    sample,
-    slowdown,
-)
-from tests.support.sizes import FULL
+from tests.support.composer.composer_stack import build_unique_post
+from tests.support.composer.composing import METADATA
+from tests.support.credits import credits
+from tests.support.faults.calls import CALLS, LOAD_CALLS, WAIT_SECONDS, Outcome, outcome_of
+from tests.support.faults.faults import FAULTS, Fault, making_calls
+from tests.support.faults.rig import LEAVING_SUBSCRIBERS, RECOVERED_WITHIN_SECONDS, Rig
+from tests.support.http.replies import data
+from tests.support.images.pictures import photo
+from tests.support.lists.people_on_lists import new_list
+from tests.support.sizes import FULL, sized
+from tests.support.stack.proxied_dependencies import proxy_each_dependency
+
+# Maps the queues of each worker to the worker's concurrency. The workers of the development stack
+# have the same queues, but run more tasks concurrently than the workers in these tests.
+WORKERS = {("request", "photos", "money", "mail", "maintenance"): 6, ("media", "export", "bulk"): 1}
+
+# The duration of each fault.
+FAULT_SECONDS = sized(1, 10)
+
+
+QUIET_SECONDS = sized(1, 10)
+
+
+_PAUSE_SECONDS = 0.1
+
+
+# A call fails if no response arrives within ``_TIMEOUT_SECONDS``, which is longer than every
+# response time that Pressroom promises.
+_TIMEOUT_SECONDS = 40.0
+
+
+@contextmanager
+def open_rig(stack: Stack) -> Iterator[Rig]:
+    with ExitStack() as opened:
+        proxies = _start_processes(stack, opened)
+        owner = stack.create_owner()
+        credits.grant(stack, owner.user_id, "1000000")
+        with stack.client(owner.key) as client:
+            list_id = new_list(client)
+            confirmed = new_list(client, confirm_required=True)
+            files = {"file": ("photo.jpg", photo(320, 240))}
+            upload = client.post("/attachments", files=files, headers={"Prefer": "wait=60"})
+            path = f"/media/{data(upload)['filename']}"
+            # The first call of the composer is slow, because the worker loads its language
+            # libraries.
+            prefer = {"Prefer": "wait=45"}
+            client.post(METADATA, json=build_unique_post(), headers=prefer).raise_for_status()
+        [[job_id]] = stack.query("SELECT max(id) FROM jobs")
+        yield Rig(stack, proxies, owner, list_id, confirmed, path, int(str(job_id)))
+
+
+def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
+    stack.start_sandbox()
+    proxies, through = proxy_each_dependency(stack, opened)
+    # Set a rate limit that no caller reaches. Without a rate limit, the API wouldn't count requests
+    # in Redis, so the tests wouldn't cover the counting.
+    through["PRESSROOM_RATE_LIMIT_DEFAULT"] = "1000000/minute"
+    stack.start_api(None, **through)
+    for queues, concurrency in WORKERS.items():
+        stack.start_worker(*queues, concurrency=concurrency, **through)
+    return proxies
+
+
+@dataclass(frozen=True)
+class Sample:
+    outcome: Outcome
+    seconds: float
+    response: str
+
+
+Samples = dict[str, list[Sample]]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The results of API calls during a fault and after it, and the jobs that were lost."""
+
+    during: Samples
+    after: Samples
+    # The calls that didn't succeed within ten seconds after the fault, each with its last response.
+    stuck: dict[str, str]
+    lost: list[tuple[object, ...]]
+
+
+def observe(rig: Rig, fault: Fault, load: Mapping[str, int], names: list[str]) -> Observed:
+    """Make calls during a fault. ``load``: the number of concurrent callers by name of the call."""
+    rig.refill(LEAVING_SUBSCRIBERS)
+    since = rig.last_job()
+    with rig.client() as client:
+        rig.accept(client)
+    calls = [LOAD_CALLS[name] for name, count in load.items() for _ in range(count)]
+    with making_calls(rig, calls, pause=_PAUSE_SECONDS):
+        with fault(rig):
+            # Wait until the callers have sent their first calls, because callers cause load only
+            # while they wait for responses.
+            time.sleep(_PAUSE_SECONDS)
+            during = sample(rig, names, FAULT_SECONDS)
+        stuck = _find_stuck_calls(rig, names, time.monotonic() + RECOVERED_WITHIN_SECONDS)
+    rig.refill(LEAVING_SUBSCRIBERS)
+    after = sample(rig, names, QUIET_SECONDS) if FULL else {}
+    return Observed(during, after, stuck, rig.lost(since))
+
+
+def sample(rig: Rig, names: Iterable[str], seconds: float) -> Samples:
+    """Make several calls at the same time, and repeat each call until ``seconds`` have passed."""
+    calls = list(names)
+    deadline = time.monotonic() + seconds
+    with ThreadPoolExecutor(len(calls)) as threads:
+        samples = threads.map(lambda name: list(_repeat(rig, name, deadline)), calls)
+        return dict(zip(calls, samples, strict=True))
+
+
+def _repeat(rig: Rig, name: str, deadline: float) -> Iterator[Sample]:
+    with rig.client() as client:
+        client.timeout = httpx2.Timeout(_TIMEOUT_SECONDS)
+        yield _sample_call(rig, client, name)
+        while time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+            yield _sample_call(rig, client, name)
+
+
+def _sample_call(rig: Rig, client: httpx2.Client, name: str) -> Sample:
+    began = time.monotonic()
+    try:
+        reply = CALLS[name](rig, client)
+        outcome = outcome_of(reply)
+        response = f"{reply.status_code} {reply.text[:200]}"
+    except httpx2.HTTPError as error:
+        outcome = Outcome.BROKEN
+        response = repr(error)
+    return Sample(outcome, time.monotonic() - began, response)
+
+
+def _find_stuck_calls(rig: Rig, names: list[str], deadline: float) -> dict[str, str]:
+    """Return the calls that don't succeed before the deadline, with their last responses."""
+    remaining = dict.fromkeys(names, "")
+    with rig.client() as client:
+        while remaining and time.monotonic() < deadline:
+            for name in list(remaining):
+                sample = _sample_call(rig, client, name)
+                remaining[name] = sample.response
+                if sample.outcome is Outcome.DONE:
+                    del remaining[name]
+    return remaining
+
+
+def p50(samples: list[Sample]) -> float:
+    return statistics.median(each.seconds for each in samples)
+
+
+def p99(samples: list[Sample]) -> float:
+    return percentile([each.seconds for each in samples], 0.99)
+
+
+def slowdown(call: str, quiet: Samples, observed: Observed) -> float:
+    """Return the factor by which the fault raises the 99th percentile of the response times.
+
+    The 99th percentile of only about ninety response times is nearly the longest one, which differs
+    a lot between two runs of the test. The function combines the response times before the fault
+    with those after the fault, because more response times give a more stable percentile.
+    """
+    return p99(observed.during[call]) / p99(quiet[call] + observed.after.get(call, []))
+
 
 MAX_RATIO = 3.0
 REPORT_FILE = Path(__file__).parents[3] / "build" / "fault-matrix.md"

@@ -10,11 +10,9 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any
 
 from clients.generator.operations import read_operations
 from clients.generator.resources import group_operations
@@ -32,26 +30,6 @@ def main() -> None:
         exported = set(_list_names(importlib.import_module("pressroom_client")))
         released = set(NAMES_FILE.read_text().splitlines())
     NAMES_FILE.write_text("".join(f"{line}\n" for line in sorted(released | exported)))
-
-
-def find_object(package: ModuleType, line: str) -> Any:
-    """Return the object whose module and name are in a line of ``python_names.txt``.
-
-    Raises ``AttributeError`` or ``ModuleNotFoundError`` if the client no longer has this object.
-    """
-    module, name = line.split()
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-        if part in CLIENTS and found is getattr(package, part):
-            found = _create_client(found)
-    return found
-
-
-@cache
-def _create_client(client_class: Any) -> Any:
-    """Create a client, because resources such as ``lists`` are attributes of instances only."""
-    return client_class("https://press.example.com")
 
 
 def _list_names(package: ModuleType) -> Iterator[str]:

@@ -1,27 +1,15 @@
 """The stack of the fault matrix: real processes, with a proxy in front of each dependency."""
 
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import httpx2
 
-from devstack.harness.proxy import Proxy
-from devstack.harness.stack import Stack
-from tests.support.composer.composer_stack import build_unique_post
-from tests.support.composer.composing import METADATA
-from tests.support.credits import credits
 from tests.support.faults.faults import ProxiedSite
-from tests.support.http.replies import data
 from tests.support.images.pictures import photo
-from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe
+from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.sizes import sized
-from tests.support.stack.proxied_dependencies import proxy_each_dependency
 
-# Maps the queues of each worker to the worker's concurrency. The workers of the development stack
-# have the same queues, but run more tasks concurrently than the workers in these tests.
-WORKERS = {("request", "photos", "money", "mail", "maintenance"): 6, ("media", "export", "bulk"): 1}
 # Before each fault, the tests add subscribers until ``LEAVING_SUBSCRIBERS`` subscribers of the list
 # can unsubscribe.
 LEAVING_SUBSCRIBERS = sized(24, 240)
@@ -83,35 +71,3 @@ class Rig(ProxiedSite):
         return self.stack.query(
             "SELECT id FROM jobs WHERE id > %s AND status IN ('queued', 'running')", since
         )
-
-
-@contextmanager
-def open_rig(stack: Stack) -> Iterator[Rig]:
-    with ExitStack() as opened:
-        proxies = _start_processes(stack, opened)
-        owner = stack.create_owner()
-        credits.grant(stack, owner.user_id, "1000000")
-        with stack.client(owner.key) as client:
-            list_id = new_list(client)
-            confirmed = new_list(client, confirm_required=True)
-            files = {"file": ("photo.jpg", photo(320, 240))}
-            upload = client.post("/attachments", files=files, headers={"Prefer": "wait=60"})
-            path = f"/media/{data(upload)['filename']}"
-            # The first call of the composer is slow, because the worker loads its language
-            # libraries.
-            prefer = {"Prefer": "wait=45"}
-            client.post(METADATA, json=build_unique_post(), headers=prefer).raise_for_status()
-        [[job_id]] = stack.query("SELECT max(id) FROM jobs")
-        yield Rig(stack, proxies, owner, list_id, confirmed, path, int(str(job_id)))
-
-
-def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
-    stack.start_sandbox()
-    proxies, through = proxy_each_dependency(stack, opened)
-    # Set a rate limit that no caller reaches. Without a rate limit, the API wouldn't count requests
-    # in Redis, so the tests wouldn't cover the counting.
-    through["PRESSROOM_RATE_LIMIT_DEFAULT"] = "1000000/minute"
-    stack.start_api(None, **through)
-    for queues, concurrency in WORKERS.items():
-        stack.start_worker(*queues, concurrency=concurrency, **through)
-    return proxies
