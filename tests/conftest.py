@@ -65,10 +65,7 @@ def services(home: Path) -> Iterator[Services]:
 
 @pytest.fixture(scope="session")
 def open_stacks(services: Services, home: Path, request: pytest.FixtureRequest) -> OpenStacks:
-    """A context manager for a function that makes test stacks.
-
-    The context manager stops all of its test stacks when it exits.
-    """
+    """A context manager for a function that makes test stacks."""
     # Each test stack has its own Redis database. The numbers of these databases start at 1.
     numbers = iter(range(1, DATABASES))
     # The test runner forks the programs of a stack, because forking is faster than starting them.
@@ -115,10 +112,7 @@ def empty_stack(request: pytest.FixtureRequest, make_stack: MakeStack) -> Stack:
 
 @pytest.fixture(scope="session")
 def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
-    """A function that makes test stacks, each of which several test modules share.
-
-    The test stack is stopped at the end of the test run.
-    """
+    """A function that makes test stacks, each of which several test modules share."""
     with open_stacks() as make:
         yield make
 

@@ -78,10 +78,7 @@ def imports(make_lasting_stack: Callable[[str], Stack]) -> ImportRunner:
 
 @pytest.fixture
 def import_owner(imports: ImportRunner) -> Iterator[Owner]:
-    """A new owner in the test stack of the fixture `imports`.
-
-    After the test, the fixture kills all workers that the test started.
-    """
+    """A new owner in the test stack of the fixture `imports`."""
     yield imports.stack.create_owner()
     for running in tuple(imports.stack.processes):
         kill_with_children(running)

@@ -36,12 +36,7 @@ _Durations = dict[str, list[float]]
 
 
 def compare_sizes(sizes: Sequence[float], keep: str | None) -> list[Finding]:
-    """Fill a database of each size, and compare the smallest database with each larger one.
-
-    Args:
-        sizes: the sizes of the databases in ascending order, as factors of ``Volume``.
-        keep: the folder in which the filled databases are kept, or ``None`` to delete them.
-    """
+    """Fill a database of each size, and compare the smallest database with each larger one."""
     with open_services(keep) as (services, home), ExitStack() as opened:
         stacks = [
             opened.enter_context(sized_stack(services, home, Volume(size), number))
@@ -80,12 +75,7 @@ def _build_finding(
     stacks: tuple[SizedStack, SizedStack],
     durations: tuple[Sequence[float], Sequence[float]],
 ) -> Finding:
-    """Compare the durations of a benchmark case on a small and on a large database.
-
-    Args:
-        stacks: the stack with the small database, and the stack with the large database.
-        durations: the durations on these two stacks, in the same order.
-    """
+    """Compare the durations of a benchmark case on a small and on a large database."""
     smallest_size, size = (stack.volume.factor for stack in stacks)
     work_ratio = size / smallest_size if name in WORK_UNITS else 1
     small_durations, large_durations = durations

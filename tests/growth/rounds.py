@@ -149,10 +149,7 @@ def _measure_maintenance(stacks: Sequence[SizedStack], order: StackOrder) -> Ite
 
 
 def _measure_task(kind: MaintenanceKind, stacks: Sequence[SizedStack], index: int) -> float:
-    """Create rows for a maintenance task to process, and return the duration of the task.
-
-    The task runs immediately, even if its next run is due later.
-    """
+    """Create rows for a maintenance task to process, and return the duration of the task."""
     sized = stacks[index]
     create_due_work = DUE[kind.name]
     if create_due_work is not None:

@@ -40,10 +40,7 @@ def pytest_runtest_makereport(
 
 
 def _read_new_lines(sizes_before: dict[Path, int]) -> str:
-    """Return the last log lines that were written since the start of the test.
-
-    Warnings and errors precede all other log lines.
-    """
+    """Return the last log lines that were written since the start of the test."""
     lines_with_times = []
     for log, size in _log_sizes().items():
         line_time = ""

@@ -47,9 +47,6 @@ def tiers_of(item: pytest.Item) -> set[str]:
 
 
 def is_selected(item: pytest.Item, tier: str) -> bool:
-    """Return whether the test belongs to the tier.
-
-    The name ``full`` stands for all parts of `make test-full`.
-    """
+    """Return whether the test belongs to the tier."""
     tiers = tiers_of(item)
     return not tiers.isdisjoint(PARTS) if tier == "full" else tier in tiers

@@ -13,10 +13,7 @@ def lasting_probes(make_lasting_stack: Callable[[str], Stack]) -> Bench:
 
 @pytest.fixture
 def probes(lasting_probes: Bench) -> Iterator[Bench]:
-    """A test stack for probe jobs, which do whatever a test tells them to do.
-
-    The test stack has no workers, except those that a test starts.
-    """
+    """A test stack for probe jobs, which do whatever a test tells them to do."""
     yield lasting_probes
     for running in lasting_probes.stack.processes:
         running.kill()

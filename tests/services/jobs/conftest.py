@@ -35,10 +35,7 @@ def probes(empty_stack: Stack) -> Bench:
 
 @pytest.fixture
 def resources(probes_without_workers: Bench) -> Iterator[Resources]:
-    """The database, Redis and object storage of the stack in ``probes_without_workers``.
-
-    All jobs of the stack are deleted after each test.
-    """
+    """The database, Redis and object storage of the stack in ``probes_without_workers``."""
     yield probes_without_workers.stack.resources
     probes_without_workers.stack.query("TRUNCATE jobs, idempotency_records")
     probes_without_workers.stack.resources.redis.flushdb()

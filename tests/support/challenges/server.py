@@ -19,13 +19,6 @@ class ReceivedRequest:
 
 @dataclass
 class ChallengeServer:
-    """A fake provider.
-
-    Attributes:
-        drips: whether the body is sent slowly, one byte at a time.
-        asked: the requests so far, in order.
-    """
-
     url: str = ""
     status: int = 200
     body: bytes = b'{"success": true}'

@@ -33,10 +33,7 @@ OPERATIONS_WITH_ITEMS = {
 
 
 def create_items(pressroom: Any) -> dict[str, dict[str, int]]:
-    """Create items for an owner, and map each operation that returns pages to its arguments.
-
-    Leave out operations that need an id other than the id of a list or a person.
-    """
+    """Create items for an owner, and map each operation that returns pages to its arguments."""
     list_ids = [
         pressroom.create_list({"title": "Tea", "slug": f"tea-{time.time_ns()}"})["id"]
         for _ in range(ITEM_COUNT)

@@ -18,10 +18,7 @@ _INSTALL = (
 
 
 def find_node(folder: Path = JAVASCRIPT_FOLDER, program: str = "the JavaScript client") -> str:
-    """Install the packages of a program, and return the path of Node.js.
-
-    Skip the test if Node.js or npm is missing.
-    """
+    """Install the packages of a program, and return the path of Node.js."""
     node_path = shutil.which("node")
     npm_path = shutil.which("npm")
     if not node_path or not npm_path:

@@ -18,11 +18,7 @@ MAX_LINES = 10
 
 
 def build_script(readme: Path, language: str, stack: Stack, owner: Owner) -> str:
-    """Join the code blocks marked ``<!-- run -->`` in a README into one script.
-
-    The script contains the URL of the test stack and the API key of ``owner`` instead of the URL
-    and the API key in the README.
-    """
+    """Join the code blocks marked ``<!-- run -->`` in a README into one script."""
     blocks = [each for each in markdown.blocks(readme) if each.is_run]
     assert len(blocks) >= 4
     assert {each.language for each in blocks} == {language}

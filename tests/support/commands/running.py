@@ -83,10 +83,7 @@ def run_json_command(stack: Stack, *words: str, stdin: str = "", **environment: 
 
 
 def require_command_error(stack: Stack, code: str, *words: str) -> None:
-    """Require that a command exits with 1, and prints only one line, on stderr.
-
-    ``code``: the error code at the end of the printed line.
-    """
+    """Require that a command exits with 1, and prints only one line, on stderr."""
     process = pressroom(stack, *words, "--json")
     assert (process.returncode, process.stdout) == (1, "")
     [line] = process.stderr.splitlines()

@@ -21,10 +21,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Delete a folder with its contents, except the files of mounted file systems.
-
-    Raise ``EngineError`` and delete nothing if a file system can't be unmounted.
-    """
+    """Delete a folder with its contents, except the files of mounted file systems."""
     points = [partition.mountpoint for partition in psutil.disk_partitions(all=True)]
     mounts = [point for point in points if Path(point).is_relative_to(folder.resolve())]
     # Without ``--make-private``, unmounting a copy can also unmount the original.

@@ -24,10 +24,7 @@ class EventReader:
         self._sandbox = sandbox
 
     def event(self, kind: str, opened: OpenedCheckout) -> Event:
-        """Wait for an event of the type ``kind`` about a checkout, and return the event.
-
-        The method returns each event only once.
-        """
+        """Wait for an event of the type ``kind`` about a checkout, and return the event."""
         is_session = kind.startswith("checkout.session.")
         session = self._sandbox.session(opened.session_id)
         object_id = session["id" if is_session else "payment"]

@@ -89,17 +89,11 @@ class SandboxPayments:
         self._do(checkout, "win")
 
     def lose(self, checkout: str | int, amount: int | None = None) -> None:
-        """End the oldest open dispute: the seller loses.
-
-        If ``amount`` is set, consider only disputes with this amount.
-        """
+        """End the oldest open dispute: the seller loses."""
         self._do(checkout, "lose", amount=amount)
 
     def mode(self, *, times: int = 1, hold: bool = False) -> None:
-        """Set how many times each webhook event is delivered, and whether events are held back.
-
-        By default, each webhook event is delivered immediately and only once.
-        """
+        """Set how many times each webhook event is delivered, and whether events are held back."""
         self._put("/control/mode", times=times, hold=hold)
 
     def hold(self) -> None:
@@ -112,20 +106,13 @@ class SandboxPayments:
         return count
 
     def events(self, checkout: str | int | None = None) -> list[Json]:
-        """Return all events, or the events of a checkout, oldest first.
-
-        Each event has an id, a type, ``is_held``, ``attempts`` with the statuses of the responses,
-        and its content in ``event``.
-        """
+        """Return all events, or the events of a checkout, oldest first."""
         params = {} if checkout is None else {"session": self.session(checkout)["id"]}
         events: list[Json] = self._http.get("/control/events", params=params).json()
         return events
 
     def deliver(self, event: Json, *, signature: Signature = "good") -> list[int | str]:
-        """Deliver a webhook event now, and return the results of all attempts to deliver it.
-
-        ``signature``: the kind of the signature, such as ``good`` or ``missing``.
-        """
+        """Deliver a webhook event now, and return the results of all attempts to deliver it."""
         path = f"/control/events/{event['id']}/deliver"
         attempts: list[int | str] = self._post(path, {"signature": signature})["attempts"]
         return attempts

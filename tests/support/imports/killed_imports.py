@@ -47,11 +47,7 @@ class SentFile:
 
 
 def prepare_import(importing: ImportRunner, list_id: int, rows: int) -> SentFile:
-    """Build a file with ``rows`` rows. Add some of the people in the file to the list in advance.
-
-    When the test later imports the file, some people in the file are already members of the list,
-    and others have already opted out.
-    """
+    """Build a file with ``rows`` rows, and add some of the people in the file to the list."""
     tag = random_hash_id(8)
     sent = SentFile()
     known = [f"known{n}.{tag}@example.com" for n in range(200)]

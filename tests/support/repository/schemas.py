@@ -8,10 +8,7 @@ from tests.support.repository.tracked_files import ROOT
 
 
 def require_valid(schema: str | Path, *files: str) -> None:
-    """Fail unless all files follow the schema.
-
-    ``schema`` is a schema file, or the name of a schema that check-jsonschema contains.
-    """
+    """Fail unless all files follow the schema."""
     option = "--schemafile" if isinstance(schema, Path) else "--builtin-schema"
     completed = subprocess.run(
         [sys.executable, "-m", "check_jsonschema", option, str(schema), *files],

@@ -25,13 +25,6 @@ _MAX_KEPT_REQUESTS = 20
 
 @dataclass
 class ModelRun:
-    """The requests that one test has sent to the sandbox's language model.
-
-    Attributes:
-        model: the model that answers all requests, or None for the model that a request names.
-        left: the number of callers that closed the connection before they had their response.
-    """
-
     model: str | None = None
     calls: int = 0
     left: int = 0
@@ -41,10 +34,7 @@ class ModelRun:
     _by_model: Counter[str] = field(default_factory=Counter)
 
     def note(self, body: dict[str, Any]) -> tuple[str, int]:
-        """Record a request.
-
-        Return the name of the model that answers, and how many requests the test has sent to it.
-        """
+        """Record a request."""
         model = self.model or str(body.get("model", ""))
         self.calls += 1
         self._by_model[model] += 1
@@ -111,10 +101,7 @@ async def _unless_disconnected(
 
 
 def _add_schema(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a request body with the JSON schema of the response in ``response_format``.
-
-    Some requests contain the JSON schema only in the prompt, so copy the schema from the prompt.
-    """
+    """Return a request body with the JSON schema of the response in ``response_format``."""
     response_format = body.get("response_format") or {"type": "prompt"}
     system = str((body.get("messages") or [{}])[0].get("content", ""))
     start = system.find('{"')
@@ -125,10 +112,7 @@ def _add_schema(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_behaviour(model: str, times: int) -> Behaviour:
-    """Return the function that answers a request to a model.
-
-    ``times``: the number of requests that the test has sent to the model, including this request.
-    """
+    """Return the function that answers a request to a model."""
     if model.endswith(_ONCE):
         model = model.removesuffix(_ONCE) if times == 1 else ""
     return WITH_FAULTS.get(model, ("", respond_correctly))[1]

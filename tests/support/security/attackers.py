@@ -89,10 +89,7 @@ def trickling(connection: socket.socket, drip: bytes = b"x") -> Iterator[None]:
 
 
 def read_answer(connection: socket.socket) -> tuple[int, str]:
-    """Read a response, and return its status and error code.
-
-    If the response isn't an error, the error code is an empty string.
-    """
+    """Read a response, and return its status and error code."""
     received = b""
     while b"\r\n\r\n" not in received or (b"problem+json" in received and b"}" not in received):
         piece = connection.recv(65536)

@@ -57,12 +57,7 @@ class World:
 
 
 def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = None) -> World:
-    """Create data of every kind for an owner, such as lists, members, images and orders.
-
-    Args:
-        owner: the owner of the data, or ``None`` to create an owner.
-        list_id: the list that the members join, or ``None`` to create a list.
-    """
+    """Create data of every kind for an owner, such as lists, members, images and orders."""
     owner = owner or stack.create_owner()
     world = World(stack, owner, stack.client(owner.key))
     # The first request for the balance creates the owner's credit account.
@@ -166,11 +161,7 @@ def _add_endpoint(world: World) -> None:
 
 
 def _add_sender(world: World) -> None:
-    """Create a sender of reports, and insert rows about the sender into the database.
-
-    The function inserts rows into all tables that store reports or their effects, and into the
-    tables with the sign-up statistics of a list.
-    """
+    """Create a sender of reports, and insert rows about the sender into the database."""
     values, stack = world.values, world.stack
     sender = data(world.client.post("/senders", json={"name": world.mark, "provider": "generic"}))
     values["sender_id"] = sender["id"]

@@ -57,11 +57,7 @@ async def verify_request(
 
 
 def notify(content: object, **fields: object) -> dict[str, Any]:
-    """Return an unsigned message of Amazon SNS.
-
-    ``content``: the text of the message, or an event of Amazon SES, which the function converts to
-    JSON.
-    """
+    """Return an unsigned message of Amazon SNS."""
     return {
         "Type": "Notification",
         "MessageId": "m1",

@@ -101,10 +101,7 @@ def outcomes(client: httpx2.Client, sender: dict[str, Any]) -> list[str]:
 def delivery_for(
     stack: Stack, list_id: int, user_id: int, mailing_id: int = 1, day: datetime | None = None
 ) -> str:
-    """Return a delivery id, with which a report identifies a member and a mailing.
-
-    The delivery id is signed, like the delivery ids in an exported roster.
-    """
+    """Return a delivery id, with which a report identifies a member and a mailing."""
     moment = day or datetime.now(UTC)
     delivery = DeliveryId(list_id, user_id, mailing_id, moment.date())
     return create_delivery_id(stack.resources.keyring, delivery)

@@ -28,13 +28,6 @@ BACKUP_KEYS = f"b1:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
 
 @dataclass(frozen=True)
 class Backups:
-    """The backups of one stack, which are files in a folder.
-
-    ``resources``: the stack's resources, with the settings for backups. Backup commands connect to
-        the database as the owner of its tables.
-    ``environment``: the additional environment variables that backup commands need.
-    """
-
     stack: Stack
     folder: Path
     resources: Resources

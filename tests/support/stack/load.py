@@ -149,10 +149,7 @@ class Load:
 
     @contextmanager
     def running(self, *actions: tuple[str, Action]) -> Iterator[None]:
-        """Repeat each action with the given API key until the ``with`` block ends.
-
-        If the test fails inside the block, the error message contains each caller's last call.
-        """
+        """Repeat each action with the given API key until the ``with`` block ends."""
         self._callers = [Caller(self, key) for key, _ in actions]
         threads = [
             threading.Thread(target=self._repeat, args=(action, caller), daemon=True)

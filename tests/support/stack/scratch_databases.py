@@ -19,12 +19,6 @@ MIGRATION_LOCK_TIMEOUT = "1s"
 
 @dataclass(frozen=True)
 class ScratchDatabase:
-    """A database without tables.
-
-    Attributes:
-        settings: settings with which our programs use this database, as the owner of its tables.
-    """
-
     engine: Engine
     settings: Settings
 

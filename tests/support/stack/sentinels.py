@@ -35,13 +35,6 @@ _QUORUM = len(SENTINELS) // 2 + 1
 
 @dataclass(frozen=True)
 class WatchedRedis:
-    """A Redis, its replica and its Sentinels.
-
-    Attributes:
-        addresses: maps the names of programs on other hosts to the addresses of these hosts.
-        ports: maps the name of each Redis and Sentinel to its port.
-    """
-
     home: Path
     authority: Authority | None = None
     addresses: Mapping[str, str] = field(default_factory=dict)
@@ -72,10 +65,7 @@ class WatchedRedis:
         return masters[0] if masters else None
 
     def administrator(self, name: str) -> redis.Redis:
-        """Return a client with all permissions for one Redis server.
-
-        The client uses the Redis database that Pressroom uses.
-        """
+        """Return a client with all permissions for one Redis server."""
         return self._client(name, db=3)
 
     def programs(self, server: Path) -> list[Program]:

@@ -13,11 +13,7 @@ def is_running(pid: int) -> bool:
 
 
 def list_users(directory: Path) -> list[str]:
-    """Return the processes that use the directory.
-
-    A process uses the directory if the directory's path occurs in the arguments, the environment or
-    the working directory of the process.
-    """
+    """Return the processes that use the directory."""
     users = []
     for process in psutil.process_iter():
         try:
