@@ -16,6 +16,7 @@ from services.access import sessions
 from services.oauth import clients
 
 REDIRECT = "https://client.example/callback"
+LOOPBACK = "http://127.0.0.1:5000/callback"
 
 
 def challenge_of(verifier: str) -> str:
