@@ -24,6 +24,7 @@ from tests.support.credits.stripe_events import (
     kill_and_restart_api,
     session_event,
 )
+from tests.support.credits.topups import read_order_status
 from tests.support.sizes import sized
 
 _HISTORY_COUNT = sized(4, 300)
@@ -343,7 +344,7 @@ class History:
     def resolve(self) -> None:
         """Resolve all orders in review, as an operator does."""
         for order in self.orders:
-            if stripe_events.read_order_status(self.stack, order.terms) != "review":
+            if read_order_status(self.stack, order.terms.order_id) != "review":
                 assert not order.in_review
                 continue
             assert order.in_review

@@ -10,6 +10,7 @@ from models import Resolution
 from services.credits import ledger, settlement
 from tests.support.credits import stripe_events
 from tests.support.credits.stripe_events import Json, OrderTerms, WebhookPoster
+from tests.support.credits.topups import read_order_status
 from tests.support.sizes import sized
 from tests.support.stack import held_rows
 
@@ -55,7 +56,7 @@ def test_forged_or_late_payment_event_returns_400_and_changes_nothing(
         stripe_events.session_event(terms), secret=secret, seconds_ago=seconds_ago
     )
     assert (reply.status_code, reply.json()["code"]) == (400, "webhook.signature_invalid")
-    assert stripe_events.read_order_status(payment_stack, terms) == "created"
+    assert read_order_status(payment_stack, terms.order_id) == "created"
 
 
 def test_payment_event_without_matching_signature_returns_400(
@@ -73,7 +74,7 @@ def test_payment_event_without_matching_signature_returns_400(
             "/webhooks/stripe", json=stripe_events.session_event(terms), headers=headers
         )
         assert (reply.status_code, reply.json()["code"]) == (400, "webhook.signature_invalid")
-    assert stripe_events.read_order_status(payment_stack, terms) == "created"
+    assert read_order_status(payment_stack, terms.order_id) == "created"
 
 
 @pytest.mark.parametrize(
@@ -89,12 +90,12 @@ def test_payment_with_wrong_amount_or_currency_goes_to_review(
         payment_webhooks.post(stripe_events.session_event(terms, **difference)).status_code == 200
     )
     assert payment_webhooks.post(stripe_events.session_event(terms)).status_code == 200
-    assert stripe_events.read_order_status(payment_stack, terms) == "review"
+    assert read_order_status(payment_stack, terms.order_id) == "review"
     assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (0, 0)
     paid = stripe_events.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
     payment_webhooks.post(stripe_events.session_event(paid))
     payment_webhooks.post(stripe_events.session_event(paid, **difference))
-    assert stripe_events.read_order_status(payment_stack, paid) == "paid"
+    assert read_order_status(payment_stack, paid.order_id) == "paid"
     assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (500, 0)
 
 
@@ -123,7 +124,7 @@ def test_dispute_event_before_its_payment_event_returns_503_and_succeeds_later(
     assert reply.status_code == 503
     assert payment_webhooks.post(stripe_events.session_event(terms)).status_code == 200
     assert payment_webhooks.post(early_event).status_code == 200
-    assert stripe_events.read_order_status(payment_stack, terms) == "disputed"
+    assert read_order_status(payment_stack, terms.order_id) == "disputed"
     assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (0, 0)
 
 
@@ -150,7 +151,7 @@ def test_refund_total_is_corrected_although_the_refund_failure_event_was_lost(
         for event in events:
             assert payment_webhooks.post(event).status_code == 200
         assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (400, 0)
-        assert stripe_events.read_order_status(payment_stack, terms) == "paid"
+        assert read_order_status(payment_stack, terms.order_id) == "paid"
     stripe_events.require_clean_books(payment_stack)
 
 
@@ -181,11 +182,11 @@ def test_settlement_is_rolled_back_if_its_process_is_killed(
                 stripe_events.kill_and_restart_api(payment_stack)
             with pytest.raises(httpx2.TransportError):
                 posted.result()
-        assert stripe_events.read_order_status(payment_stack, terms) == state
+        assert read_order_status(payment_stack, terms.order_id) == state
         assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (balance, 0)
         # The payment provider got no response, so it sends the event again.
         assert payment_webhooks.post(event).status_code == 200
-        assert stripe_events.read_order_status(payment_stack, terms) == next_state
+        assert read_order_status(payment_stack, terms.order_id) == next_state
         assert stripe_events.read_balance_and_debt(payment_stack, owner.user_id) == (
             next_balance,
             0,
@@ -201,12 +202,12 @@ def test_payment_beyond_the_maximum_balance_goes_to_review(
     ledger.grant_credits(database, owner.user_id, Decimal("99999999999.9999"), source_id="x")
     terms = stripe_events.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
     assert payment_webhooks.post(stripe_events.session_event(terms)).status_code == 200
-    assert stripe_events.read_order_status(payment_stack, terms) == "review"
+    assert read_order_status(payment_stack, terms.order_id) == "review"
     stripe_events.require_clean_books(payment_stack)
     ledger.adjust_balance(database, owner.user_id, Decimal(-500), source_id="x")
     with payment_stack.resources.unit_of_work() as uow:
         settlement.resolve_order(uow, terms.order_id, Resolution.CREDIT)
-    assert stripe_events.read_order_status(payment_stack, terms) == "paid"
+    assert read_order_status(payment_stack, terms.order_id) == "paid"
     stripe_events.require_clean_books(payment_stack)
 
 

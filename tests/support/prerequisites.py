@@ -7,11 +7,7 @@ import pytest
 
 
 def skip_or_fail(missing: str) -> NoReturn:
-    """Skip the test, or fail it in CI, where every prerequisite must be installed.
-
-    ``missing``: says which program to install. pytest shows this text as the reason why the test
-    was skipped.
-    """
+    """Skip the test, or fail it in CI, where every prerequisite must be installed."""
     if os.environ.get("CI"):
         pytest.fail(missing)
     pytest.skip(missing, allow_module_level=True)

@@ -1,15 +1,13 @@
 """Events for tests of the Stripe adapter: some from the sandbox, others built by the tests."""
 
-import hashlib
-import hmac
 import json
-import time
 
 from devstack.harness.polling import eventually
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import Event, Evidence, OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
 from tests.support.credits.payments import Json, SandboxPayments
+from tests.support.credits.stripe_events import sign_body
 from tests.support.http.webhook_receiver import Hook, HookReceiver
 
 
@@ -50,9 +48,7 @@ class EventReader:
 
 def sign_event(keys: StripeKeys, body: bytes) -> tuple[bytes, str]:
     """Return the body of an event, and the header with its signature."""
-    sent_at = str(int(time.time()))
-    mac = hmac.new(keys.webhook_secret.encode(), sent_at.encode() + b"." + body, hashlib.sha256)
-    return body, f"t={sent_at},v1={mac.hexdigest()}"
+    return body, sign_body(body, keys.webhook_secret)
 
 
 def build_paid_session(**changed: object) -> bytes:

@@ -73,11 +73,7 @@ class SandboxPayments:
         self._do(checkout, "fail_refund")
 
     def dispute(self, checkout: str | int, amount: int | None = None) -> None:
-        """Open a dispute about a payment: the payer's bank takes back the money or a part of it.
-
-        A later call of ``win`` returns the money to the seller. After a call of ``lose``, the payer
-        keeps the money.
-        """
+        """Open a dispute about a payment: the payer's bank takes back the money or a part of it."""
         self._do(checkout, "dispute", amount=amount)
 
     def inquire(self, checkout: str | int) -> None:
@@ -139,18 +135,12 @@ class SandboxPayments:
         self.fail_next_calls(count=0)
 
     def sessions(self) -> list[Json]:
-        """Return all checkout sessions, newest first.
-
-        Each session has an id, an order_id, a url, a status, a payment_status, an amount, and more.
-        """
+        """Return all checkout sessions, newest first."""
         sessions: list[Json] = self._http.get("/control/sessions").json()
         return sessions
 
     def session(self, checkout: str | int) -> Json:
-        """Return a checkout session.
-
-        ``checkout``: the id of the order, or a text that contains the id of the checkout session.
-        """
+        """Return a checkout session."""
         session_id = re.search(r"cs_test_\w+", str(checkout))
         name, value = ("id", session_id[0]) if session_id else ("order_id", str(checkout))
         return next(each for each in self.sessions() if each[name] == value)

@@ -127,10 +127,7 @@ def add_refund(terms: OrderTerms, amount: int, status: str = "succeeded") -> Jso
 
 
 def dispute_event(terms: OrderTerms, status: str, amount: int, *, number: int = 1) -> Json:
-    """Return an event about a dispute, which names only the payment.
-
-    ``number``: distinguishes several disputes of one payment.
-    """
+    """Return an event about a dispute, which names only the payment."""
     kind = "charge.dispute.created" if status == "needs_response" else "charge.dispute.closed"
     content: Json = {
         "id": f"dp_{terms.order_id}_{number}",
@@ -195,6 +192,12 @@ def running_list_only_provider() -> Iterator[str]:
         yield url
 
 
+def sign_body(body: bytes, secret: str, seconds_ago: float = 0) -> str:
+    sent_at = int(time.time() - seconds_ago)
+    mac = hmac.new(secret.encode(), f"{sent_at}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={sent_at},v1={mac}"
+
+
 @dataclass
 class WebhookPoster:
     stack: Stack
@@ -220,9 +223,7 @@ class WebhookPoster:
 
     def sign(self, body: bytes, *, secret: str | None = None, seconds_ago: float = 0) -> str:
         key = secret or self.stack.environment["PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"]
-        sent_at = int(time.time() - seconds_ago)
-        mac = hmac.new(key.encode(), f"{sent_at}.".encode() + body, hashlib.sha256).hexdigest()
-        return f"t={sent_at},v1={mac}"
+        return sign_body(body, key, seconds_ago)
 
     def close(self) -> None:
         self.http.close()
@@ -237,11 +238,6 @@ def kill_and_restart_api(stack: Stack) -> None:
 
 def require_clean_books(stack: Stack) -> None:
     assert verify.verify_ledger(stack.resources, full=True).faults == []
-
-
-def read_order_status(stack: Stack, terms: OrderTerms) -> str:
-    [(status,)] = stack.query("SELECT status FROM payment_orders WHERE id = %s", terms.order_id)
-    return str(status)
 
 
 def read_balance_and_debt(stack: Stack, user_id: int) -> tuple[object, ...]:

@@ -103,10 +103,7 @@ def env_example() -> dict[str, Entry]:
 
 
 def create_secrets(folder: Path, environment: str = "") -> Path:
-    """Run the script that creates secrets, for a checkout in this folder with this .env file.
-
-    Return the folder with the secrets.
-    """
+    """Run the script that creates secrets, for a checkout in this folder with this .env file."""
     script = folder / SECRETS_SCRIPT.relative_to(ROOT)
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text(SECRETS_SCRIPT.read_text())

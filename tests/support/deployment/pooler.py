@@ -25,13 +25,6 @@ _DOCUMENT = ROOT / "docs" / "day-two.md"
 
 @dataclass(frozen=True)
 class RunningPooler:
-    """A running PgBouncer.
-
-    Attributes:
-        url: the database URL that leads through PgBouncer.
-        size: the maximum number of connections between PgBouncer and Postgres.
-    """
-
     url: str
     size: int
     group: Group

@@ -49,10 +49,7 @@ class Rig(ProxiedSite):
         assert reply.status_code == 202, reply.text
 
     def lost(self, since: int) -> list[tuple[object, ...]]:
-        """Return the jobs that haven't succeeded within ``SETTLED_WITHIN_SECONDS``.
-
-        Ignore jobs whose id is ``since`` or lower.
-        """
+        """Return the jobs that haven't succeeded within ``SETTLED_WITHIN_SECONDS``."""
         deadline = time.monotonic() + SETTLED_WITHIN_SECONDS
         while self._find_unfinished(since) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -12,11 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 @dataclass(frozen=True)
 class Authority:
-    """A private certificate authority, which no system trusts by default.
-
-    Attributes:
-        file: the authority's certificate, for clients that must trust it.
-    """
+    """A private certificate authority, which no system trusts by default."""
 
     file: Path
     key: ec.EllipticCurvePrivateKey

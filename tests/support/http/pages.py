@@ -34,10 +34,7 @@ def read_text(reply: httpx2.Response) -> str:
 
 
 def require_headers(reply: httpx2.Response, *, cookies: Collection[str] = ()) -> None:
-    """Check the security headers of a page or of a redirect to a page.
-
-    ``cookies``: the names of the cookies that the page sets.
-    """
+    """Check the security headers of a page or of a redirect to a page."""
     policy = reply.headers["content-security-policy"]
     for rule in ("default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"):
         assert rule in policy

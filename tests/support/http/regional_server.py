@@ -44,12 +44,7 @@ class ReceivedRequest:
 
 @dataclass
 class Role:
-    """An AWS role that issues temporary keys.
-
-    Attributes:
-        lifetime: how long new keys are valid.
-        handed_out: maps the access key of each issued key pair to the key pair.
-    """
+    """An AWS role that issues temporary keys."""
 
     lifetime: timedelta = timedelta(hours=1)
     handed_out: dict[str, Credentials] = field(default_factory=dict)
@@ -141,10 +136,7 @@ class _Handler(QuietHandler):
         self._forward(headers, body)
 
     def _compute_signature(self, keys: Credentials, signed_names: str) -> str:
-        """Return the correct Authorization header for the received request.
-
-        Return an empty string if the request's session token is wrong.
-        """
+        """Return the correct Authorization header for the received request."""
         signed_headers = {name: self.headers[name] for name in signed_names.split(";")}
         if signed_headers["x-amz-security-token"] != keys.session_token:
             return ""

@@ -124,10 +124,7 @@ def announce_events(
 
 
 def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:
-    """Return the ids of the owner's feed events of these types, in the order of the feed.
-
-    The event ids have the same format as in webhook requests, such as `evt_5`.
-    """
+    """Return the ids of the owner's feed events of these types, in the order of the feed."""
     rows = stack.query(
         "SELECT id FROM feed_events WHERE user_id = %s AND type = ANY(%s) ORDER BY place, id",
         owner.user_id,

@@ -141,10 +141,7 @@ GIF_TRANSPARENT = 4
 
 @dataclass(frozen=True)
 class GifFrame:
-    """A frame of a GIF animation that fills a rectangle with a colour of the palette.
-
-    ``hundredths``: how long the frame is shown, in hundredths of a second.
-    """
+    """A frame of a GIF animation that fills a rectangle with a colour of the palette."""
 
     box: tuple[int, int, int, int]
     index: int
@@ -193,10 +190,7 @@ def wide_gamut_profile() -> bytes:
 
 
 def playback(data: bytes) -> list[tuple[bytes, int]]:
-    """Return the RGBA pixels of each frame of an animation, and the frame's duration in ms.
-
-    Consecutive frames with equal pixels are returned as one frame.
-    """
+    """Return the RGBA pixels of each frame of an animation, and the frame's duration in ms."""
     frames: list[tuple[bytes, int]] = []
     with open_image(data) as image:
         for number in range(getattr(image, "n_frames", 1)):
@@ -229,10 +223,7 @@ def icon(*images: tuple[int, bytes]) -> bytes:
 
 
 def bitmap(colour: tuple[int, ...], bits: int, *, side: int = 32, masked_rows: int = 0) -> bytes:
-    """Return a square bitmap of one colour, for an ICO file.
-
-    ``masked_rows``: the number of transparent rows at the bottom of the bitmap.
-    """
+    """Return a square bitmap of one colour, for an ICO file."""
     header = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, bits, 0, 0, 0, 0, 0, 0)
     pixels = bytes(colour) * (side * side)
     mask = b"\xff" * (side // 8 * masked_rows) + bytes(side // 8 * (side - masked_rows))

@@ -148,8 +148,5 @@ def active_members(client: httpx2.Client, list_id: int) -> dict[str, dict[str, A
 
 
 def list_stored_keys(stack: Stack, kind: str = "imports") -> set[str]:
-    """Return the object storage keys of all files of one kind, by default of imports.
-
-    Two calls may return different keys, because Pressroom deletes files of jobs that have ended.
-    """
+    """Return the object storage keys of all files of one kind, by default of imports."""
     return set(stack.stored(f"{kind}/"))

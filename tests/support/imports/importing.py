@@ -148,10 +148,7 @@ class ImportRunner:
         return [int(str(helper_id)) for (helper_id,) in rows]
 
     def apply_opt_out(self) -> None:
-        """Run the jobs for people who opted out of a list while an import had locked the list.
-
-        Each job unsubscribes a person, or turns the person's mail off.
-        """
+        """Run the jobs for people who opted out of a list while an import had locked the list."""
         while unfinished_jobs := self.stack.query(
             "SELECT id FROM jobs WHERE kind = 'opt_out.follow' AND finished_at IS NULL"
         ):

@@ -145,10 +145,6 @@ class ListActions:
     def import_members(
         self, list_id: int, rows: list[tuple[str, bool]], key: str
     ) -> dict[str, int]:
-        """Import addresses, and return the result of the job.
-
-        ``rows``: pairs of an address and whether the file marks it as unsubscribed.
-        """
         lines = [f"{each},{'unsubscribed' if left else 'subscribed'}\n" for each, left in rows]
         reply = self.client.post(
             f"/lists/{list_id}/imports",

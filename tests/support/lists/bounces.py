@@ -38,11 +38,7 @@ def build_mailing(
     mailing_at: datetime | None = None,
     occurred_at: datetime | None = None,
 ) -> MemberMailing:
-    """Return a ``MemberMailing``: one member's mail, about which a sender reports an event.
-
-    ``mailing_at``: when the mailing began, by default now. ``occurred_at``: when the mail bounced
-    or was delivered, by default now.
-    """
+    """Return a ``MemberMailing``: one member's mail, about which a sender reports an event."""
     now = clock.now()
     return MemberMailing(list_id, user_id, mailing_id, mailing_at or now, occurred_at or now)
 

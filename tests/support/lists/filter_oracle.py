@@ -20,11 +20,6 @@ Compare = Callable[[Any, Any], bool]
 
 @dataclass(frozen=True)
 class PlainMember:
-    """A member with the properties that the API shows.
-
-    ``fields`` maps the keys of custom fields to values.
-    """
-
     id: int
     status: str
     type: str

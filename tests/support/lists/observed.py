@@ -31,12 +31,6 @@ class Observed:
 
 @dataclass(frozen=True)
 class People:
-    """The e-mail addresses of all people of a test.
-
-    Attributes:
-        living: maps the id of each user who isn't erased to the user's address.
-    """
-
     addresses: list[str]
     living: dict[int, str]
 
@@ -88,11 +82,7 @@ def _group_by_address(
 
 
 def require_opt_outs_hold(seen: Observed, people: People) -> None:
-    """Require that the subscriptions respect all opt-outs.
-
-    After an opt-out of the kind ``LIST``, a person must not be active on the list. After an
-    opt-out of the kind ``EMAIL``, the person must get no mail.
-    """
+    """Require that the subscriptions respect all opt-outs."""
     for (list_id, user_id), record in seen.records.items():
         opt_outs = seen.opt_outs.get((list_id, people.living.get(user_id, "")), set())
         assert record.status != ACTIVE or LIST not in opt_outs, (list_id, user_id)
@@ -131,10 +121,7 @@ def require_unbroken_history(seen: Observed) -> None:
 def require_as_modelled(
     seen: Observed, model: Model, ids: dict[str, int], people: dict[str, Person]
 ) -> None:
-    """Require that the data in the database equals the data of ``model``.
-
-    ``ids``: maps the name of each list in the model to the list's id in the database.
-    """
+    """Require that the data in the database equals the data of ``model``."""
     for list_name, list_id in ids.items():
         assert seen.counts[list_id] == model.count(list_name)
         for name, person in people.items():

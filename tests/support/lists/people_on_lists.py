@@ -51,10 +51,7 @@ class Subscriber:
         return row
 
     def list_rows(self) -> dict[str, list[tuple[object, ...]]]:
-        """Map the name of each table to its rows about this person on this list.
-
-        Tests call this method before and after an action, to see which rows the action changed.
-        """
+        """Map the name of each table to its rows about this person on this list."""
         tables = (
             *("subscriptions", "opt_outs", "subscription_events", "mailed_links"),
             "consent_entries",
@@ -81,10 +78,7 @@ def subscribe_pending(stack: Stack, list_id: int) -> Subscriber:
 
 
 def subscribe(stack: Stack, list_id: int) -> Subscriber:
-    """Sign a new person up for the list.
-
-    If the list requires a confirmation, the person becomes pending, and otherwise active.
-    """
+    """Sign a new person up for the list."""
     email = new_address()
     # Don't use HTTP, because the API delays its response to hide whether an address is subscribed.
     with stack.resources.unit_of_work() as uow:

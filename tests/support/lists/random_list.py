@@ -27,11 +27,6 @@ _IMPORT = """
 
 @dataclass(frozen=True)
 class RandomList:
-    """A mailing list with random members.
-
-    ``members``: all members of the mailing list, as Python objects for ``matches_filter``.
-    """
-
     stack: Stack
     owner: Owner
     list_id: int
@@ -125,10 +120,7 @@ def _build_member(
 
 
 def _build_bounces(dice: random.Random, record: Subscription, state: str) -> list[Bounce]:
-    """Return bounces that cause the bounce state ``state``, and a bounce that has no effect.
-
-    The bounce without an effect has a time in the column ``lifted_at`` or ``ended_at``.
-    """
+    """Return bounces that cause the bounce state ``state``, and a bounce that has no effect."""
     now = clock.now()
     current_kinds = (False, True) if state == "hard" else (False,)
     past_times = {"lifted_at": now} if dice.random() < 0.5 else {"ended_at": now}
@@ -172,10 +164,7 @@ def _describe_member(
 def list_matching_ids(
     random_list: RandomList, filter_json: dict[str, Any], status: str | None = None
 ) -> list[int]:
-    """Return the ids of the members that match a filter, newest first.
-
-    The function evaluates the filter in Python instead of SQL.
-    """
+    """Return the ids of the members that match a filter, newest first."""
     statuses = {status} if status else None
     if statuses is None and not names_status(filter_json):
         statuses = {"active"}

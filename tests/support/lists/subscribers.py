@@ -128,10 +128,7 @@ def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
 
 
 def insert_members(stack: Stack, list_id: int, addresses: list[str]) -> None:
-    """Insert active members into the database, because an import of many members is slower.
-
-    The order of ``addresses`` becomes the order in which the members joined.
-    """
+    """Insert active members into the database, because an import of many members is slower."""
     stack.query(
         """
         WITH people AS (

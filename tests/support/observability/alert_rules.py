@@ -61,10 +61,7 @@ def recorded() -> dict[str, str]:
 
 @cache
 def series() -> dict[str, frozenset[str]]:
-    """Map the name of each time series to its labels.
-
-    The time series come from the product's metrics and from the recording rules.
-    """
+    """Map the name of each time series to its labels."""
     known = {name: labels for each in registered() for name, labels in each.series.items()}
     for name, query in recorded().items():
         grouped = _GROUPING.search(query)
@@ -76,10 +73,7 @@ def series() -> dict[str, frozenset[str]]:
 
 
 def find_unknown_names(query: str) -> list[str]:
-    """Return the names in a PromQL query that belong to no existing metric or label.
-
-    A metric exists if a process reports it, or if a recording rule creates it.
-    """
+    """Return the names in a PromQL query that belong to no existing metric or label."""
     plain = _STRING.sub('""', query)
     names = [name for name in _METRIC_NAME.findall(plain) if not name.startswith("process")]
     unknown = [name for name in names if name not in series()]

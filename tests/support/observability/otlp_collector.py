@@ -74,10 +74,7 @@ class Collector:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return environment variables that make a process send its spans to this collector.
-
-        The process sends its spans every 0.1 s.
-        """
+        """Return environment variables that make a process send its spans to this collector."""
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
 
     def spans(self) -> list[ExportedSpan]:

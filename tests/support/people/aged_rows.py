@@ -107,10 +107,7 @@ class AgedRows:
         return self.make(name, past_by=-TIME_PRECISIONS.get(name, MINUTE))
 
     def make(self, name: str, *, past_by: timedelta) -> str:
-        """Insert a row whose retention period ended ``past_by`` ago, and return the row's key.
-
-        If ``past_by`` is negative, the retention period ends in the future.
-        """
+        """Insert a row whose retention period ended ``past_by`` ago, and return the row's key."""
         self._row_count += 1
         # Create a new user for each row, because in some tables a unique constraint forbids a
         # second row for the same user.
@@ -135,10 +132,7 @@ class AgedRows:
         return bool(self.stack.query(query, key))
 
     def _make_parents(self) -> dict[str, object]:
-        """Insert one row into each table that the rows in ``INSERTS`` refer to.
-
-        Return the keys of the inserted rows.
-        """
+        """Insert one row into each table that the rows in ``INSERTS`` refer to."""
         user = self.stack.create_owner().user_id
         keys: dict[str, object] = {"user": user}
         for name, row in {

@@ -43,10 +43,7 @@ def finish(resources: Resources, job_id: int) -> Erased:
 
 
 def take_turn(resources: Resources, lease: Lease) -> None:
-    """Run an erasure job until it ends or must be requeued, as a worker does.
-
-    After a transient error, put the job back into its queue.
-    """
+    """Run an erasure job until it ends or must be requeued, as a worker does."""
     try:
         erasure.run_erasure(resources, lease)
     except TransientError:

@@ -161,10 +161,7 @@ def insert_rows(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows
 def _fill_reports(
     stack: Stack, tag: str, *, list_id: int, user_id: int, other_id: int, rows: int
 ) -> None:
-    """Add reports about the person, and add a sender and an archived list that the person owns.
-
-    Also add rows that refer to the sender or to the list.
-    """
+    """Add reports about the person, and add a sender and an archived list that the person owns."""
     [(sender_id,)] = stack.query(_SENDER, user_id)
     [(other_sender_id,)] = stack.query(_SENDER, other_id)
     stack.query(_SECRETS, sender_id, tag)

@@ -40,11 +40,7 @@ router = APIRouter(route_class=JsonRoute)
 
 
 def answer(resources: Resources, lease: RequestLease) -> dict[str, Any]:
-    """Run as many steps as a request to `/ask` demands, and return the text in the request.
-
-    After the last step, the function raises the error that the request's field ``end`` names. If
-    the field ``end`` is empty, the function raises no error.
-    """
+    """Run as many steps as a request to `/ask` demands, and return the text in the request."""
     question = lease.payload
     resources.redis.incr(TAKEN_KEY)
     for _ in range(question["steps"]):

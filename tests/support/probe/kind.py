@@ -88,10 +88,7 @@ def enqueue_probe(
     on_behalf_of: int | None = None,
     kind: JobKind = PROBE,
 ) -> Job:
-    """Enqueue a probe job in the caller's transaction.
-
-    ``steps``: what the worker does in the job; see `tests.support.probe.tasks`.
-    """
+    """Enqueue a probe job in the caller's transaction."""
     subject_id = uow.session.scalar(
         text("INSERT INTO probe_plans (plan) VALUES (:plan) RETURNING id"),
         {"plan": psycopg2.extras.Json(steps)},
