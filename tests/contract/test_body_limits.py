@@ -55,17 +55,17 @@ def test_brackets_and_commas_in_texts_do_not_make_a_body_too_complex(
     assert len(data(client.post("/apikeys", json={"name": "n", "x": text}))["name"]) == 1
 
 
+@pytest.mark.parametrize("path", ["/apikeys", "/auxilia/credits/consume"])
 @pytest.mark.parametrize(
     "value",
     [{"x": [[]] * 20_000}, {"x": [{}] * 20_000}, {"x": [1] * 100_002}, [[[]]] * 10_000],
 )
 def test_body_with_too_many_arrays_objects_or_commas_is_rejected(
-    client: httpx2.Client, value: Any
+    client: httpx2.Client, value: Any, path: str
 ) -> None:
     headers = {"Prefer": "handling=strict"}
-    for path in ("/apikeys", "/auxilia/credits/consume"):
-        body = problem(client.post(path, json=value, headers=headers), 413, "body.too_complex")
-        assert "20,000 arrays and objects" in body["detail"]
+    body = problem(client.post(path, json=value, headers=headers), 413, "body.too_complex")
+    assert "20,000 arrays and objects" in body["detail"]
 
 
 def test_largest_deny_lists_and_member_lists_are_not_too_complex() -> None:

@@ -93,11 +93,9 @@ def test_trace_id_must_be_a_string(
     assert [each["field"] for each in body["errors"]] == ["body.trace_id"]
 
 
-def test_unsubscribe_request_with_an_unreadable_body_is_rejected(
-    stranger: httpx2.Client, list_id: int
-) -> None:
-    path = f"/subscriptions/{list_id}"
-    for media_type, body, status, code in (
+@pytest.mark.parametrize(
+    ("media_type", "body", "status", "code"),
+    [
         ("application/json", b"{", 400, "body.not_json"),
         ("application/json", b'"\\ud800"', 400, "body.not_json"),
         ("application/json", b"[]", 422, "body.invalid"),
@@ -105,9 +103,14 @@ def test_unsubscribe_request_with_an_unreadable_body_is_rejected(
         ("application/x-www-form-urlencoded", b"\xff", 400, "body.malformed"),
         ("multipart/form-data; boundary=x", b"nonsense", 400, "body.malformed"),
         ("text/plain", b"trace_id=a", 415, "body.unsupported_type"),
-    ):
-        reply = stranger.request("DELETE", path, content=body, headers={"Content-Type": media_type})
-        problem(reply, status, code)
+    ],
+)
+def test_unsubscribe_request_with_an_unreadable_body_is_rejected(
+    stranger: httpx2.Client, list_id: int, *, media_type: str, body: bytes, status: int, code: str
+) -> None:
+    path = f"/subscriptions/{list_id}"
+    reply = stranger.request("DELETE", path, content=body, headers={"Content-Type": media_type})
+    problem(reply, status, code)
 
 
 @pytest.mark.parametrize("previous_status", ["never", "removed", "pending", "active"])
@@ -196,13 +199,15 @@ def test_mail_opt_out_without_subscription_is_recorded(
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
 
 
-def test_request_that_switches_mail_requires_a_json_boolean(reader: Reader, list_id: int) -> None:
+@pytest.mark.parametrize("body", [{}, {"enabled": None}, {"enabled": 1}, {"enabled": "true"}])
+def test_request_that_switches_mail_requires_a_json_boolean(
+    reader: Reader, list_id: int, body: dict[str, Any]
+) -> None:
     reader.joins(list_id)
-    for body in ({}, {"enabled": None}, {"enabled": 1}, {"enabled": "true"}):
-        reply = reader.client.put(f"/subscriptions/{list_id}/email", json=body)
-        error = problem(reply, 422, "body.invalid")
-        assert [each["field"] for each in error["errors"]] == ["body.enabled"]
-        assert reader.read_status(list_id) == ("active", True)
+    reply = reader.client.put(f"/subscriptions/{list_id}/email", json=body)
+    error = problem(reply, 422, "body.invalid")
+    assert [each["field"] for each in error["errors"]] == ["body.enabled"]
+    assert reader.read_status(list_id) == ("active", True)
 
 
 def test_request_that_switches_mail_accepts_only_true_or_false_in_a_form(

@@ -160,12 +160,12 @@ def compose_redis_port(tmp_path: Path) -> Iterator[int]:
         server.terminate()
 
 
-def test_compose_postgres_does_not_log_statement_values() -> None:
+@pytest.mark.parametrize("name", ["log_min_error_statement", "log_error_verbosity"])
+def test_compose_postgres_does_not_log_statement_values(name: str) -> None:
     command = files.services()["postgres"]["command"]
     # The Compose file sets only two of the settings in ``QUIET_LOG``, because the default values of
     # the other settings already keep the values in SQL statements out of the log.
-    for name in ("log_min_error_statement", "log_error_verbosity"):
-        assert f"--{name}={QUIET_LOG[name]}" in command
+    assert f"--{name}={QUIET_LOG[name]}" in command
 
 
 def test_compose_redis_persists_its_queues_and_has_one_restricted_user(

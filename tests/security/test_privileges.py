@@ -322,14 +322,14 @@ def test_redis_rejects_administrative_commands_of_the_application_user(
         client.execute_command(*command.split())
 
 
-def test_redis_requires_user_and_password(stack: Stack) -> None:
+@pytest.mark.parametrize("wrong_login", ["", ":wrong@", "pressroom:wrong@", "stranger:wrong@"])
+def test_redis_requires_user_and_password(stack: Stack, wrong_login: str) -> None:
     server = stack.environment["PRESSROOM_REDIS_URL"].rpartition("@")[2]
-    for wrong_login in ("", ":wrong@", "pressroom:wrong@", "stranger:wrong@"):
-        with (
-            redis.Redis.from_url(f"redis://{wrong_login}{server}") as client,
-            pytest.raises(redis.AuthenticationError),
-        ):
-            client.ping()
+    with (
+        redis.Redis.from_url(f"redis://{wrong_login}{server}") as client,
+        pytest.raises(redis.AuthenticationError),
+    ):
+        client.ping()
 
 
 def minio(stack: Stack, access_key: str, secret_key: str) -> Minio:

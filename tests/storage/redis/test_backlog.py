@@ -128,12 +128,14 @@ def test_owner_fills_only_a_share_of_the_request_queue(request_queue: RequestQue
     assert join(request_queue, BERT, "of Bert")
 
 
-def test_full_request_queue_rejects_new_requests(request_queue: RequestQueue) -> None:
+@pytest.mark.parametrize("owner", [ANNA, 7, None])
+def test_full_request_queue_rejects_new_requests(
+    request_queue: RequestQueue, owner: int | None
+) -> None:
     fill(request_queue, ANNA, 3)
     fill(request_queue, BERT, 3)
-    for owner in (ANNA, 7, None):
-        error = join_rejected(request_queue, owner, "one more")
-        assert (error.kind, error.code) == (Kind.UNAVAILABLE, "queue.overloaded")
+    error = join_rejected(request_queue, owner, "one more")
+    assert (error.kind, error.code) == (Kind.UNAVAILABLE, "queue.overloaded")
 
 
 def test_full_request_queue_does_not_affect_other_queues(request_queue: RequestQueue) -> None:

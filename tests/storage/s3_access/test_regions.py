@@ -108,24 +108,22 @@ def test_bucket_command_names_the_wrong_region_setting(
     assert command.process.wait(30) == 0
 
 
+@pytest.mark.parametrize(("style", "host"), [("auto", ""), ("path", ""), ("virtual", f"{BUCKET}.")])
 @pytest.mark.usefixtures("local_bucket_hosts")
 def test_s3_url_style_follows_its_setting(
-    regional_server: RegionalServer, regional_settings: Settings
+    regional_server: RegionalServer, regional_settings: Settings, style: str, host: str
 ) -> None:
     endpoint = AnyHttpUrl(regional_server.url.replace("127.0.0.1", DOMAIN))
-    for style, host in (("auto", ""), ("path", ""), ("virtual", f"{BUCKET}.")):
-        regional_server.seen.clear()
-        use_all_operations(
-            open_store(
-                regional_settings, s3_endpoint=endpoint, s3_addressing=style, s3_region=REGION
-            ),
-            style,
-        )
-        assert {each.host for each in regional_server.seen} == {
-            f"{host}{DOMAIN}:{regional_server.server_port}"
-        }
-        is_bucket_in_path = {each.path.startswith(f"/{BUCKET}") for each in regional_server.seen}
-        assert is_bucket_in_path == {style != "virtual"}
+    regional_server.seen.clear()
+    use_all_operations(
+        open_store(regional_settings, s3_endpoint=endpoint, s3_addressing=style, s3_region=REGION),
+        style,
+    )
+    assert {each.host for each in regional_server.seen} == {
+        f"{host}{DOMAIN}:{regional_server.server_port}"
+    }
+    is_bucket_in_path = {each.path.startswith(f"/{BUCKET}") for each in regional_server.seen}
+    assert is_bucket_in_path == {style != "virtual"}
 
 
 def test_aws_requests_use_the_host_of_the_configured_region(
