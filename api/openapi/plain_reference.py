@@ -121,7 +121,7 @@ def _name_type(schema: JsonSchema) -> str:
     if "anyOf" in schema:
         return " or ".join(map(_name_type, schema["anyOf"]))
     if "$ref" in schema:
-        return schema["$ref"].rpartition("/")[2]
+        return str(schema["$ref"]).rpartition("/")[2]
     if schema.get("type") == "array":
         return f"list of {_name_type(schema['items'])}"
     return str(schema.get("type", "any"))

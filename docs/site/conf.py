@@ -5,8 +5,7 @@ import posixpath
 import re
 from importlib import metadata
 from pathlib import Path
-
-from sphinx.application import Sphinx
+from typing import Any
 
 project = "Pressroom"
 release = metadata.version("pressroom")
@@ -47,11 +46,11 @@ _SITE_URL = os.environ.get("PRESSROOM_DOCS_URL", "").rstrip("/")
 _ROW = re.compile(r"^\| \[[^]]+\]\(([^)]+)\) \| (.+) \|$", re.MULTILINE)
 
 
-def setup(app: Sphinx) -> None:
+def setup(app: Any) -> None:
     app.connect("build-finished", _write_index)
 
 
-def _write_index(app: Sphinx, _: Exception | None) -> None:
+def _write_index(app: Any, _: Exception | None) -> None:
     """Write llms.txt with the pages in the order of docs/README.md, and then all other pages."""
     base = f"{_SITE_URL}/" if _SITE_URL else ""
     overview = Path(app.srcdir, "docs", "README.md").read_text()

@@ -98,7 +98,8 @@ def show_access(console: Console, uow: Transaction) -> Response:
 
 
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
-    # ``KEY_SCOPE_EXPLANATIONS`` lacks the scope for rosters, because only an operator can grant it.
+    # ``KEY_SCOPE_EXPLANATIONS`` lacks the scope for rosters, because the form for keys can't limit
+    # it to lists.
     operator_scope = "Export the addresses for a mailing"
     return [
         KEY_SCOPE_EXPLANATIONS.get(scope, operator_scope) for scope in list_known_scopes(scopes)
