@@ -1,5 +1,3 @@
-import os
-
 import pytest
 
 from core.errors import DomainError, Kind
@@ -13,13 +11,6 @@ from tests.support.stack.given_settings import Load, settings
 
 SANDBOX = "http://127.0.0.1:4000"
 for_each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
-
-
-@pytest.fixture
-def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove all of Pressroom's variables from the environment."""
-    for name in [name for name in os.environ if name.startswith("PRESSROOM_")]:
-        monkeypatch.delenv(name)
 
 
 async def list_adapters(challenges: Challenges) -> dict[ChallengeProviderName, Challenge]:

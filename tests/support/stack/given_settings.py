@@ -1,5 +1,6 @@
 """Creates settings for tests, from arguments or from environment variables."""
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -23,6 +24,13 @@ Load = Callable[..., Settings]
 
 def settings(**chosen: object) -> Settings:
     return Settings.model_validate({**_REQUIRED, **chosen})
+
+
+@pytest.fixture
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove all of Pressroom's variables from the environment."""
+    for name in [name for name in os.environ if name.startswith("PRESSROOM_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
