@@ -14,6 +14,7 @@ from typing import Any
 from core import clock
 from core.money import minor_digits
 from core.settings.notations import PlanQuota
+from services.subscriptions.members.departures import LeftReason, StatedReason
 
 FILTER_MATCHES = {
     "all": "all of these",
@@ -38,6 +39,20 @@ ORIGINS = {
     "utm_content": "UTM content",
     "referrer": "Came from website",
     "landing": "Signed up on page",
+}
+# Why members left: the ways of leaving, and the reasons that people chose.
+LEFT_REASONS: Mapping[str, str] = {
+    LeftReason.UNSUBSCRIBED.value: "unsubscribed",
+    LeftReason.COMPLAINED.value: "complained",
+    LeftReason.BOUNCED.value: "bounced",
+    LeftReason.REMOVED.value: "removed",
+    LeftReason.ERASED.value: "erased",
+    LeftReason.TRANSFERRED.value: "moved to another list",
+    StatedReason.TOO_MANY.value: "too many e-mails",
+    StatedReason.OTHER_TOPICS.value: "other topics",
+    StatedReason.NEVER_ASKED.value: "never signed up",
+    StatedReason.ELSEWHERE.value: "reads it elsewhere",
+    StatedReason.OTHER.value: "another reason",
 }
 QUOTAS: Mapping[PlanQuota, str] = {
     PlanQuota.MEMBERS: "Members",

@@ -23,6 +23,7 @@ from services.subscriptions.members.locks import limit_lock_waits
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
+_MAX_SLUGS_TO_TRY = 1_000
 _SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
 _ID_PATTERN = re.compile(r"[0-9]{1,20}\Z")
 MAX_LIST_TITLE_CHARACTERS = 200
@@ -154,6 +155,13 @@ def _set_values(
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
     """Archive a list. It then accepts no members and sends no mail, but members can leave."""
     return record_moment_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
+
+
+def find_free_slug(uow: UnitOfWork, slug: str) -> str:
+    """Return the slug, or the slug with the lowest number that no list has, such as ``news-2``."""
+    slugs = [slug, *(f"{slug[:75]}-{number}" for number in range(2, _MAX_SLUGS_TO_TRY))]
+    taken = set(uow.session.scalars(select(MailingList.slug).where(MailingList.slug.in_(slugs))))
+    return next((each for each in slugs if each not in taken), slug)
 
 
 def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:

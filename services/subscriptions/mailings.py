@@ -33,6 +33,12 @@ def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
     return mailing
 
 
+def list_names(uow: UnitOfWork, list_id: int, mailing_ids: Collection[int]) -> dict[int, str]:
+    """Map the ids of the list's mailings to their names. Ignore the ids of other mails."""
+    query = select(Mailing).where(Mailing.id.in_(mailing_ids), Mailing.list_id == list_id)
+    return {each.id: each.label or f"Mailing {each.id}" for each in uow.session.scalars(query)}
+
+
 def count_left(uow: UnitOfWork, mailing_ids: Collection[int]) -> dict[int, int]:
     """Map the ids to the numbers of members who unsubscribed because of the mailing.
 

@@ -4,15 +4,20 @@ import html
 import re
 import secrets
 import string
+from collections.abc import Callable
 from datetime import timedelta
 
+import httpx2
+
 from core import clock
+from devstack.harness.stack import Stack
 from tests.support.http.replies import data, send
 from tests.support.imports.bulk import build_address_file, import_members_file
 from tests.support.lists.segments import new_field
-from tests.support.lists.subscribers import new_list, subscribe
+from tests.support.lists.subscribers import Reader, new_list, subscribe, trace_for
 from tests.support.people.consoles import (
     OwnerAtConsole,
+    at_console,
     calls_of,
     forms_of,
     heading,
@@ -26,6 +31,11 @@ NEW_LIST_PATH = "/console/lists/new"
 
 def generate_slug() -> str:
     return f"slug-{secrets.token_hex(6)}"
+
+
+def generate_word() -> str:
+    # A title with many digits is refused, because the digits could be a phone number.
+    return "".join(secrets.choice(string.ascii_lowercase) for _ in range(12))
 
 
 def list_titles(console: OwnerAtConsole) -> list[str]:
@@ -49,13 +59,28 @@ def test_console_creates_a_list_with_or_without_confirmation(console: OwnerAtCon
 
 
 def test_console_builds_the_slug_of_a_new_list_from_its_title(console: OwnerAtConsole) -> None:
-    # A title with many digits is refused, because the digits could be a phone number.
-    word = "".join(secrets.choice(string.ascii_lowercase) for _ in range(12))
+    word = generate_word()
     console.do(NEW_LIST_PATH, title=f"Die Straße {word}", slug=" ")
     [mailing_list] = data(console.api.get("/lists"))["items"]
     assert mailing_list["slug"] == f"die-strasse-{word}"
-    reply = console.send(NEW_LIST_PATH, title=f"die straße {word}")
-    assert read_error(read_page(reply, 409), "slug")
+
+
+def test_console_numbers_the_slug_of_a_title_that_another_list_has(
+    stack: Stack, console: OwnerAtConsole
+) -> None:
+    title = f"{generate_word()} {'long ' * 14}"
+    with at_console(stack) as other_owner:
+        other_owner.do(NEW_LIST_PATH, title=title, slug="")
+    slugs = []
+    for _ in range(2):
+        console.do(NEW_LIST_PATH, title=title, slug="")
+        slugs.append(data(console.api.get("/lists"))["items"][0]["slug"])
+    taken_slug = slugs[0].removesuffix("-2")
+    assert slugs == [f"{taken_slug}-2", f"{taken_slug}-3"]
+    # A slug that the owner typed isn't changed.
+    reply = console.send(NEW_LIST_PATH, title=title, slug=slugs[0])
+    assert reply.status_code == 409
+    assert "Another list already has the slug" in read_error(reply.text, "slug")
 
 
 def test_console_shows_new_list_errors_next_to_their_fields_and_keeps_the_input(
@@ -367,3 +392,29 @@ def test_console_list_settings_choose_the_fields_of_the_sign_up_form(
     console.do(path, field_city="asked", field_company="asked")
     mailing_list = data(console.api.get(f"/lists/{mailing_list['id']}"))
     assert (mailing_list["asked_fields"], mailing_list["required_fields"]) == (None, [])
+
+
+def test_list_page_and_history_show_why_people_left(
+    stack: Stack,
+    console: OwnerAtConsole,
+    stranger: httpx2.Client,
+    make_reader: Callable[[], Reader],
+) -> None:
+    list_id = int(new_list(console.api)["id"])
+    annoyed, quiet, stays = (make_reader().joins(list_id) for _ in range(3))
+    quiet.leaves(list_id)
+    path = f"/console/lists/{list_id}"
+    assert "Chosen when unsubscribing" not in console.see(path)
+    trace_id = trace_for(stack, list_id, annoyed.user_id)
+    form = {"action": "leave", "reason": "too_many"}
+    stranger.post("/unsubscribe", params={"trace_id": trace_id}, data=form)
+    text = console.see(path)
+    assert ["Unsubscribed", "2"] in rows_of(text)
+    assert ["Too many e-mails", "1"] in rows_of(text)
+    [link] = re.findall(r'href="([^"]+)">Too many e-mails</a>', text)
+    found = console.see(html.unescape(link).removeprefix(console.visitor.stack.api_url))
+    assert annoyed.email in found.replace("<wbr>", "")
+    assert quiet.email not in found.replace("<wbr>", "")
+    history = console.see(f"{path}/members/{annoyed.user_id}")
+    assert "Unsubscribed: too many e-mails" in history
+    assert stays.read_status(list_id) == ("active", True)

@@ -1,5 +1,8 @@
 """Tests of the console page that shows the mailings of a list, and of the links to this page."""
 
+import html
+import re
+
 import pytest
 
 from devstack.harness.polling import eventually
@@ -7,7 +10,13 @@ from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.imports.bulk import add
 from tests.support.lists.subscribers import new_address, new_list, require_member
-from tests.support.people.consoles import OwnerAtConsole, at_console, heading, rows_of
+from tests.support.people.consoles import (
+    OwnerAtConsole,
+    at_console,
+    heading,
+    read_error,
+    rows_of,
+)
 from tests.support.senders.mailings import new_mailing
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import bounce, deliver, delivery_for
@@ -164,3 +173,50 @@ def test_alarm_in_the_events_links_to_its_mailing(
         lambda: link in console.see("/console/developers/feed"), what="the link to the mailing"
     )
     assert f'id="mailing-{mailing_id}"' in console.see(mailings_path(mailed_list_id))
+
+
+def test_page_of_a_mailing_shows_the_outcomes_and_leads_to_the_people(
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
+) -> None:
+    email = new_address()
+    data(add(console.api, mailed_list_id, email, new_address()))
+    mailing_id = new_mailing(stack, mailed_list_id, rows=2, figures={"delivered": 1})
+    user_id = require_member(console.api, mailed_list_id, email)["user_id"]
+    delivery_id = delivery_for(stack, mailed_list_id, user_id, mailing_id)
+    deliver(
+        stack,
+        console.api,
+        new_sender(console.api),
+        bounce("hard", "5.1.1", delivery_id=delivery_id),
+    )
+    path = f"{mailings_path(mailed_list_id)}/{mailing_id}"
+    text = console.see(path)
+    assert heading(text) == f"Mailing {mailing_id}"
+    assert 'aria-label="1 delivered, 1 bounced, 0 complained, 0 left of 2"' in text
+    links = [html.unescape(each) for each in re.findall(r'href="([^"]+\?filter=[^"]+)"', text)]
+    bounced, to_tag = (
+        next(each for each in links if page in each and "bounced_mailing" in each)
+        for page in ("/members?", "/bulk-actions/new?")
+    )
+    found = console.see(bounced.removeprefix(console.visitor.stack.api_url))
+    assert "1</b> member" in found
+    assert email in found.replace("<wbr>", "")
+    tagging = to_tag.removeprefix(console.visitor.stack.api_url)
+    console.do(tagging, 0, tag_name="Bounced in September")
+    eventually(
+        lambda: (
+            require_member(console.api, mailed_list_id, email)["tags"] == ["Bounced in September"]
+        ),
+        what="the tag",
+    )
+
+
+def test_owner_names_a_mailing(stack: Stack, console: OwnerAtConsole, mailed_list_id: int) -> None:
+    mailing_id = new_mailing(stack, mailed_list_id, rows=2)
+    path = f"{mailings_path(mailed_list_id)}/{mailing_id}"
+    assert heading(console.do(path, label="Tea & cake")) == "Tea & cake"
+    assert read_names(console.see(mailings_path(mailed_list_id))) == ["Tea & cake"]
+    reply = console.send(path, label="x" * 201)
+    assert reply.status_code == 422
+    assert read_error(reply.text, "label")
+    assert heading(console.do(path, label=" ")) == f"Mailing {mailing_id}"

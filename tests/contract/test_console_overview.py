@@ -190,7 +190,7 @@ def test_overview_distinguishes_two_paused_webhooks_of_one_host(console: OwnerAt
         endpoint = data(console.api.post("/webhook-endpoints", json=body))
         paused = {"state": "paused"}
         data(console.api.patch(f"/webhook-endpoints/{endpoint['id']}", json=paused))
-    warnings = re.findall(r"The webhook to (\S+) is paused\.", console.see(OVERVIEW_PATH))
+    warnings = re.findall(r"<p>The webhook to (\S+) is paused\.", console.see(OVERVIEW_PATH))
     assert sorted(warnings) == ["127.0.0.1:9/members", "127.0.0.1:9/orders", "127.0.0.2:9"]
 
 
@@ -203,10 +203,30 @@ def test_overview_shows_all_warnings_and_failed_imports_first(console: OwnerAtCo
     list_id = new_list(console.api)["id"]
     upload(console.api, list_id, b"name\nAda\n")
     page = console.see(OVERVIEW_PATH)
-    [visible, folded] = re.findall(r'<ul class="links">(.*?)</ul>', page, re.S)[:2]
-    assert re.findall(r"The import of members\.csv failed|is paused", visible) == [
+    [visible, folded] = re.findall(r'<ul class="warnings">(.*?)</ul>', page, re.S)[:2]
+    assert re.findall(
+        r"<p>(?:The webhook to \S+ )?(The import of members\.csv failed|is paused)", visible
+    ) == [
         "The import of members.csv failed",
         *["is paused"] * 4,
     ]
     assert '<span class="folded">2 more</span><span class="unfolded">Show fewer</span>' in page
-    assert folded.count("is paused") == 2
+    assert folded.count("<p>The webhook") == 2
+
+
+def test_owner_dismisses_a_warning_on_the_overview(stack: Stack, console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    upload(console.api, list_id, b"name\nAda\n")
+    page = console.see(OVERVIEW_PATH)
+    assert "The import of members.csv failed." in page
+    assert ">See what is wrong with the file</a>" in page
+    [number] = re.findall(r'name="id" value="(\d+)"', page)
+    with at_console(stack) as other_owner:
+        form = {"kind": "import", "id": number}
+        new_list(other_owner.api)
+        upload(other_owner.api, new_list(other_owner.api)["id"], b"name\nAda\n")
+        assert other_owner.send(OVERVIEW_PATH, **form).status_code == 404
+    for form in ({"kind": "other"}, {"id": "x"}, {"id": "9" * 30}):
+        assert console.send(OVERVIEW_PATH, **form).status_code == 404
+    assert "members.csv" in console.see(OVERVIEW_PATH)
+    assert "members.csv" not in console.do(OVERVIEW_PATH)

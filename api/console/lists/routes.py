@@ -12,7 +12,7 @@ from babel import Locale
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import SOURCES, TIERS
+from api.console.console_display import LEFT_REASONS, SOURCES, TIERS
 from api.console.growth import GrowthSpan, build_growth_plot, draw_growth_line
 from api.console.navigation import get_list_path
 from api.console.plan_notices import can_import, find_plan_notice
@@ -124,7 +124,7 @@ def create_list(console: ConsoleForm, uow: Transaction) -> Response:
     title = form.get("title", "")
     values = {
         "title": title,
-        "slug": form.get("slug", "").strip() or _build_slug(title),
+        "slug": form.get("slug", "").strip() or lists.find_free_slug(uow, _build_slug(title)),
         "tagline": read_text(form, "tagline"),
         _CONFIRM_FIELD: _CONFIRM_FIELD in form,
     }
@@ -167,6 +167,7 @@ def show_list(
         plot=plot,
         seen=sum(each.seen or 0 for each in figures),
         origins=_list_origins(uow, mailing_list.id, day_range, plot.total),
+        reasons=_list_reasons(uow, mailing_list.id, day_range),
         can_import=can_import(uow, console.user_id),
         sign_ups=daily_figures.count_sign_ups(uow, mailing_list.id, day_range),
         period=period,
@@ -198,7 +199,7 @@ def _list_origins(
     """
     origins = daily_figures.read_joins_by_origin(uow, list_id, days, _MAX_ORIGINS_ON_PAGE)
     rows = [
-        _OriginRow(each.key, _build_origin_query(each.by, each.key), each.joined, each.left)
+        _OriginRow(each.key, build_members_query(each.by, each.key), each.joined, each.left)
         for each in origins.largest
         if each.joined
     ]
@@ -225,8 +226,35 @@ def _list_origins(
     return rows
 
 
-def _build_origin_query(by: FiguresBy, key: str) -> str:
-    return urlencode({"filter": orjson.dumps({"field": by.value, "is": key}).decode()})
+@dataclass(frozen=True)
+class _ReasonRow:
+    """A row of a table of reasons for leaving. ``query`` as in ``_OriginRow``."""
+
+    label: str
+    query: str
+    left: int
+
+
+def _list_reasons(
+    uow: UnitOfWork, list_id: int, days: DayRange
+) -> tuple[list[_ReasonRow], list[_ReasonRow]]:
+    """Return how members left, and the reasons that people chose, most frequent first."""
+    figures = daily_figures.read_figures(uow, list_id, days, FiguresBy.REASON)
+    left_by_reason = {each.key: each.left for each in figures}
+    stated = [each.stated for each in figures if each.stated]
+    left, chosen = (
+        [
+            _ReasonRow(LEFT_REASONS[reason], build_members_query("left_reason", reason), count)
+            for reason, count in sorted(counts.items(), key=lambda pair: -pair[1])
+        ]
+        for counts in (left_by_reason, stated[0] if stated else {})
+    )
+    return left, chosen
+
+
+def build_members_query(field: str, value: str | int) -> str:
+    """Return the query with which the members page shows the members whose field has the value."""
+    return urlencode({"filter": orjson.dumps({"field": field, "is": value}).decode()})
 
 
 @router.get("/{list_id}/public")

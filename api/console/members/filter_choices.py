@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from api.console.console_display import ORIGINS, SOURCES, TIERS
+from api.console.console_display import LEFT_REASONS, ORIGINS, SOURCES, TIERS
 from models import FieldType, MailingList, MemberField, SubscriptionStatus
 from services.paging import PageRequest
 from services.subscriptions import fields, tags
@@ -15,7 +15,6 @@ from services.subscriptions.filters.names import (
     ValueKind,
     build_filter_names,
 )
-from services.subscriptions.members.departures import LeftReason, StatedReason
 from storage.unit_of_work import UnitOfWork
 
 # In the filter form, ``missing`` means ``exists`` with the value ``false``.
@@ -77,19 +76,6 @@ _BOUNCE_LABELS = {
     BounceState.NONE: "none",
     BounceState.SOFT: "soft",
     BounceState.HARD: "hard",
-}
-_LEFT_REASON_LABELS = {
-    LeftReason.UNSUBSCRIBED.value: "unsubscribed",
-    LeftReason.COMPLAINED.value: "complained",
-    LeftReason.BOUNCED.value: "bounced",
-    LeftReason.REMOVED.value: "removed",
-    LeftReason.ERASED.value: "erased",
-    LeftReason.TRANSFERRED.value: "moved to another list",
-    StatedReason.TOO_MANY.value: "too many e-mails",
-    StatedReason.OTHER_TOPICS.value: "other topics",
-    StatedReason.NEVER_ASKED.value: "never signed up",
-    StatedReason.ELSEWHERE.value: "reads it elsewhere",
-    StatedReason.OTHER.value: "another reason",
 }
 NO_OPTIONS: Mapping[str, str] = {}
 _YES_NO_OPTIONS = {"true": "yes", "false": "no"}
@@ -167,7 +153,7 @@ def _build_choice(
     elif name.name == "bounced":
         options = {state.value: word for state, word in _BOUNCE_LABELS.items()}
     elif name.name == "left_reason":
-        options = _LEFT_REASON_LABELS
+        options = LEFT_REASONS
     elif member_field is not None and member_field.type == FieldType.CHOICE:
         options = {each: each for each in member_field.choices}
     suggestions = tag_names if name.name == "tag" else ()

@@ -38,7 +38,7 @@ from core.errors.mailing import FIELD_VALUE, TAG_TOO_MANY_OF_MEMBER
 from models import FieldType, MailingList, MemberField, Subscription
 from services.accounts import accounts
 from services.paging import PageRequest
-from services.subscriptions import fields, lists, member_attributes
+from services.subscriptions import fields, lists, mailings, member_attributes
 from services.subscriptions.consent import evidence, networks
 from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.members import bounces, members, transfers
@@ -125,6 +125,9 @@ def show_member(
             describe_event(event, {each.key: each.label for each in own_fields})
             for event in history.rows
         ],
+        mailing_names=mailings.list_names(
+            uow, list_id, {event.mailing_id for event in history.rows if event.mailing_id}
+        ),
         history_cursor=history.next_cursor,
         consent=[
             (describe_consent(each), describe_network(each, counts_by_network), each)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from api.console.console_display import ORIGINS
+from api.console.console_display import LEFT_REASONS, ORIGINS
 from api.schemas.subscriptions import EmailOff, SignUpOrigin
 from models import SubscriptionEvent
 from services.subscriptions.consent.evidence import ConsentEvidence
@@ -98,6 +98,8 @@ def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) ->
     text = _ACTION_LABELS.get(event.action, event.action)
     if changed:
         text += f": {', '.join(changed)}"
+    if event.reason:
+        text += f": {LEFT_REASONS.get(event.reason, event.reason)}"
     # The origin of a change, such as "by you with a bulk action".
     origin = (_ACTOR_LABELS.get(event.actor, event.actor), _VIA_LABELS.get(event.via))
     network = f", IP address {event.ip}" if event.ip else ""
@@ -105,6 +107,7 @@ def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) ->
         "text": text,
         "origin": " ".join(filter(None, origin)) + network,
         "occurred_at": event.created_at,
+        "mailing_id": event.mailing_id,
     }
 
 

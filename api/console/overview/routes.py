@@ -5,9 +5,13 @@ from fastapi.responses import Response
 from api.console.assets import CONSOLE_PATH
 from api.console.navigation import find_pages
 from api.console.overview.views import ACTIVITIES, VISIBLE_WARNINGS, read_overview
-from api.console.requests import Console, build_router, threaded_as_search
+from api.console.requests import Console, ConsoleForm, build_router, threaded_as_search
 from api.state import Transaction
+from core.errors.requests import ROUTE_NOT_FOUND
+from core.ids import MAX_ID
+from services import attention
 from services.accounts import accounts
+from services.attention import AttentionKind
 from services.subscriptions.filters import owner_search
 from services.subscriptions.filters.owner_search import ListTitle, SearchResult
 
@@ -25,6 +29,19 @@ def show_overview(console: Console, uow: Transaction) -> Response:
         activities=ACTIVITIES,
         visible_warnings=VISIBLE_WARNINGS,
     )
+
+
+@router.post("/dismiss")
+def dismiss_warning(console: ConsoleForm, uow: Transaction) -> Response:
+    """Hide a warning until the next failure."""
+    kind = console.form.get("kind", "")
+    subject_id = console.form.get("id", "")
+    is_known = kind in {*AttentionKind} and subject_id.isascii() and subject_id.isdecimal()
+    if not is_known or not attention.dismiss_line(
+        uow, console.user_id, AttentionKind(kind), min(int(subject_id[:20]), MAX_ID)
+    ):
+        raise ROUTE_NOT_FOUND()
+    return console.redirect(CONSOLE_PATH, "The warning was dismissed.")
 
 
 @router.get("/find")

@@ -18,16 +18,17 @@ from api.responses.lists import describe_lists
 from api.schemas.lists import Channel
 from core.settings.notations import PlanQuota
 from core.settings.plan_contact import PlanContact
-from models import EndpointState, MailingList, Plan
+from models import MailingList, Plan
+from services import attention
 from services.access import quotas
 from services.access.quotas import QuotaUse
 from services.accounts import accounts
 from services.accounts.page_paths import NEW_KEY_PATH
+from services.attention import AttentionKind, AttentionLine, NextStep
 from services.credits import ledger
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
 from services.subscriptions import daily_figures, first_steps, lists, page_urls
-from services.subscriptions.imports import records
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
@@ -52,6 +53,13 @@ VISIBLE_WARNINGS = 5
 # new owners even if some steps aren't done, because many owners never do some steps of the
 # checklist, such as creating an API key.
 MAX_MEMBERS_WITH_STEPS = 10
+# Maps each next step to its label and to the folder of the page about the failure.
+_NEXT_STEPS = {
+    NextStep.RETRY_IMPORT: ("Try again", "imports"),
+    NextStep.UPLOAD_AGAIN: ("See what is wrong with the file", "imports"),
+    NextStep.RESUME_WEBHOOK: ("Resume the webhook", "developers/webhooks"),
+    NextStep.CHECK_RECEIVER: ("See the last responses", "developers/webhooks"),
+}
 _WEEK_DAYS = 7
 _MONTH_DAYS = 30
 
@@ -76,6 +84,20 @@ class Step:
 
 
 @dataclass(frozen=True)
+class WarningView:
+    """A failure that the owner can repair, with the label and the path of the next step."""
+
+    line: AttentionLine
+    text: str
+    step: str
+    folder: str
+
+    @property
+    def path(self) -> str:
+        return f"{CONSOLE_PATH}/{self.folder}/{self.line.subject_id}"
+
+
+@dataclass(frozen=True)
 class Overview:
     """The data of the overview page.
 
@@ -83,7 +105,6 @@ class Overview:
         lists: the newest lists, each with its net growth in a month.
         net: the net growth of all lists without imported members, by the number of days.
         events: the newest events that *Recent activity* shows.
-        warnings: texts, each with the path of the console page about the problem.
         steps: the checklist for new owners. Empty if the owner no longer needs it.
     """
 
@@ -98,7 +119,7 @@ class Overview:
     net: Mapping[int, int]
     plot: NetGrowthPlot
     events: Sequence[EventView]
-    warnings: Sequence[tuple[str, str]]
+    warnings: Sequence[WarningView]
     steps: Sequence[Step]
 
     @property
@@ -150,26 +171,24 @@ def read_overview(uow: UnitOfWork, console: ConsoleRequest) -> Overview:
     )
 
 
-def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
-    """Return warnings for the owner, each with the path of the console page about the problem.
-
-    Warnings about failed imports come first, because Pressroom doesn't retry a failed import.
-    """
-    warnings = []
-    for task in records.list_recent_failures(uow, user_id):
-        text = f"The import of {task.filename or 'members'} failed."
-        warnings.append((text, f"{CONSOLE_PATH}/imports/{task.id}"))
+def _list_warnings(uow: UnitOfWork, user_id: int) -> list[WarningView]:
+    lines = attention.list_lines(uow, user_id)
     endpoints = webhook_endpoints.list_live_endpoints(uow, user_id)
     hosts = Counter(urlsplit(endpoint.url).netloc for endpoint in endpoints)
-    for endpoint in endpoints:
-        if endpoint.state == EndpointState.PAUSED or endpoint.failing_since is not None:
-            url = urlsplit(endpoint.url)
-            # Several webhooks of one host can only be told apart by the rest of their URLs.
-            target = url.netloc if hosts[url.netloc] == 1 else f"{url.netloc}{url.path}"
-            is_paused = endpoint.state == EndpointState.PAUSED
-            text = f"The webhook to {target} {'is paused' if is_paused else 'is failing'}."
-            warnings.append((text, f"{CONSOLE_PATH}/developers/webhooks/{endpoint.id}"))
-    return warnings
+    return [
+        WarningView(line, _describe_failure(line, hosts), *_NEXT_STEPS[line.next_step])
+        for line in lines
+    ]
+
+
+def _describe_failure(line: AttentionLine, hosts: Mapping[str, int]) -> str:
+    if line.kind is AttentionKind.IMPORT:
+        return f"The import of {line.name or 'members'} failed."
+    url = urlsplit(line.name or "")
+    # Several webhooks of one host can only be told apart by the rest of their URLs.
+    target = url.netloc if hosts[url.netloc] == 1 else f"{url.netloc}{url.path}"
+    is_paused = line.next_step is NextStep.RESUME_WEBHOOK
+    return f"The webhook to {target} {'is paused' if is_paused else 'is failing'}."
 
 
 def _list_first_steps(
