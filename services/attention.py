@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import func, select, update
+from sqlalchemy import case, func, select, update
 
 from models import ApiKey, EndpointState, MemberImport, WebhookEndpoint
 from services.subscriptions.imports import records
@@ -22,7 +22,7 @@ class AttentionKind(StrEnum):
 class NextStep(StrEnum):
     RETRY_IMPORT = "retry_import"  # Retry the job, because the file isn't the cause.
     UPLOAD_AGAIN = "upload_again"
-    # Webhooks that failed for three days, or whose API key has expired, are paused.
+    # A webhook is paused by its owner, after three days of failures, or when its API key expires.
     RESUME_WEBHOOK = "resume_webhook"
     CHECK_RECEIVER = "check_receiver"
 
@@ -34,7 +34,8 @@ class AttentionLine:
     Attributes:
         subject_id: the id of the import or webhook endpoint.
         name: the name of the file, or the URL. ``None`` for an import from an API request.
-        at: when the import failed, or since when the webhook is failing or paused.
+        at: when the import or the webhook began to fail, or else when the webhook's API key expired
+            or the webhook was created.
     """
 
     kind: AttentionKind
@@ -75,7 +76,8 @@ def _list_imports(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
 
 def _list_webhooks(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
     endpoint = WebhookEndpoint
-    at = func.coalesce(endpoint.failing_since, ApiKey.expires_at, endpoint.created_at)
+    expired_at = case((ApiKey.expires_at <= func.now(), ApiKey.expires_at))
+    at = func.coalesce(endpoint.failing_since, expired_at, endpoint.created_at)
     is_paused = endpoint.state == EndpointState.PAUSED
     query = (
         select(endpoint, at)

@@ -55,7 +55,9 @@ def add_code_samples(
 
 
 def _choose_example(body: dict[str, Any], schemas: dict[str, JsonSchema], *, is_json: bool) -> Any:
-    """Return the example of a request body. A JSON example has only its required fields."""
+    """Return the example of a request body. A JSON example omits optional fields, unless all
+    fields are optional.
+    """
     example = body.get("example")
     if "examples" in body:
         example = next(iter(body["examples"].values()))["value"]

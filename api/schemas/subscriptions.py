@@ -240,14 +240,14 @@ class HistoryEntry(Schema):
     )
     left_reason: LeftReason | None = Field(
         default=None,
-        description="Why the member left, or bounced if a bounce turned the member's mail off. "
-        "null for other changes.",
+        description="Why the member left. The value is `bounced` if a bounce turned the member's "
+        "mail off, and null for other changes.",
         examples=[None],
     )
     mailing_id: int | None = Field(
         default=None,
-        description="Id of the mailing whose mail made the person leave or turn mail off. null if "
-        "the mailing is unknown.",
+        description="Id of the mailing whose link or report caused the change. null if there is "
+        "none, or if the mailing is unknown.",
         examples=[None],
     )
     ip: str | None

@@ -17,7 +17,7 @@ from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
 from storage.resources import Resources
 
-# The accent colour of the public pages, for mails about lists that have no colour.
+# The accent colour of the public pages, for account mails and for lists without a colour.
 _DEFAULT_COLOUR = "#9f2d16"
 
 

@@ -63,7 +63,7 @@ def choose_opt_outs(reports: Iterable[ReceivedReport]) -> list[ReceivedReport]:
 def find_missing_opt_outs(
     uow: UnitOfWork, reports: Iterable[ReceivedReport]
 ) -> dict[tuple[int, int], ReportedOptOut]:
-    """Map the list id and the user id of each opt-out that isn't stored to the opt-out."""
+    """Return the opt-outs that aren't stored yet, by list id and user id."""
     reported: dict[tuple[int, int], ReportedOptOut] = {}
     for report in reports:
         source = get_opt_out_source(report)

@@ -246,7 +246,7 @@ def read_figures(
     own row. The row ``REST_KEY`` counts the others. The last row has an empty key, and counts
     members of unknown origin.
 
-    Figures by reason count only members who left, and also members whose mail a bounce turned off.
+    Figures by reason count members who left or whose mail a bounce turned off.
     """
     if by is FiguresBy.REASON:
         return _read_reason_figures(uow, list_id, days)
@@ -393,7 +393,7 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 def _read_origin_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Subtract the members of known origin from the totals."""
+    """Return a row per origin. The row of unknown origin is the total without known origins."""
     origins = LANDINGS_AND_DELTAS.c if by is FiguresBy.LANDING else ORIGINS_AND_DELTAS.c
     no_value = literal("", Text)
     zero = literal(0, BigInteger)

@@ -3,7 +3,7 @@
 An export of the kind ``members`` is for the list's owner. An export of the kind ``delivery``,
 called a roster, is for the software that sends the list's mail. A roster contains the addresses and
 trace ids of recipients. Callers with the scope ``delivery`` can create rosters of all lists. A
-limited API key can create rosters of certain lists, whose trace ids are limited too.
+limited API key can create rosters of its lists. Trace ids in these rosters only let people leave.
 """
 
 import gzip

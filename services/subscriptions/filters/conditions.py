@@ -335,7 +335,7 @@ def _select_users_of_mailings(comparison: Comparison, members: Members) -> Selec
             Bounce.list_id == members.list_id,
             Bounce.mailing_id.in_(comparison.values),
             Bounce.user_id.is_not(None),
-            # If a later attempt delivered the mail, the soft bounce ended with its own mailing.
+            # If a later attempt delivered the mail, ``ended_at`` is the time of the mailing itself.
             or_(Bounce.ended_at.is_(None), Bounce.ended_at != Bounce.mailing_at),
         )
     is_complaint = comparison.name == COMPLAINED_MAILING_NAME

@@ -34,10 +34,7 @@ _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 
 @dataclass(frozen=True)
 class MemberFilter:
-    """A parsed filter. By default, it matches only active members.
-
-    A filter with one of ``NAMES_OF_ALL_STATUSES`` matches members with every status.
-    """
+    """A parsed filter. By default, it matches only active members."""
 
     node: Node
     list_id: int

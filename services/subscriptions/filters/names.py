@@ -120,7 +120,7 @@ STATUS_NAME = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatu
 LEFT_REASON_NAME = FilterName(
     "left_reason", ValueKind.WORD, is_optional=True, words=(*LeftReason, *StatedReason)
 )
-# Compare the mailings whose mail to the member bounced, or made the member complain or leave.
+# The id of the mailing that bounced, or that made the member complain or leave.
 BOUNCED_MAILING_NAME = FilterName("bounced_mailing", ValueKind.ID)
 COMPLAINED_MAILING_NAME = FilterName("complained_mailing", ValueKind.ID)
 LEFT_MAILING_NAME = FilterName("left_mailing", ValueKind.ID)

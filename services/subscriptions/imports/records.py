@@ -62,7 +62,9 @@ def list_imports(
 
 
 def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
-    """Omit dismissed failures, and failures of files that were imported later."""
+    """Omit dismissed failures, and failures before a successful import of a file with the same name
+    into the same list.
+    """
     has_failed = MemberImport.status == "failed", MemberImport.dry_run.is_(False)
     is_recent = MemberImport.finished_at > func.now() - timedelta(days=7)
     is_dismissed = MemberImport.dismissed_at >= MemberImport.finished_at

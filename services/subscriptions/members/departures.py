@@ -12,7 +12,7 @@ class LeftReason(StrEnum):
     UNSUBSCRIBED = "unsubscribed"
     # The person reported a mail as spam.
     COMPLAINED = "complained"
-    # A bounce turned the list's mail off, or the owner imported a file of bounced addresses.
+    # A bounce turned the member's mail off, or the owner imported a file of bounced addresses.
     BOUNCED = "bounced"
     REMOVED = "removed"
     ERASED = "erased"

@@ -14,8 +14,8 @@ trace ids in all mails that the list has sent. A revoked trace id still allows a
 unsubscribe, but nothing else.
 
 A limited trace id comes from a roster that a limited API key exported. The list's owner knows it,
-so it only allows the person to unsubscribe and to report the list. The first bit of its delivery
-number is 1. Release 1.1.0 reads it as an ordinary trace id with a large delivery number.
+so it only allows the person to unsubscribe, turn mail off and report the list. The first bit of its
+delivery number is 1. Release 1.1.0 reads it as an ordinary trace id with a large delivery number.
 """
 
 import base64

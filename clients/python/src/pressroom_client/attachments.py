@@ -25,11 +25,13 @@ def wait_for_attachment(
     Args:
         resource: the methods of the resource ``attachments``.
     """
-    for pause in _plan_pauses(attachment["hash_id"], seconds):
+    for pause in _plan_pauses(seconds or 0.0):
         if _is_ready(attachment):
             break
         time.sleep(pause)
         attachment = resource.read(attachment["hash_id"])
+    if seconds is not None:
+        _require_ready(attachment)
     return attachment
 
 
@@ -37,26 +39,28 @@ async def wait_for_attachment_async(
     resource: Any, attachment: types.AttachmentRecord, seconds: float | None
 ) -> types.AttachmentRecord:
     """Do the same as ``wait_for_attachment``, without blocking the event loop of asyncio."""
-    for pause in _plan_pauses(attachment["hash_id"], seconds):
+    for pause in _plan_pauses(seconds or 0.0):
         if _is_ready(attachment):
             break
         await asyncio.sleep(pause)
         attachment = await resource.read(attachment["hash_id"])
+    if seconds is not None:
+        _require_ready(attachment)
     return attachment
 
 
-def _plan_pauses(hash_id: str, seconds: float | None) -> Iterator[float]:
-    if seconds is None:
-        return
+def _plan_pauses(seconds: float) -> Iterator[float]:
     deadline = time.monotonic() + seconds
     pause = _FIRST_PAUSE_SECONDS
-    while True:
-        # Even after the deadline, the caller checks the last answer before this line raises.
-        remaining = deadline - time.monotonic()
-        yield max(min(pause, remaining), 0.0)
-        if remaining <= 0:
-            raise TimeoutError(f"Attachment {hash_id} is not ready yet; its conversion goes on.")
+    while (remaining := deadline - time.monotonic()) > 0:
+        yield min(pause, remaining)
         pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+
+
+def _require_ready(attachment: types.AttachmentRecord) -> None:
+    if not _is_ready(attachment):
+        hash_id = attachment["hash_id"]
+        raise TimeoutError(f"Attachment {hash_id} is not ready yet; its conversion goes on.")
 
 
 def _is_ready(attachment: types.AttachmentRecord) -> bool:

@@ -65,11 +65,11 @@ class Recipient:
 
 @dataclass
 class SendingReport:
-    """The number of people who got the issue from one call of ``send_issue``.
+    """The numbers of mails that one call of ``send_issue`` sent, skipped and failed to send.
 
     Attributes:
-        skipped: people whose addresses the mail server can't support.
-        failed: people who didn't get the issue. The next call tries again.
+        skipped: mails to addresses that the mail server can't support.
+        failed: mails that the next call tries again.
     """
 
     sent: int = 0
@@ -112,7 +112,7 @@ def send_issue(
     log: "str | PathLike[str]",
     max_roster_seconds: float = 900.0,
 ) -> SendingReport:
-    """Call ``send`` once for each person in the list's roster who hasn't got the issue yet.
+    """Send an issue to each person in the list's roster who hasn't got it yet.
 
     After a crash or a failure, call the function again with the same ``log``. A mail that was being
     sent during a crash is sent again with the same row of the roster. Failures are logged as
