@@ -67,6 +67,7 @@ LIST_PAGES = (
     NavigationEntry("Bulk actions", "/bulk-actions"),
     NavigationEntry("Public page", "/public"),
     NavigationEntry("Export", "/export"),
+    NavigationEntry("Send", "/send"),
     NavigationEntry("Mailings", "/mailings"),
     NavigationEntry("Settings", "/settings"),
 )

@@ -8,6 +8,7 @@ from models import (
     DAYS_AND_DELTAS,
     ConsentEntry,
     ConsentHow,
+    Mailing,
     MailingList,
     Subscription,
     SubscriptionStatus,
@@ -29,10 +30,12 @@ class FirstSteps:
 
     ``has_form_or_import``: whether people joined through a form outside Pressroom's own pages, or
     the owner imported, added or moved members. ``has_sign_up``: whether anyone has ever signed up.
+    ``has_mailing``: whether a program has downloaded a roster.
     """
 
     has_form_or_import: bool
     has_sign_up: bool
+    has_mailing: bool
 
 
 def find_first_steps(uow: UnitOfWork, owner_id: int) -> FirstSteps:
@@ -66,8 +69,12 @@ def find_first_steps(uow: UnitOfWork, owner_id: int) -> FirstSteps:
         form_entries.c.url.is_not(None),
         ~form_entries.c.url.startswith(own_pages, autoescape=True),
     )
-    has_pending_sign_up, has_form_sign_up = uow.session.execute(select(is_pending, has_form)).one()
+    has_mailing = exists().where(Mailing.list_id.in_(list_ids))
+    has_pending_sign_up, has_form_sign_up, was_mailed = uow.session.execute(
+        select(is_pending, has_form, has_mailing)
+    ).one()
     return FirstSteps(
         has_form_or_import=has_form_sign_up or not sources <= _SIGN_UP_SOURCES,
         has_sign_up=has_pending_sign_up or not sources.isdisjoint(_SIGN_UP_SOURCES),
+        has_mailing=was_mailed,
     )

@@ -49,7 +49,7 @@ def test_person_registers_sees_the_first_steps_and_logs_out_in_the_browser(
     expect(page.get_by_role("heading", level=1)).to_have_text("Welcome, Ada Lovelace")
     assert page.url == f"{stack.api_url}/console"
     steps = page.get_by_role("region", name="First steps").get_by_role("link")
-    expect(steps).to_have_text(["Create a list", "Create an API key"])
+    expect(steps).to_have_text(["Create a list"])
     page.get_by_role("link", name="Account", exact=True).click()
     expect_heading(page, "Your account")
     expect(page.get_by_role("main")).to_contain_text(f"Ada Lovelace, {email}")

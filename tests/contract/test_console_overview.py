@@ -16,15 +16,16 @@ from tests.support.lists import subscribers as lists
 from tests.support.lists.people_on_lists import subscribe
 from tests.support.lists.subscribers import new_address, new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console, rows_of
+from tests.support.senders.mailings import new_mailing
 
 OVERVIEW_PATH = "/console"
 STEPS = (
     "Create a list",
     "Add a form to your website, or import members",
     "Make a test sign-up",
-    "Create an API key",
+    "Send your first issue",
 )
-LIST, FORM, SIGN_UP, KEY = STEPS
+LIST, FORM, SIGN_UP, SEND = STEPS
 
 
 def read_steps(text: str) -> dict[str, str]:
@@ -56,13 +57,13 @@ def test_checklist_ticks_each_step_and_ends_after_the_last_step(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     text = console.see(OVERVIEW_PATH)
-    assert read_steps(text) == {LIST: "next", FORM: "", SIGN_UP: "", KEY: "done"}
+    assert read_steps(text) == {LIST: "next", FORM: "", SIGN_UP: "", SEND: ""}
     assert list_main_buttons(text) == ["Create a list"]
-    assert "1 of 4 done" in text
+    assert "0 of 4 done" in text
 
     mailing_list = new_list(console.api, title="The <i>Daily</i> Demo")
     text = console.see(OVERVIEW_PATH)
-    assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "", KEY: "done"}
+    assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "", SEND: ""}
     assert list_main_buttons(text) == ["Get the form"]
     assert "<i>Daily" not in text
 
@@ -70,25 +71,24 @@ def test_checklist_ticks_each_step_and_ends_after_the_last_step(
     # website".
     sign_up(console, mailing_list["id"], f"{stack.api_url}/s/{mailing_list['slug']}")
     text = console.see(OVERVIEW_PATH)
-    assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "done", KEY: "done"}
+    assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "done", SEND: ""}
 
     sign_up(console, mailing_list["id"], "https://www.example.com/tea/join")
     text = console.see(OVERVIEW_PATH)
+    assert read_steps(text) == dict.fromkeys(STEPS, "done") | {SEND: "next"}
+    assert list_main_buttons(text) == ["How to send"]
+
+    new_mailing(stack, mailing_list["id"], rows=1)
+    text = console.see(OVERVIEW_PATH)
     assert "First steps" not in text
     assert list_main_buttons(text) == []
-
-    [key] = data(console.api.get("/apikeys"))
-    assert console.api.delete(f"/apikeys/{key['id']}").is_success
-    text = console.see(OVERVIEW_PATH)
-    assert read_steps(text) == dict.fromkeys(STEPS, "done") | {KEY: "next"}
-    assert list_main_buttons(text) == ["Create an API key"]
 
 
 def test_checklist_counts_an_import_only_until_it_is_undone(console: OwnerAtConsole) -> None:
     mailing_list = new_list(console.api)
     result = import_members_file(console.api, mailing_list["id"], build_address_file(new_address()))
     text = console.see(OVERVIEW_PATH)
-    assert read_steps(text) == {LIST: "done", FORM: "done", SIGN_UP: "next", KEY: "done"}
+    assert read_steps(text) == {LIST: "done", FORM: "done", SIGN_UP: "next", SEND: ""}
     assert f'href="{console.visitor.stack.api_url}/s/{mailing_list["slug"]}"' in text
     data(console.api.delete(f"/imports/{result['import_id']}/members"))
     assert read_steps(console.see(OVERVIEW_PATH))[FORM] == "next"

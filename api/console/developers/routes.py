@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from fastapi.responses import Response
 
+from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.developers.views import TYPE_LABELS, list_newest_events
 from api.console.plan_notices import find_plan_notice
@@ -56,7 +57,7 @@ _STATUS_CHOICES = (
 )
 _STATUS_FIELD = "status"
 # The lifetimes that a user can choose for a new API key.
-_LIFETIMES = {
+LIFETIMES = {
     "30": ("30 days", timedelta(days=30)),
     "90": ("90 days", timedelta(days=90)),
     "365": ("1 year", timedelta(days=365)),
@@ -161,7 +162,7 @@ def show_new_key(console: RecentConsole, uow: Transaction, form: EmptyForm) -> R
             )
             for heading, scopes in _SCOPE_GROUPS
         ],
-        lifetimes=[(value, label) for value, (label, _) in _LIFETIMES.items()],
+        lifetimes=[(value, label) for value, (label, _) in LIFETIMES.items()],
         refusal=find_plan_notice(uow, console.user_id, PlanQuota.KEYS),
     )
 
@@ -176,22 +177,29 @@ def create_key(console: RecentConsoleForm, uow: Transaction) -> Response:
     form = console.form
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
     reach = form.get("reach")
-    lifetime = form.get("lifetime", "")
     if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked_scopes):
         raise build_field_error("reach", "select at least one permission")
     if reach == "all" and ticked_scopes:
         raise build_field_error("reach", "choose either full access or single permissions")
-    if lifetime not in _LIFETIMES:
-        raise build_field_error("lifetime", "choose one of the listed periods")
-    _, lifetime_duration = _LIFETIMES[lifetime]
     key, secret = own_keys.create_own_key(
         uow,
         console.caller,
         name=form.get("name", ""),
         scopes=None if reach == "all" else ticked_scopes,
-        expires_at=None if lifetime_duration is None else clock.now() + lifetime_duration,
+        expires_at=read_expiry(form),
     )
-    return console.render_page("key_made.html", each=KeyView(key), secret=secret)
+    return console.render_page(
+        "key_made.html", each=KeyView(key), secret=secret, next_path=KEYS_PATH
+    )
+
+
+def read_expiry(form: FormFields) -> datetime | None:
+    """Return when a new API key expires, by the period that the user chose."""
+    lifetime = form.get("lifetime", "")
+    if lifetime not in LIFETIMES:
+        raise build_field_error("lifetime", "choose one of the listed periods")
+    _, duration = LIFETIMES[lifetime]
+    return None if duration is None else clock.now() + duration
 
 
 @router.get("/keys/{key_id}/requests")

@@ -23,7 +23,6 @@ from services import attention
 from services.access import quotas
 from services.access.quotas import QuotaUse
 from services.accounts import accounts
-from services.accounts.page_paths import NEW_KEY_PATH
 from services.attention import AttentionKind, AttentionLine, NextStep
 from services.credits import ledger
 from services.feed.catalogue import FeedEventType
@@ -204,11 +203,12 @@ def _list_first_steps(
     progress = first_steps.find_first_steps(uow, user_id)
     base = uow.settings.public_base
     form_label = "Add a form to your website"
-    form_url = sign_up_url = other = None
+    form_url = sign_up_url = send_url = other = None
     if newest_lists:
         newest = newest_lists[0]
         form_url = f"{base}{get_list_path(newest.id)}/public#elsewhere"
         sign_up_url = page_urls.sign_up_url(uow.settings, newest.slug)
+        send_url = f"{base}{get_list_path(newest.id)}/send"
     if plan is not Plan.FREE:
         # Don't offer imports to owners with the free plan, because this plan forbids imports.
         form_label += ", or import members"
@@ -237,11 +237,11 @@ def _list_first_steps(
             sign_up_url,
         ),
         Step(
-            "Create an API key",
-            usage[PlanQuota.KEYS].used > 0,
-            "Your own programs use Pressroom with the key.",
-            "Create an API key",
-            base + NEW_KEY_PATH,
+            "Send your first issue",
+            progress.has_mailing,
+            "Your own program or mail service sends it to the members of your list.",
+            "How to send",
+            send_url,
         ),
     ]
     return [] if all(step.is_done for step in steps) else steps
