@@ -14,6 +14,7 @@ from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.schemas.mailings import MailingChanges
 from api.state import Transaction
+from core.settings.notations import Retained
 from services.paging import PageRequest
 from services.subscriptions import mailings
 
@@ -63,6 +64,7 @@ def show_mailing(
         list=mailing_list,
         mailing=mailing,
         left=mailings.count_left(uow, [mailing.id]).get(mailing.id, 0),
+        days=uow.settings.retention[Retained.BOUNCES],
         people=[(label, build_members_query(name, mailing.id)) for name, label in _PEOPLE.items()],
     )
 
