@@ -160,8 +160,10 @@ def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
 def find_free_slug(uow: UnitOfWork, slug: str) -> str:
     """Return the slug, or the slug with the lowest number that no list has, such as ``news-2``."""
     slugs = [slug, *(f"{slug[:75]}-{number}" for number in range(2, _MAX_SLUGS_TO_TRY))]
-    taken = set(uow.session.scalars(select(MailingList.slug).where(MailingList.slug.in_(slugs))))
-    return next((each for each in slugs if each not in taken), slug)
+    taken_slugs = set(
+        uow.session.scalars(select(MailingList.slug).where(MailingList.slug.in_(slugs)))
+    )
+    return next((each for each in slugs if each not in taken_slugs), slug)
 
 
 def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:

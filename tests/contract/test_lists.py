@@ -234,7 +234,7 @@ def test_new_list_has_statistics_for_each_of_the_last_thirty_days(
     assert days == [days[0] + timedelta(days=number) for number in range(30)]
     assert timedelta(0) <= today() - days[-1] <= timedelta(days=1)
     zero_counts = dict.fromkeys(("joined", "left", "net", "seen", "asked", "confirmed"), 0)
-    assert statistics["rows"] == [zero_counts] * 30
+    assert statistics["rows"] == [zero_counts | {"stated": None}] * 30
     assert read_statistics(client, list_id, by="source")["rows"] == []
     assert read_statistics(client, list_id, by="tier")["rows"] == []
 

@@ -279,13 +279,14 @@ def test_origin_column_still_fills_a_field_of_the_same_name(
     assert member["origin"] == build_origin(utm_source="twitter")
 
 
-def test_export_of_members_ends_with_the_origin(
+def test_export_of_members_contains_the_origin_before_the_reason_for_leaving(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email, utm_source="=fair", landing="/tea")
     [row] = export_rows(client, list_id)
-    assert tuple(row)[-len(ORIGIN_NAMES) :] == ORIGIN_NAMES
+    names = (*ORIGIN_NAMES, "left_reason", "stated_reason")
+    assert tuple(row)[-len(names) :] == names
     assert [row[name] for name in ORIGIN_NAMES] == ["'=fair", "", "", "", "", "", "/tea"]
 
 
@@ -299,7 +300,7 @@ def test_person_sees_and_downloads_the_origin_of_their_sign_up(
         open_preferences(browser, Subscriber(stack, list_id, user_id, email))
         page = read_text(browser.get("/preferences/data"))
         [list_data] = browser.get("/preferences/data.json").json()["lists"]
-    assert page.count("landing: /tea, utm_source: fair") == 2
+    assert page.count("Page: /tea, Source: fair") == 2
     stored_origin = {"utm_source": "fair", "landing": "/tea"}
     assert (list_data["origin"], list_data["consent"][0]["origin"]) == (
         stored_origin,

@@ -242,14 +242,14 @@ def _list_reasons(
     figures = daily_figures.read_figures(uow, list_id, days, FiguresBy.REASON)
     left_by_reason = {each.key: each.left for each in figures}
     stated = [each.stated for each in figures if each.stated]
-    left, chosen = (
+    reasons, chosen_reasons = (
         [
             _ReasonRow(LEFT_REASONS[reason], build_members_query("left_reason", reason), count)
             for reason, count in sorted(counts.items(), key=lambda pair: -pair[1])
         ]
         for counts in (left_by_reason, stated[0] if stated else {})
     )
-    return left, chosen
+    return reasons, chosen_reasons
 
 
 def build_members_query(field: str, value: str | int) -> str:

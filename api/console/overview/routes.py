@@ -5,15 +5,22 @@ from fastapi.responses import Response
 from api.console.assets import CONSOLE_PATH
 from api.console.navigation import find_pages
 from api.console.overview.views import ACTIVITIES, VISIBLE_WARNINGS, read_overview
-from api.console.requests import Console, ConsoleForm, build_router, threaded_as_search
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
+    build_router,
+    threaded_as_search,
+)
+from api.record_ids import PathId
 from api.state import Transaction
 from core.errors.requests import ROUTE_NOT_FOUND
-from core.ids import MAX_ID
 from services import attention
 from services.accounts import accounts
 from services.attention import AttentionKind
 from services.subscriptions.filters import owner_search
 from services.subscriptions.filters.owner_search import ListTitle, SearchResult
+from storage.unit_of_work import UnitOfWork
 
 router = build_router(CONSOLE_PATH)
 
@@ -31,15 +38,20 @@ def show_overview(console: Console, uow: Transaction) -> Response:
     )
 
 
-@router.post("/dismiss")
-def dismiss_warning(console: ConsoleForm, uow: Transaction) -> Response:
-    """Hide a warning until the next failure."""
-    kind = console.form.get("kind", "")
-    subject_id = console.form.get("id", "")
-    is_known = kind in {*AttentionKind} and subject_id.isascii() and subject_id.isdecimal()
-    if not is_known or not attention.dismiss_line(
-        uow, console.user_id, AttentionKind(kind), min(int(subject_id[:20]), MAX_ID)
-    ):
+@router.post("/warnings/import/{import_id}/dismiss")
+def dismiss_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
+    return _dismiss_warning(uow, console, AttentionKind.IMPORT, import_id)
+
+
+@router.post("/warnings/webhook/{endpoint_id}/dismiss")
+def dismiss_webhook(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+    return _dismiss_warning(uow, console, AttentionKind.WEBHOOK, endpoint_id)
+
+
+def _dismiss_warning(
+    uow: UnitOfWork, console: ConsoleRequest, kind: AttentionKind, subject_id: int
+) -> Response:
+    if not attention.dismiss_line(uow, console.user_id, kind, subject_id):
         raise ROUTE_NOT_FOUND()
     return console.redirect(CONSOLE_PATH, "The warning was dismissed.")
 
