@@ -84,10 +84,12 @@ def _create_event_stage(of_person: str) -> Stage:
     ), blanked AS (
         UPDATE subscription_events AS e SET ip = NULL, request_id = NULL,
             changed = CASE WHEN e.user_id = :user_id THEN NULL ELSE e.changed END,
-            reason = CASE WHEN e.user_id = :user_id THEN NULL ELSE e.reason END
+            reason = CASE WHEN e.user_id = :user_id THEN NULL ELSE e.reason END,
+            mailing_id = CASE WHEN e.user_id = :user_id THEN NULL ELSE e.mailing_id END
         FROM batch
         WHERE e.id = batch.id AND (e.ip IS NOT NULL OR e.request_id IS NOT NULL
-            OR e.user_id = :user_id AND (e.changed IS NOT NULL OR e.reason IS NOT NULL))
+            OR e.user_id = :user_id AND (e.changed IS NOT NULL OR e.reason IS NOT NULL
+                OR e.mailing_id IS NOT NULL))
         RETURNING e.id
     )
     SELECT (SELECT count(*) FROM blanked),

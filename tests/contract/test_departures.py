@@ -349,3 +349,16 @@ def test_left_reason_of_a_member_with_mail_off_depends_on_who_turned_it_off(
     reader.wants_mail(list_id, False)
     assert search(client, list_id, **condition) == set()
     assert require_member(client, list_id, reader.email)["status"] == "active"
+
+
+def test_erasure_deletes_the_mailing_from_the_history(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    mailing_id = new_mailing(stack, list_id, rows=1)
+    leave_by_page(stack, stranger, list_id, reader, mailing_id=mailing_id)
+    assert mailing_id in {
+        each["mailing_id"] for each in read_history(client, list_id, reader.user_id)
+    }
+    erase(stack.resources, reader.email)
+    assert {each["mailing_id"] for each in read_history(client, list_id, reader.user_id)} == {None}

@@ -263,6 +263,23 @@ def test_sending_skips_refused_addresses_and_reports_their_number(sender: Sender
     assert len(sender.mails(accepted_email)) == 1
 
 
+def test_many_refused_addresses_stop_only_the_first_run(sender: Sender) -> None:
+    number = time.time_ns()
+    accepted_email = f"reader+{number}@example.com"
+    refused_emails = [f"reject+{number}.{each}@example.com" for each in range(5)]
+    slug = sender.create_list(*refused_emails, accepted_email)
+    environment = sender.build_resend_environment(slug) | {
+        "SMTP_URL": sender.stack.environment["PRESSROOM_MAIL_URL"]
+    }
+    for expected_mails in (0, 1, 1):
+        completed = sender.run("python send_smtp.py", **environment, PATH=_python_path())
+        assert completed.returncode == 1
+        assert len(sender.mails(accepted_email)) == expected_mails, completed.stderr
+    with sender.stack.client(sender.owner.key) as client:
+        mailings = data(client.get(f"/lists/{slug}/mailings"))["items"]
+    assert {each["label"] for each in mailings} == {slug}
+
+
 class _ServerWithoutExtensions:
     """The handler of an SMTP server that doesn't offer SMTPUTF8. It stores the recipients."""
 

@@ -31,6 +31,11 @@ _ACTION_LABELS = {
     "soft_bounced": "Mail turned off after several soft bounces",
     "erased": "Erased",
 }
+# Imported files of bounces and complaints unsubscribe people.
+_IMPORTED_LABELS = {
+    "bounced": "Unsubscribed, because a mail bounced",
+    "complained": "Unsubscribed after a complaint about spam",
+}
 _ACTOR_LABELS = {
     "user": "by the member",
     "owner": "by you",
@@ -95,7 +100,8 @@ def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) ->
         for name in event.changed or ()
         for key in [name.removeprefix("fields.")]
     ]
-    text = _ACTION_LABELS.get(event.action, event.action)
+    labels = _IMPORTED_LABELS if event.actor == "import" else _ACTION_LABELS
+    text = labels.get(event.action) or _ACTION_LABELS.get(event.action, event.action)
     if changed:
         text += f": {', '.join(changed)}"
     if event.reason:

@@ -75,6 +75,7 @@ _CODES: Mapping[str, Mapping[str, str]] = {
         "import_undone": marked("import undone"),
         "bulk_undone": marked("change undone"),
         "lapsed": marked("expired without confirmation"),
+        "complained": marked("reported as spam"),
         "bounced": marked("e-mails turned off, because your address returned an e-mail"),
         "soft_bounced": marked("e-mails turned off, because your address returned several e-mails"),
     },

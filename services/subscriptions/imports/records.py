@@ -74,7 +74,8 @@ def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport
         later.id > MemberImport.id,
         later.list_id == MemberImport.list_id,
         later.source == MemberImport.source,
-        later.filename.is_not_distinct_from(MemberImport.filename),
+        # Imports from API requests have no file name.
+        later.filename == MemberImport.filename,
         later.status == "succeeded",
         later.dry_run.is_(False),
     )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import idna
@@ -27,6 +28,7 @@ _log = logging.getLogger("pressroom_client")
 _MAX_ATTEMPTS = 5
 _MAX_FAILURES_IN_A_ROW = 5
 _MAX_PAUSE_SECONDS = 60
+_MAX_LABEL_CHARACTERS = 100
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,15 @@ class SendingReport:
         return "\n".join(lines)
 
 
-def read_roster(client: Pressroom, list_id: int | str) -> Iterator[Recipient]:
+def read_roster(
+    client: Pressroom, list_id: int | str, *, label: str | None = None
+) -> Iterator[Recipient]:
     """Export a new roster of a list, and yield the people in it.
 
-    The client's key needs the scope ``delivery``.
+    The client's key needs the scope ``delivery``. ``label``: the name of the mailing in Pressroom.
     """
-    job = client.wait_for_job(
-        client.exports.start(list_id, {"kind": "delivery", "format": "jsonl"})
-    )
+    order = {"kind": "delivery", "format": "jsonl", "label": label}
+    job = client.wait_for_job(client.exports.start(list_id, order))
     with tempfile.TemporaryFile() as file:
         with client._download_url(str((job["result"] or {})["url"])) as download:
             for chunk in download:
@@ -122,7 +125,8 @@ def send_issue(
         send: a function that sends one mail. It raises ``MailRefused`` if the server will never
             accept the mail, ``AddressUnsupported`` if the server can't send to the address at all,
             and ``MailDelayed`` if the server doesn't accept the mail now.
-        log: an SQLite file, which records who got the issue. Each issue needs its own file.
+        log: an SQLite file, which records who got the issue. Each issue needs its own file, whose
+            name without the suffix becomes the name of the mailing.
         max_roster_seconds: the age at which a new roster replaces the roster, so that people who
             unsubscribe during a long run get no mail.
 
@@ -131,7 +135,8 @@ def send_issue(
     database = sqlite3.connect(log, isolation_level=None)
     try:
         run = _Run(_SendingLog(database), send)
-        while not run.send_roster(read_roster(client, list_id), max_roster_seconds):
+        label = Path(log).stem[:_MAX_LABEL_CHARACTERS]
+        while not run.send_roster(read_roster(client, list_id, label=label), max_roster_seconds):
             pass
     finally:
         database.close()
@@ -155,6 +160,7 @@ class _SendingLog:
                 "CREATE TABLE IF NOT EXISTS members (id INTEGER PRIMARY KEY, row TEXT,"
                 " sent INTEGER)"
             )
+            database.execute("CREATE TABLE IF NOT EXISTS refused (id INTEGER PRIMARY KEY)")
             database.execute("BEGIN EXCLUSIVE")
             database.execute("COMMIT")
         except sqlite3.OperationalError as error:
@@ -164,13 +170,17 @@ class _SendingLog:
         """Return the recipient of the mail to send now, or ``None`` if the mail was sent.
 
         If an earlier run couldn't finish the mail, return its recipient, so that exactly the same
-        mail is sent again.
+        mail is sent again. A mail to a changed address is a new one.
         """
         query = "SELECT row, sent FROM members WHERE id = ?"
         stored = self._database.execute(query, [recipient.user_id]).fetchone()
         if stored:
-            row, was_sent = stored
-            return None if was_sent else Recipient(json.loads(row))
+            begun = Recipient(json.loads(stored[0]))
+            if stored[1]:
+                return None
+            if begun.row["email"] == recipient.row["email"]:
+                return begun
+            self.forget(recipient)
         values = [recipient.user_id, json.dumps(recipient.row)]
         self._database.execute("INSERT INTO members VALUES (?, ?, 0)", values)
         return recipient
@@ -180,6 +190,12 @@ class _SendingLog:
 
     def forget(self, recipient: Recipient) -> None:
         self._database.execute("DELETE FROM members WHERE id = ?", [recipient.user_id])
+
+    def refuse(self, recipient: Recipient) -> bool:
+        """Forget a refused mail. Return whether an earlier mail to the person was refused too."""
+        self.forget(recipient)
+        statement = "INSERT OR IGNORE INTO refused VALUES (?)"
+        return self._database.execute(statement, [recipient.user_id]).rowcount == 0
 
 
 @dataclass
@@ -192,9 +208,11 @@ class _Run:
 
     def send_roster(self, roster: Iterator[Recipient], max_seconds: float) -> bool:
         """Send to a new roster. Return false if the roster got too old before its end."""
-        started = time.monotonic()
+        started = None
         self._failures_in_a_row = 0
         for person in roster:
+            # The export of a large list can take longer than the roster may be used.
+            started = started or time.monotonic()
             recipient = None if person.user_id in self._tried else self.log.begin(person)
             if recipient is None:
                 continue
@@ -221,10 +239,10 @@ class _Run:
             self.log.finish(recipient)
             self.report.skipped += 1
             return
-        if isinstance(error, MailRefused):
-            self.log.forget(recipient)
         self.report.failed += 1
-        self._failures_in_a_row += 1
+        # Addresses that were refused before don't stop another run before the rest of the list.
+        if not (isinstance(error, MailRefused) and self.log.refuse(recipient)):
+            self._failures_in_a_row += 1
 
 
 def _attempt(send: Callable[[Recipient], object], recipient: Recipient) -> PressroomError | None:
