@@ -69,6 +69,8 @@ PROTECTED_ACTIONS = (
         pages={
             "GET /console/developers/keys/new": {},
             "POST /console/developers/keys/new": {"name": "k", "reach": "all", "lifetime": "90"},
+            "GET /console/lists/{list_id}/send/key": {},
+            "POST /console/lists/{list_id}/send/key": {"name": "k", "lifetime": "90"},
         },
     ),
     ProtectedAction(
