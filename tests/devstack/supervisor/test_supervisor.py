@@ -404,9 +404,11 @@ def test_killed_devstack_leaves_no_process_and_restarts_with_the_same_data(
 
     process = running_stack.start()
     eventually(lambda: running_stack.is_ready_under(process.pid), within=60)
-    # The restarted devstack has the same demo data and keys, and has not granted the demo credits
-    # again.
-    assert running_stack.run["demo"] == killed_run["demo"]
+    # The restarted devstack has the same demo data and keys, but a new login link, and has not
+    # granted the demo credits again.
+    new_link = {"login_link": running_stack.run["demo"]["login_link"]}
+    assert running_stack.run["demo"] == killed_run["demo"] | new_link
+    assert new_link["login_link"] != killed_run["demo"]["login_link"]
     with demo_client(running_stack) as client:
         entries = client.get("/auxilia/credits/ledger").json()["data"]["items"]
         assert [each["action"] for each in entries] == ["consume", "grant"]
