@@ -94,8 +94,9 @@ def read_roster(
 
     The client's key needs the scope ``delivery``. ``label``: the name of the mailing in Pressroom.
     """
-    order = {"kind": "delivery", "format": "jsonl", "label": label}
-    job = client.wait_for_job(client.exports.start(list_id, order))
+    job = client.wait_for_job(
+        client.exports.start(list_id, {"kind": "delivery", "format": "jsonl", "label": label})
+    )
     with tempfile.TemporaryFile() as file:
         with client._download_url(str((job["result"] or {})["url"])) as download:
             for chunk in download:
