@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.runtime import Macro
 
 from api.console import console_display, task_labels
-from api.console.assets import get_asset_path
+from api.console.assets import CONSOLE_PATH, get_asset_path
 from api.console.console_display import FILTER_MATCHES
 from api.console.navigation import (
     ACCOUNT_PAGES,
@@ -83,6 +83,7 @@ _TEMPLATES.globals |= {
     "notice": None,
     "path": "",
     "base": "",
+    "console": CONSOLE_PATH,
     "docs_url": None,
     "page_script": None,
     "trail": (),
@@ -143,6 +144,7 @@ def render_console_problem(settings: Settings, problem: ErrorDetails) -> Respons
     number = problem.request_id if problem.is_server_error else None
     values = {
         "base": settings.public_base,
+        "console": f"{settings.public_base}{CONSOLE_PATH}",
         "heading": heading,
         "text": text,
         "number": number,

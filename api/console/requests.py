@@ -19,6 +19,7 @@ from api.auth.page_sessions import PageSession, require_login
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PageAccess
 from api.bodies.page_forms import FormFields, read_page_form
+from api.console.assets import CONSOLE_PATH
 from api.console.frame import render_console_page, render_console_part
 from api.console.navigation import get_main_pages
 from api.console.typed_forms import TypedForm, build_error_form
@@ -125,6 +126,7 @@ class ConsoleRequest:
         resources = self.state.resources
         return {
             "base": resources.settings.public_base,
+            "console": f"{resources.settings.public_base}{CONSOLE_PATH}",
             "docs_url": resources.settings.docs_url,
             "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
