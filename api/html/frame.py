@@ -26,7 +26,9 @@ _TEMPLATE_FOLDERS = [
     _API_FOLDER / "sign_up" / "templates",
     *sorted(_API_FOLDER.glob("pages/*/templates")),
 ]
-_STYLE = files(__package__).joinpath("style.css").read_text()
+_STYLE = "".join(
+    files(__package__).joinpath(name).read_text() for name in ("style.css", "reader.css")
+)
 _PASSKEY_SCRIPT = files(__package__).joinpath("passkeys.js").read_text()
 _HYPHEN_OF_EMAIL = re.compile(r"(?<=\be)-(?=mail)", re.IGNORECASE)
 _POLICY_HEADER = "Content-Security-Policy"
