@@ -16,14 +16,7 @@ from jinja2.runtime import Macro
 from api.console import console_display, task_labels
 from api.console.assets import CONSOLE_PATH, get_asset_path
 from api.console.console_display import FILTER_MATCHES
-from api.console.navigation import (
-    ACCOUNT_PAGES,
-    DEVELOPER_PAGES,
-    MAIN_PAGES,
-    OPERATOR_PAGES,
-    get_current_mark,
-    get_list_pages,
-)
+from api.console.navigation import build_navigation
 from api.html.content_policy import build_policy
 from api.html.frame import HEADERS
 from api.html.problems import ErrorDetails, describe_error, find_next_page
@@ -69,24 +62,20 @@ _TEMPLATES = Environment(
 )
 _TEMPLATES.globals |= {
     "asset": get_asset_path,
-    "navigation": MAIN_PAGES,
-    "get_current_mark": get_current_mark,
-    "get_list_pages": get_list_pages,
     "filter_matches": FILTER_MATCHES,
-    "account_pages": ACCOUNT_PAGES,
-    "developer_pages": DEVELOPER_PAGES,
-    "operator_pages": OPERATOR_PAGES,
     "curl_call": console_display.build_curl_call,
     "counted": console_display.format_count,
     "share": console_display.format_share,
     # Default values of template variables.
+    "navigation": build_navigation("", None, is_operator=False),
+    "list": None,
     "notice": None,
     "path": "",
     "base": "",
     "console": CONSOLE_PATH,
     "docs_url": None,
     "page_script": None,
-    "trail": (),
+    "back": None,
 }
 _TEMPLATES.filters |= {
     "number": console_display.format_number,

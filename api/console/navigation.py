@@ -1,124 +1,198 @@
 """Lists the pages in the menus and in the search of the console."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from api.console.assets import CONSOLE_PATH
+
+_ALL_LISTS_PATH = f"{CONSOLE_PATH}/lists"
 
 
 @dataclass(frozen=True)
 class NavigationEntry:
     """A link to a page of the console, shown in a menu or in the results of a search.
 
-    ``other_path``: the path of other pages that belong to the menu entry, or ``None``.
+    ``views``: links to the pages of the entry's area. Each page of the area shows them at its top.
+    ``other_path``: the path of other pages that belong to the entry, or ``None``.
     """
 
     label: str
     path: str
+    views: tuple["NavigationEntry", ...] = ()
     other_path: str | None = None
 
+    def measure_match(self, path: str) -> int:
+        """Return how many characters of ``path`` the entry's paths cover, or 0 for another area."""
+        own_paths = (self.path, self.other_path, *(view.path for view in self.views))
+        return max(
+            len(each) if each is not None and f"{path}/".startswith(f"{each}/") else 0
+            for each in own_paths
+        )
 
-# The links in the console's main menu.
-MAIN_PAGES = (
-    NavigationEntry("Overview", CONSOLE_PATH),
-    NavigationEntry("Lists", f"{CONSOLE_PATH}/lists", f"{CONSOLE_PATH}/fields"),
-    NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
-    NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
+
+@dataclass(frozen=True)
+class Navigation:
+    """The menus of a page.
+
+    Attributes:
+        pages: the entries above all groups.
+        list_pages: the pages of the current list. Empty if the page belongs to no list.
+        shortcuts: the entries of the bar at the bottom of a phone, except the menu itself.
+        current: the menu entry of the page's area, or ``None``.
+        view: the current one of the area's views, or ``None``.
+    """
+
+    pages: tuple[NavigationEntry, ...]
+    list_pages: tuple[NavigationEntry, ...]
+    library: tuple[NavigationEntry, ...]
+    account: tuple[NavigationEntry, ...]
+    shortcuts: tuple[NavigationEntry, ...]
+    current: NavigationEntry | None
+    view: NavigationEntry | None
+
+
+OVERVIEW_PAGE = NavigationEntry("Overview", CONSOLE_PATH)
+FIND_PAGE = NavigationEntry("Find", f"{CONSOLE_PATH}/find")
+OPERATORS_PAGE = NavigationEntry(
+    "Operators",
+    f"{CONSOLE_PATH}/operators",
+    (
+        NavigationEntry("Needs attention", f"{CONSOLE_PATH}/operators"),
+        NavigationEntry("Users", f"{CONSOLE_PATH}/operators/users"),
+        NavigationEntry("Orders", f"{CONSOLE_PATH}/operators/orders"),
+        NavigationEntry("Jobs", f"{CONSOLE_PATH}/operators/jobs"),
+        NavigationEntry("Maintenance", f"{CONSOLE_PATH}/operators/maintenance"),
+    ),
+)
+_LISTS_PAGE = NavigationEntry(
+    "Lists",
+    _ALL_LISTS_PATH,
+    (
+        NavigationEntry("All lists", _ALL_LISTS_PATH),
+        NavigationEntry("Fields", f"{CONSOLE_PATH}/fields"),
+        NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
+        NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
+    ),
+)
+_LIBRARY_PAGES = (
     NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
     NavigationEntry("Composer", f"{CONSOLE_PATH}/composer"),
-    NavigationEntry("Credits", f"{CONSOLE_PATH}/credits"),
-    NavigationEntry("Developers", f"{CONSOLE_PATH}/developers"),
+)
+_ACCOUNT_PAGES = (
+    NavigationEntry(
+        "Credits",
+        f"{CONSOLE_PATH}/credits",
+        (
+            NavigationEntry("Balance", f"{CONSOLE_PATH}/credits"),
+            NavigationEntry("Orders", f"{CONSOLE_PATH}/credits/orders"),
+        ),
+    ),
+    NavigationEntry(
+        "Developers",
+        f"{CONSOLE_PATH}/developers",
+        (
+            NavigationEntry("Overview", f"{CONSOLE_PATH}/developers"),
+            NavigationEntry("API keys", f"{CONSOLE_PATH}/developers/keys"),
+            NavigationEntry("Connected apps", f"{CONSOLE_PATH}/developers/access"),
+            NavigationEntry("Webhooks", f"{CONSOLE_PATH}/developers/webhooks"),
+            NavigationEntry("Senders", f"{CONSOLE_PATH}/developers/senders"),
+            NavigationEntry("Events", f"{CONSOLE_PATH}/developers/feed"),
+        ),
+    ),
+    NavigationEntry(
+        "Account",
+        "/account",
+        (
+            NavigationEntry("Overview", "/account"),
+            NavigationEntry("Password", "/account/password"),
+            NavigationEntry("E-mail address", "/account/email"),
+            NavigationEntry("Second factors", "/account/factors"),
+            NavigationEntry("History", "/account/events"),
+        ),
+    ),
 )
 
-# The links in the menu of the console's area "Developers".
-DEVELOPER_PAGES = (
-    NavigationEntry("Overview", f"{CONSOLE_PATH}/developers"),
-    NavigationEntry("API keys", f"{CONSOLE_PATH}/developers/keys"),
-    NavigationEntry("Connected apps", f"{CONSOLE_PATH}/developers/access"),
-    NavigationEntry("Webhooks", f"{CONSOLE_PATH}/developers/webhooks"),
-    NavigationEntry("Senders", f"{CONSOLE_PATH}/developers/senders"),
-    NavigationEntry("Events", f"{CONSOLE_PATH}/developers/feed"),
-)
-
-# The links in the menu of the account pages.
-ACCOUNT_PAGES = (
-    NavigationEntry("Overview", "/account"),
-    NavigationEntry("Password", "/account/password"),
-    NavigationEntry("E-mail address", "/account/email"),
-    NavigationEntry("Second factors", "/account/factors"),
-    NavigationEntry("History", "/account/events"),
-)
-
-OPERATORS_PAGE = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
-# The links in the menu of the console's area "Operators", which only operators can see.
-OPERATOR_PAGES = (
-    NavigationEntry("Needs attention", OPERATORS_PAGE.path),
-    NavigationEntry("Users", f"{OPERATORS_PAGE.path}/users"),
-    NavigationEntry("Orders", f"{OPERATORS_PAGE.path}/orders"),
-    NavigationEntry("Jobs", f"{OPERATORS_PAGE.path}/jobs"),
-    NavigationEntry("Maintenance", f"{OPERATORS_PAGE.path}/maintenance"),
-)
-
-# The links in the menu of a list, with paths relative to the path of the list.
-LIST_PAGES = (
-    NavigationEntry("Overview", ""),
-    NavigationEntry("Members", "/members"),
-    NavigationEntry("Segments", "/segments"),
-    NavigationEntry("Tags", "/tags"),
-    NavigationEntry("Bulk actions", "/bulk-actions"),
-    NavigationEntry("Public page", "/public"),
-    NavigationEntry("Export", "/export"),
-    NavigationEntry("Send", "/send"),
-    NavigationEntry("Mailings", "/mailings"),
-    NavigationEntry("Settings", "/settings"),
-)
-# Pages that are in no menu, but can be found by the search.
+# Pages that the search names differently than a menu, or that are in no menu.
 _SEARCHABLE_PAGES = (
-    NavigationEntry("Create a list", f"{CONSOLE_PATH}/lists/new"),
-    NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
     NavigationEntry("Member fields", f"{CONSOLE_PATH}/fields"),
+    NavigationEntry("Orders and receipts", f"{CONSOLE_PATH}/credits/orders"),
+    NavigationEntry("Your account: password, sessions, second factors", "/account"),
+    NavigationEntry("Create a list", f"{_ALL_LISTS_PATH}/new"),
+    NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
     NavigationEntry("Create an API key", f"{CONSOLE_PATH}/developers/keys/new"),
     NavigationEntry("Create a webhook", f"{CONSOLE_PATH}/developers/webhooks/new"),
     NavigationEntry("Create a sender", f"{CONSOLE_PATH}/developers/senders/new"),
     NavigationEntry("Buy credits", f"{CONSOLE_PATH}/credits/buy"),
-    NavigationEntry("Orders and receipts", f"{CONSOLE_PATH}/credits/orders"),
-    NavigationEntry("Your account: password, sessions, second factors", "/account"),
 )
+
+
+def build_navigation(path: str, list_id: int | None, *, is_operator: bool) -> Navigation:
+    """Return the menus of the page at ``path``.
+
+    ``list_id``: the current list, or ``None`` for pages of no list.
+    """
+    list_pages = () if list_id is None else _build_list_pages(get_list_path(list_id))
+    library = _LIBRARY_PAGES if list_pages else (_LISTS_PAGE, *_LIBRARY_PAGES)
+    account = (*_ACCOUNT_PAGES, OPERATORS_PAGE) if is_operator else _ACCOUNT_PAGES
+    pages = (OVERVIEW_PAGE, FIND_PAGE)
+    areas = list_pages[:2] if list_pages else library[:2]
+    current = _find_current_entry((*pages, *list_pages, *library, *account), path)
+    return Navigation(
+        pages=pages,
+        list_pages=list_pages,
+        library=library,
+        account=account,
+        shortcuts=(OVERVIEW_PAGE, *areas, FIND_PAGE),
+        current=current,
+        view=_find_current_entry(current.views, path) if current else None,
+    )
+
+
+def _build_list_pages(list_path: str) -> tuple[NavigationEntry, ...]:
+    return (
+        NavigationEntry("Growth", list_path),
+        NavigationEntry(
+            "Members",
+            f"{list_path}/members",
+            (
+                NavigationEntry("Members", f"{list_path}/members"),
+                NavigationEntry("Tags", f"{list_path}/tags"),
+                NavigationEntry("Fields", f"{CONSOLE_PATH}/fields"),
+                NavigationEntry("Bulk actions", f"{list_path}/bulk-actions"),
+                NavigationEntry("Export", f"{list_path}/export"),
+            ),
+        ),
+        NavigationEntry("Segments", f"{list_path}/segments"),
+        NavigationEntry("Mailings", f"{list_path}/mailings"),
+        NavigationEntry("Send", f"{list_path}/send"),
+        NavigationEntry("Sign-up", f"{list_path}/public"),
+        NavigationEntry("Settings", f"{list_path}/settings", other_path=f"{list_path}/archive"),
+    )
+
+
+def _find_current_entry(entries: Iterable[NavigationEntry], path: str) -> NavigationEntry | None:
+    """Return the entry with the longest path that leads to ``path``."""
+    matches = [entry for entry in entries if entry.measure_match(path)]
+    return max(matches, key=lambda entry: entry.measure_match(path), default=None)
 
 
 def find_pages(words: str, *, is_operator: bool) -> list[NavigationEntry]:
     searched_text = words.strip().casefold()
-    pages = (
-        *MAIN_PAGES,
-        *DEVELOPER_PAGES[1:],
-        *_SEARCHABLE_PAGES,
-        *(OPERATOR_PAGES if is_operator else ()),
-    )
+    menu = build_navigation("", None, is_operator=is_operator)
+    entries = (OVERVIEW_PAGE, *menu.library, *menu.account)
+    views = [view for entry in entries for view in entry.views]
+    # If a page has several labels, the results show the last one.
+    pages = {each.path: each for each in (*views, *entries, *_SEARCHABLE_PAGES)}
+    if is_operator:
+        pages[OPERATORS_PAGE.path] = NavigationEntry(
+            "Operators: needs attention", OPERATORS_PAGE.path
+        )
     return [
-        each for each in pages if len(searched_text) > 1 and searched_text in each.label.casefold()
+        each
+        for each in pages.values()
+        if len(searched_text) > 1 and searched_text in each.label.casefold()
     ]
-
-
-def get_main_pages(*, is_operator: bool) -> tuple[NavigationEntry, ...]:
-    return (*MAIN_PAGES, OPERATORS_PAGE) if is_operator else MAIN_PAGES
 
 
 def get_list_path(list_id: int) -> str:
     return f"{CONSOLE_PATH}/lists/{list_id}"
-
-
-def get_list_pages(list_id: int) -> tuple[NavigationEntry, ...]:
-    list_path = get_list_path(list_id)
-    return tuple(NavigationEntry(entry.label, f"{list_path}{entry.path}") for entry in LIST_PAGES)
-
-
-def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
-    """Return the ``aria-current`` attribute of a menu entry on the page at ``path``.
-
-    ``is_first``: whether the entry is the first in its menu. The first menu entry matches only its
-    own page, because its path is a prefix of all other paths in the menu.
-    """
-    if path == entry.path:
-        return "page"
-    if entry.other_path is not None and f"{path}/".startswith(f"{entry.other_path}/"):
-        return "true"
-    return "true" if not is_first and path.startswith(f"{entry.path}/") else None

@@ -21,7 +21,7 @@ from api.auth.requirements import PageAccess
 from api.bodies.page_forms import FormFields, read_page_form
 from api.console.assets import CONSOLE_PATH
 from api.console.frame import render_console_page, render_console_part
-from api.console.navigation import get_main_pages
+from api.console.navigation import build_navigation
 from api.console.typed_forms import TypedForm, build_error_form
 from api.cookies import NOTICE_COOKIE
 from api.limits.bulkhead import wrap_in_transaction
@@ -106,11 +106,15 @@ class ConsoleRequest:
         other_sources: Mapping[str, str] = _NO_SOURCES,
         **values: Any,
     ) -> Response:
-        """Render a page of the console, and show the notice from the cookie."""
+        """Render a page of the console, and show the notice from the cookie.
+
+        A page of a list gets the list as ``list``, so that the menus show its pages.
+        """
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE_COOKIE)
         notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
-        page_values = {**self._build_frame_values(), "notice": notice, "form": form, **values}
+        frame_values = self._build_frame_values(values.get("list"))
+        page_values = {**frame_values, "notice": notice, "form": form, **values}
         response = render_console_page(
             template, page_values, status=form.status, other_sources=other_sources
         )
@@ -122,19 +126,24 @@ class ConsoleRequest:
         """Return the HTML of a part of a page, which a script inserts into the page."""
         return render_console_part(template, {**self._build_frame_values(), **values})
 
-    def _build_frame_values(self) -> dict[str, Any]:
+    def _build_frame_values(self, current_list: Any = None) -> dict[str, Any]:
         resources = self.state.resources
+        path = self.request.scope["path"]
         return {
             "base": resources.settings.public_base,
             "console": f"{resources.settings.public_base}{CONSOLE_PATH}",
             "docs_url": resources.settings.docs_url,
             "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
-            "path": self.request.scope["path"],
+            "path": path,
             # The first page of a table has no ``cursor``.
             "cursor": self.request.query_params.get("cursor"),
-            "navigation": ()
+            "navigation": None
             if self.member.lacks_factor
-            else get_main_pages(is_operator=self.member.is_operator),
+            else build_navigation(
+                path,
+                current_list.id if current_list else None,
+                is_operator=self.member.is_operator,
+            ),
         }
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_PLACES) -> TypedForm:

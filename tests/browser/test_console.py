@@ -281,7 +281,7 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
     list_id = new_list(client)["id"]
-    console_page.goto(f"{stack.api_url}/console")
+    console_page.goto(f"{stack.api_url}/console/lists")
     console_page.get_by_role("link", name="Imports").click()
     console_page.get_by_role("link", name="Import a file").click()
     rows = [(f"r{number}@example.com", f"R {number}", "Rome") for number in range(ROW_COUNT)]

@@ -118,7 +118,8 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
         confirmed_redirect="https://example.org/welcome",
         soft_bounce_limit="7",
     )
-    assert heading(text) == "Settings of Another title"
+    assert heading(text) == "Settings"
+    assert "<title>Settings of Another title – Pressroom</title>" in text
     assert "The settings were saved." in text
     list_after = data(console.api.get(f"/lists/{list_before['id']}"))
     expected = {
@@ -301,7 +302,7 @@ BLUE = "#1d4ed8"
 
 
 def create_list(console: OwnerAtConsole, **fields: object) -> tuple[int, str]:
-    """Create a list, and return its id and the path of the console page *Public page*."""
+    """Create a list, and return its id and the path of the console page *Sign-up*."""
     list_id: int = new_list(console.api, title="Letters", **fields)["id"]
     return list_id, f"/console/lists/{list_id}/public"
 
@@ -311,7 +312,8 @@ def test_console_changes_list_branding_that_readers_see(console: OwnerAtConsole)
     logo_hash_id = data(send(console.api))["hash_id"]
     encrypted_hash_id = data(send(console.api, encrypted="1"))["hash_id"]
     text = console.see(path)
-    assert heading(text) == "Public page of Letters"
+    assert heading(text) == "Sign-up page"
+    assert "<title>Sign-up page of Letters – Pressroom</title>" in text
     assert f'<option value="{logo_hash_id}"' in text
     assert encrypted_hash_id not in text
     text = console.do(

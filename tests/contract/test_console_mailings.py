@@ -108,7 +108,10 @@ def test_mailings_page_explains_the_empty_state(
 ) -> None:
     text = console.see(mailings_path(mailed_list_id))
     assert "When your sending app downloads the recipients" in text
-    assert f"/console/lists/{mailed_list_id}/export" in text
+    assert (
+        f'class="button" href="{console.visitor.stack.api_url}/console/lists/{mailed_list_id}/send"'
+        in text
+    )
     assert 'console/developers/senders">Connect a mail service</a>' in text
     assert "<table" not in text
 

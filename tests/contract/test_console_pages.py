@@ -102,10 +102,90 @@ def test_every_api_call_shown_in_the_console_is_documented(
         ), call
 
 
+def read_menu(text: str, label: str = "Console") -> str:
+    """Return the HTML of one of a page's menus."""
+    [menu] = re.findall(rf'<nav [^>]*aria-label="{label}">(.*?)</nav>', text, re.S)
+    return str(menu)
+
+
+def read_entries(menu: str) -> list[tuple[str, bool]]:
+    """Return the label of each entry of a menu, and whether the entry is the current one."""
+    entries = re.findall(r"<li><a ([^>]*)>(?:<svg.*?</svg>)?(.*?)</a></li>", menu, re.S)
+    return [
+        (re.sub(r"<[^>]+>", "", label), "aria-current" in attributes)
+        for attributes, label in entries
+    ]
+
+
+def test_menu_shows_the_pages_of_the_current_list_only_on_pages_of_a_list(
+    sample_console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(sample_console.api, title="Tea & Co")["id"]
+    list_pages = ["Growth", "Members", "Segments", "Mailings", "Send", "Sign-up", "Settings"]
+    library = ["Images", "Composer"]
+    account = ["Credits", "Developers", "Account"]
+    for path, current in (
+        ("", "Growth"),
+        ("/members/new", "Members"),
+        ("/bulk-actions", "Members"),
+        ("/tags", "Members"),
+        ("/export", "Members"),
+        ("/segments/new", "Segments"),
+        ("/public", "Sign-up"),
+        ("/archive", "Settings"),
+    ):
+        menu = read_menu(sample_console.see(f"/console/lists/{list_id}{path}"))
+        assert "<bdi>Tea &amp; Co</bdi>" in menu
+        entries = read_entries(menu)
+        labels = ["Overview", "Find", *list_pages, *library, *account]
+        assert entries == [(label, label == current) for label in labels]
+    for path, current in (
+        ("/console", "Overview"),
+        ("/console/lists/new", "Lists"),
+        ("/console/fields", "Lists"),
+        ("/console/imports/new", "Lists"),
+        ("/console/developers/keys/new", "Developers"),
+        ("/account/password", "Account"),
+    ):
+        entries = read_entries(read_menu(sample_console.see(path)))
+        labels = ["Overview", "Find", "Lists", *library, *account]
+        assert entries == [(label, label == current) for label in labels]
+
+
+def test_each_page_of_an_area_links_to_the_others_and_each_detail_page_one_level_back(
+    sample_console: OwnerAtConsole,
+) -> None:
+    list_path = f"/console/lists/{new_list(sample_console.api)['id']}"
+    views = ["Members", "Tags", "Fields", "Bulk actions", "Export"]
+    for path, current in (
+        ("members", "Members"),
+        ("tags", "Tags"),
+        ("bulk-actions", "Bulk actions"),
+        ("export", "Export"),
+    ):
+        text = sample_console.see(f"{list_path}/{path}")
+        assert read_entries(read_menu(text, "Members")) == [
+            (view, view == current) for view in views
+        ]
+    text = sample_console.see("/console/fields")
+    assert [label for label, _ in read_entries(read_menu(text, "Lists"))] == [
+        *("All lists", "Fields", "Imports", "Exports")
+    ]
+    text = sample_console.see(f"{list_path}/members/new")
+    assert 'aria-label="Members"' not in text
+    assert f'{list_path}/members"><bdi>Members</bdi></a></p>' in text
+
+
+def test_style_sheet_of_the_console_has_at_most_30_kb(sample_console: OwnerAtConsole) -> None:
+    [url] = re.findall(r'link rel="stylesheet" href="([^"]+)"', sample_console.see("/console"))
+    style = sample_console.visitor.client.get(url).text
+    assert len(style.encode()) <= 30_000
+    assert max(map(len, style.splitlines())) <= 120
+
+
 def test_console_navigation_links_lead_to_existing_pages(sample_console: OwnerAtConsole) -> None:
     text = sample_console.see("/console")
-    [navigation] = re.findall(r'<nav aria-label="Console">(.*?)</nav>', text, re.S)
-    links = re.findall(r'href="([^"]+)"', navigation)
+    links = re.findall(r'href="([^"]+)"', read_menu(text))
     assert len(links) >= 2
     for url in links:
         read_page(sample_console.visitor.client.get(url))

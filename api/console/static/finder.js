@@ -2,8 +2,8 @@
 // every page of the console. Without this script, the link "Find" opens a page with the same search.
 (() => {
   "use strict";
-  const link = document.querySelector("a[data-finder]");
-  if (!link || typeof HTMLDialogElement !== "function") return;
+  const links = document.querySelectorAll("a[data-finder]");
+  if (!links.length || typeof HTMLDialogElement !== "function") return;
 
   const made = (tag, attributes) => Object.assign(document.createElement(tag), attributes);
   const dialog = made("dialog", { className: "finder-dialog" });
@@ -25,7 +25,7 @@
 
   const look = async () => {
     const number = ++asked;
-    const url = new URL(link.href);
+    const url = new URL(links[0].href);
     url.searchParams.set("q", input.value);
     try {
       const reply = await fetch(url, { credentials: "same-origin" });
@@ -70,11 +70,15 @@
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });
-  link.addEventListener("click", (event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    open();
-  });
+  const key = /Mac|iP(hone|ad)/.test(navigator.platform) ? "⌘K" : "Ctrl K";
+  for (const link of links) {
+    link.dataset.finder = key;
+    link.addEventListener("click", (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      open();
+    });
+  }
   document.addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
       event.preventDefault();

@@ -2,19 +2,6 @@
 (() => {
   "use strict";
 
-  // On a phone, the menus scroll sideways. Show the current entry, without scrolling the page.
-  const showCurrent = (menu) => {
-    const current = menu.querySelector("[aria-current]");
-    const right = current.getBoundingClientRect().right - menu.getBoundingClientRect().left;
-    menu.scrollLeft = Math.max(0, menu.scrollLeft + right + 24 - menu.clientWidth);
-  };
-  const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => showCurrent(target)));
-  for (const current of document.querySelectorAll("nav ul > li > [aria-current]")) {
-    const menu = current.closest("ul");
-    showCurrent(menu);
-    resized.observe(menu);
-  }
-
   // Browsers ignore autofocus if the URL has a fragment. Focus the first invalid field anyway.
   if (location.hash) {
     addEventListener("load", () => document.querySelector("[autofocus][aria-invalid]")?.focus());
