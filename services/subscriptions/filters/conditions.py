@@ -32,24 +32,15 @@ from sqlalchemy import (
     not_,
     or_,
     select,
-    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
 from core.errors import DomainError
 from core.languages.shown_lines import strip_invisible
-from models import (
-    IS_DEPARTURE,
-    Bounce,
-    MemberTag,
-    Subscription,
-    SubscriptionEvent,
-    SubscriptionStatus,
-)
+from models import Bounce, MemberTag, Subscription, SubscriptionStatus
 from services.accounts import email_addresses
+from services.subscriptions.filters import departure_conditions
 from services.subscriptions.filters.names import (
-    BOUNCED_MAILING_NAME,
-    COMPLAINED_MAILING_NAME,
     LEFT_REASON_NAME,
     MAILING_NAMES,
     STATUS_NAME,
@@ -60,13 +51,7 @@ from services.subscriptions.filters.names import (
     Value,
     ValueKind,
 )
-from services.subscriptions.members.departures import (
-    LEFT_REASON,
-    STATED_REASON,
-    LeftReason,
-    StatedReason,
-    select_latest,
-)
+from services.subscriptions.members.departures import LeftReason
 from services.subscriptions.members.member_pages import build_prefix_condition
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
@@ -78,7 +63,6 @@ MIN_INDEXED_CHARACTERS = 3
 # text must equal the text in the definitions of the partial indexes, because otherwise Postgres
 # wouldn't use these indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
-_event = SubscriptionEvent.__table__.c
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
 _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
     Operator.BEFORE: lt,
@@ -295,66 +279,6 @@ def _build_indexed_bounce_condition(comparison: Comparison, members: Members) ->
     return or_(*(members.rows.c.user_id == any_(each) for each in bounced_users))
 
 
-def _compare_left_reason(comparison: Comparison, members: Members) -> Condition:
-    left_reason = select_latest(LEFT_REASON, members.rows)
-    if comparison.operator is Operator.EXISTS:
-        return left_reason.is_not(None)
-    stated_reason = select_latest(STATED_REASON, members.rows)
-    return _compare_reasons(comparison, left_reason, stated_reason)
-
-
-def _build_indexed_left_reason_condition(
-    comparison: Comparison, members: Members
-) -> Condition | None:
-    departed = select(_event.user_id).where(
-        _event.list_id == members.list_id,
-        text(IS_DEPARTURE),
-        _compare_reasons(comparison, LEFT_REASON, STATED_REASON),
-    )
-    return members.rows.c.user_id == any_(func.array(departed.scalar_subquery()))
-
-
-def _compare_reasons(
-    comparison: Comparison,
-    left_reason: ColumnElement[str | None] | ColumnElement[str],
-    stated_reason: ColumnElement[str | None],
-) -> Condition:
-    left_reasons = [each for each in comparison.values if each in set(LeftReason)]
-    stated_reasons = [each for each in comparison.values if each in set(StatedReason)]
-    conditions = []
-    if left_reasons:
-        conditions.append(left_reason.in_(left_reasons))
-    if stated_reasons:
-        conditions.append(stated_reason.in_(stated_reasons))
-    return or_(*conditions)
-
-
-def _select_users_of_mailings(comparison: Comparison, members: Members) -> Select[Any]:
-    if comparison.name == BOUNCED_MAILING_NAME:
-        return select(Bounce.user_id).where(
-            Bounce.list_id == members.list_id,
-            Bounce.mailing_id.in_(comparison.values),
-            Bounce.user_id.is_not(None),
-            # If a later attempt delivered the mail, ``ended_at`` is the time of the mailing itself.
-            or_(Bounce.ended_at.is_(None), Bounce.ended_at != Bounce.mailing_at),
-        )
-    is_complaint = comparison.name == COMPLAINED_MAILING_NAME
-    return select(_event.user_id).where(
-        _event.list_id == members.list_id,
-        _event.mailing_id.in_(comparison.values),
-        _event.action == ("complained" if is_complaint else "unsubscribed"),
-    )
-
-
-def _compare_mailings(comparison: Comparison, members: Members) -> Condition:
-    return members.rows.c.user_id.in_(_select_users_of_mailings(comparison, members))
-
-
-def _build_indexed_mailing_condition(comparison: Comparison, members: Members) -> Condition | None:
-    users = _select_users_of_mailings(comparison, members)
-    return members.rows.c.user_id == any_(func.array(users.scalar_subquery()))
-
-
 def _compare_origin(comparison: Comparison, members: Members) -> Condition:
     value = members.rows.c.origin.op("->>", return_type=Text())(literal(comparison.name.name))
     if comparison.operator is Operator.EXISTS:
@@ -374,8 +298,15 @@ _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
         comparison.values[0]
     ),
     "bounced": _compare_bounces,
-    LEFT_REASON_NAME.name: _compare_left_reason,
-    **dict.fromkeys((each.name for each in MAILING_NAMES), _compare_mailings),
+    LEFT_REASON_NAME.name: lambda comparison, members: departure_conditions.compare_left_reason(
+        comparison.values, members.rows
+    ),
+    **dict.fromkeys(
+        (each.name for each in MAILING_NAMES),
+        lambda comparison, members: departure_conditions.compare_mailings(
+            comparison.name, comparison.values, members.rows, members.list_id
+        ),
+    ),
     "joined_at": lambda comparison, members: _compare_moment(
         comparison, func.coalesce(members.rows.c.joined_at, members.rows.c.created_at)
     ),
@@ -425,8 +356,17 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
     "name": partial(_build_indexed_text_condition, _compare_name),
     "import_id": _compare_column,
     "bounced": _build_indexed_bounce_condition,
-    LEFT_REASON_NAME.name: _build_indexed_left_reason_condition,
-    **dict.fromkeys((each.name for each in MAILING_NAMES), _build_indexed_mailing_condition),
+    LEFT_REASON_NAME.name: lambda comparison, members: (
+        departure_conditions.build_indexed_left_reason_condition(
+            comparison.values, members.rows, members.list_id
+        )
+    ),
+    **dict.fromkeys(
+        (each.name for each in MAILING_NAMES),
+        lambda comparison, members: departure_conditions.build_indexed_mailing_condition(
+            comparison.name, comparison.values, members.rows, members.list_id
+        ),
+    ),
     "created_at": _compare_moment_column,
     # For members whose ``joined_at`` is NULL, compare ``created_at`` instead. A comparison of
     # ``coalesce(joined_at, created_at)`` couldn't use an index.
