@@ -47,6 +47,9 @@ class OptOut(Model):
     # The mailing whose mail caused the opt-out. A job that updates the subscription later copies
     # the mailing to the member's history.
     mailing_id: Mapped[int | None]
+    # The reason that the person chose, or NULL. The same job copies it to the history. The erasure
+    # of the person deletes it.
+    reason: Mapped[str | None]
     created_at: Mapped[CreatedAt]
 
 

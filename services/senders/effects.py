@@ -23,7 +23,7 @@ from services.senders.report import (
     iterate_outcomes,
 )
 from services.senders.strangers import opt_out_strangers, predict_opt_outs
-from services.subscriptions.members import bounce_recording, unsubscribe
+from services.subscriptions.members import bounce_recording, opt_outs
 from services.subscriptions.members.bounce_recording import BounceOutcome, ReportedBounce
 from services.subscriptions.members.stale_events import MemberMailing
 from services.subscriptions.members.unsubscribe import ReportedOptOut
@@ -69,7 +69,7 @@ def find_missing_opt_outs(
         source = get_opt_out_source(report)
         for member, outcome in zip(report.members, report.outcomes, strict=True):
             # If a member both complained and unsubscribed, store the complaint.
-            is_stronger = source == unsubscribe.SENDER_COMPLAINT or member.pair not in reported
+            is_stronger = source == opt_outs.SENDER_COMPLAINT or member.pair not in reported
             if source is not None and outcome is ReportOutcome.APPLIED and is_stronger:
                 mailing_id = member.mailing_id if member.mailing_id > 0 else None
                 reported[member.pair] = ReportedOptOut(source, mailing_id)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from integrations.senders.port import Report, ReportKind, UnusedEvent, UnusedReason
 from models import ReportOutcome
 from services.senders.report_history import mask_recipient
-from services.subscriptions.members import unsubscribe
+from services.subscriptions.members import opt_outs
 from services.subscriptions.members.delivery_ids import DeliveryId
 from services.subscriptions.members.stale_events import MemberMailing
 
@@ -16,8 +16,8 @@ from services.subscriptions.members.stale_events import MemberMailing
 # the time of arrival is used instead.
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 OPT_OUT_SOURCES = {
-    ReportKind.COMPLAINED: unsubscribe.SENDER_COMPLAINT,
-    ReportKind.UNSUBSCRIBED: unsubscribe.SENDER_UNSUBSCRIBE,
+    ReportKind.COMPLAINED: opt_outs.SENDER_COMPLAINT,
+    ReportKind.UNSUBSCRIBED: opt_outs.SENDER_UNSUBSCRIBE,
 }
 ENGAGEMENT_KINDS = frozenset({ReportKind.DELIVERED, ReportKind.OPENED, ReportKind.CLICKED})
 

@@ -13,7 +13,7 @@ from sqlalchemy import select, text
 
 from models import MailingList, ReportOutcome, Sender
 from services.senders.report import ReceivedReport, get_opt_out_source
-from services.subscriptions.members import address_opt_outs, opt_out_checks, unsubscribe
+from services.subscriptions.members import address_opt_outs, opt_out_checks, opt_outs
 from services.subscriptions.members.address_opt_outs import ReportedAddress
 from storage.array_texts import format_numbers, format_texts
 from storage.unit_of_work import UnitOfWork
@@ -66,7 +66,7 @@ def _judge_strangers(
     for place in _find_places(uow, frozenset(covered_ids), strangers):
         place.report.outcome = ReportOutcome.DUPLICATE
         # If an address both complained and unsubscribed, store the complaint.
-        if place.source == unsubscribe.SENDER_COMPLAINT or place.digest not in sources:
+        if place.source == opt_outs.SENDER_COMPLAINT or place.digest not in sources:
             sources[place.digest] = place.source
         known_ids = list_ids.get(place.digest, set())
         if known_ids is not None and place.list_id not in known_ids:

@@ -103,6 +103,27 @@ def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_o
     assert export_roster(delivery_client, common_list_id) == [new_email]
 
 
+@pytest.mark.parametrize(("kind", "action"), [("bounces", "bounced"), ("complaints", "complained")])
+def test_address_change_takes_over_the_cause_of_an_imported_opt_out(
+    *,
+    logged_in_visitor: Visitor,
+    client: httpx2.Client,
+    recorded_address: str,
+    list_id: int,
+    kind: str,
+    action: str,
+) -> None:
+    import_members_file(client, list_id, build_address_file(recorded_address), kind=kind)
+    join(logged_in_visitor, list_id)
+    link = request_confirmation_link(logged_in_visitor, recorded_address)
+    assert logged_in_visitor.fill_in(link).headers["location"].endswith("/account")
+    user_id = user_id_of(logged_in_visitor.stack, recorded_address)
+    history_path = f"/lists/{list_id}/members/{user_id}/history"
+    eventually(lambda: read_subscriber_count(client, list_id) == 0, what="the opt-out")
+    entry = data(client.get(history_path))["items"][0]
+    assert (entry["action"], entry["actor"], entry["left_reason"]) == (action, "import", action)
+
+
 def test_address_change_erases_no_record_that_its_page_did_not_mention(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:

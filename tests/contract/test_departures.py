@@ -9,6 +9,7 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
+from services.subscriptions.members import locks
 from services.subscriptions.members.traces import Trace, create_trace_id
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import (
@@ -162,6 +163,39 @@ def test_migration_tells_imported_bounces_of_earlier_releases_from_other_opt_out
     stack.query(migration.SET_ACTIONS)
     rows = read_reasons(client, list_id)
     assert {key: row["left"] for key, row in rows.items()} == {"unsubscribed": 1, "bounced": 1}
+
+
+def test_history_keeps_the_reason_stated_while_a_bulk_action_locks_the_list(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    mailing_id = new_mailing(stack, list_id, rows=1)
+    with stack.resources.unit_of_work() as uow:
+        locks.lock_list(uow, list_id)
+        leave_by_page(stack, stranger, list_id, reader, reason="too_many", mailing_id=mailing_id)
+        assert len(read_history(client, list_id, reader.user_id)) == 1
+    eventually(lambda: len(read_history(client, list_id, reader.user_id)) == 2, what="the opt-out")
+    entry = read_history(client, list_id, reader.user_id)[0]
+    assert (entry["reason"], entry["mailing_id"]) == ("too_many", mailing_id)
+    assert read_reasons(client, list_id)["unsubscribed"]["stated"] == {"too_many": 1}
+    erase(stack.resources, reader.email)
+    stored = "SELECT user_id, reason, mailing_id FROM opt_outs WHERE list_id = %s"
+    assert stack.query(stored, list_id) == [(None, None, None)]
+
+
+def test_sign_up_form_keeps_the_reason_stated_while_a_bulk_action_locked_the_list(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
+) -> None:
+    """A sign-up can follow the opt-out before the job that updates the member."""
+    reader.joins(list_id)
+    data(client.patch(f"/lists/{list_id}", json={"confirm_required": True}))
+    with stack.resources.unit_of_work() as uow:
+        locks.lock_list(uow, list_id)
+        leave_by_page(stack, stranger, list_id, reader, reason="too_many")
+        stack.query("DELETE FROM jobs WHERE kind = 'opt_out.follow' AND finished_at IS NULL")
+    data(stranger.post(f"/subscriptions/{list_id}", json={"email": reader.email}))
+    entries = read_history(client, list_id, reader.user_id)
+    assert [each["reason"] for each in entries if each["action"] == "unsubscribed"] == ["too_many"]
 
 
 def test_unconfirmed_sign_ups_and_undone_imports_have_no_reason(

@@ -19,7 +19,14 @@ from devstack.supervisor.programs import is_responding
 from services.subscriptions.exports import LIMITED_ROSTER_JOB
 from services.subscriptions.members.traces import read_trace_id
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import await_job, export, export_rows, fetch_rows
+from tests.support.imports.bulk import (
+    await_job,
+    build_address_file,
+    export,
+    export_rows,
+    fetch_rows,
+    import_members_file,
+)
 from tests.support.lists.subscribers import Reader, new_list, new_reader
 from tests.support.people.limited_keys import create_limited_key
 from tests.support.prerequisites import skip_or_fail
@@ -148,3 +155,21 @@ def test_former_worker_leaves_limited_rosters_to_this_release_and_former_api_let
         assert data(stranger.delete(path, params=query)) == 1
         assert reader.read_status(list_id)[0] == "unsubscribed"
         assert stranger.post("/report", params=query).status_code == 303
+
+
+def test_bounces_that_a_former_worker_imports_differ_from_other_opt_outs(
+    *,
+    upgraded_stack: Stack,
+    former_code: Path,
+    upgraded_client: httpx2.Client,
+    reader: Reader,
+    list_id: int,
+) -> None:
+    words = ("worker", "--queue", "bulk", "--concurrency", "1")
+    former_worker = start_former(upgraded_stack, former_code, "bulk-worker", *words, port=None)
+    file = build_address_file(reader.email)
+    import_members_file(upgraded_client, list_id, file, kind="bounces")
+    former_worker.stop()
+    history = data(upgraded_client.get(f"/lists/{list_id}/members/{reader.user_id}/history"))
+    entry = history["items"][0]
+    assert (entry["action"], entry["left_reason"]) == ("bounced", "bounced")

@@ -38,6 +38,18 @@ from services.subscriptions.members.opt_out_checks import (
 )
 from storage.unit_of_work import UnitOfWork
 
+# The values of ``opt_outs.source`` for opt-outs that a sender, such as a mail provider, reported: a
+# complaint, or an unsubscription at the provider.
+SENDER_COMPLAINT = "sender-complaint"
+SENDER_UNSUBSCRIBE = "sender-unsubscribe"
+# The values of ``opt_outs.source`` for imported opt-outs.
+_IMPORTED_SOURCES = ("import", "bounce", "complaint")
+# Maps sources of opt-outs to the action in the member's history. The default is ``unsubscribed``.
+_ACTION_BY_SOURCE = {
+    SENDER_COMPLAINT: "complained",
+    "complaint": "complained",
+    "bounce": changes.BOUNCED,
+}
 # The maximum number of a person's former addresses for which an opt-out stores additional rows.
 _MAX_FORMER_ADDRESSES = 50
 
@@ -88,13 +100,16 @@ def renew_opt_out(
     kind: OptOutKind,
     source: str,
     mailing_id: int | None = None,
+    reason: str | None = None,
 ) -> int | None:
-    """Store an opt-out or renew its time, source and mailing, and return its id."""
+    """Store an opt-out or renew its time, source, mailing and reason, and return its id."""
     record_opt_out(uow, list_id, person, kind=kind, source=source)
     set_time = (
         update(OptOut)
         .where(OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id)
-        .values(created_at=func.clock_timestamp(), source=source, mailing_id=mailing_id)
+        .values(
+            created_at=func.clock_timestamp(), source=source, mailing_id=mailing_id, reason=reason
+        )
         .returning(OptOut.id)
     )
     return uow.session.scalar(set_time)
@@ -128,19 +143,36 @@ def restore_opt_out(
     return True
 
 
-def apply_opt_outs(
-    uow: UnitOfWork,
-    record: Subscription,
-    actor: Actor | None = None,
-    *,
-    action: str = "unsubscribed",
-) -> None:
-    """Change a locked subscription as opt-outs require. ``action`` is for the history."""
+def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
+    """Change a locked subscription as opt-outs require.
+
+    By default, ``actor`` is the person or process that caused the opt-out.
+    """
     values = find_opt_out_changes(uow, record)
-    if values:
-        actor = actor or Actor(ActorKind.USER, Via.TRACE, record.user_id)
-        action = action if "status" in values else "email_disabled"
-        changes.change_record(uow, record, action, actor, **values)
+    if not values:
+        return
+    kind = OptOutKind.LIST if "status" in values else OptOutKind.EMAIL
+    query = select(OptOut).where(
+        OptOut.list_id == record.list_id, OptOut.user_id == record.user_id, OptOut.kind == kind
+    )
+    stored = uow.session.scalars(query).one()
+    action = _ACTION_BY_SOURCE.get(stored.source, "unsubscribed")
+    if kind is OptOutKind.EMAIL:
+        action = "email_disabled"
+    changes.change_record(uow, record, action, actor or _build_actor(stored), **values)
+
+
+def _build_actor(stored: OptOut) -> Actor:
+    mailing_id = stored.mailing_id
+    if stored.source in (SENDER_COMPLAINT, SENDER_UNSUBSCRIBE):
+        return Actor(ActorKind.SENDER, Via.SENDER, mailing_id=mailing_id)
+    if stored.source in _IMPORTED_SOURCES:
+        return Actor(ActorKind.IMPORT, Via.IMPORT)
+    # The source of an opt-out that followed a transfer isn't a value of ``Via``.
+    via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
+    return Actor(
+        ActorKind.USER, via, user_id=stored.user_id, reason=stored.reason, mailing_id=mailing_id
+    )
 
 
 def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKind) -> None:
@@ -222,7 +254,9 @@ def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
     _copy_to_address(uow, address, is_of_person)
     for former_address in _list_former_addresses(uow, person):
         _copy_to_address(uow, former_address, is_of_person)
-    statement = update(OptOut).where(is_of_person).values(user_id=None)
+    statement = (
+        update(OptOut).where(is_of_person).values(user_id=None, mailing_id=None, reason=None)
+    )
     return len(uow.session.execute(statement.returning(OptOut.id)).all())
 
 

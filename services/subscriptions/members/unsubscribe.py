@@ -33,14 +33,10 @@ from services.jobs.outbox import enqueue_job, enqueue_spare_jobs
 from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists
 from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
-from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.changes import Actor
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The values of ``opt_outs.source`` for opt-outs that a sender, such as a mail provider, reported: a
-# complaint, or an unsubscription at the provider.
-SENDER_COMPLAINT = "sender-complaint"
-SENDER_UNSUBSCRIBE = "sender-unsubscribe"
 # The maximum number of opt-outs that ``follow_opt_outs`` handles in one transaction. With a higher
 # maximum, ``locks.lock_members`` might have to lock a whole list.
 _MAX_OPT_OUTS_PER_BATCH = 50
@@ -70,12 +66,16 @@ def opt_out(
                 kind=kind,
                 source=actor.via,
                 mailing_id=actor.mailing_id,
+                reason=actor.reason,
             )
             enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
 
 
 class ReportedOptOut(NamedTuple):
-    """An opt-out from a sender's report: ``SENDER_COMPLAINT`` or ``SENDER_UNSUBSCRIBE``."""
+    """An opt-out from a sender's report.
+
+    ``source``: ``opt_outs.SENDER_COMPLAINT`` or ``opt_outs.SENDER_UNSUBSCRIBE``.
+    """
 
     source: str
     mailing_id: int | None
@@ -188,17 +188,9 @@ APPLY_OPT_OUT = register_kind(
 def _update_member(uow: UnitOfWork, stored: OptOut) -> None:
     """Update a locked subscription."""
     assert stored.user_id is not None
-    # If the opt-out was imported, its source can be a word such as ``bounce``, which isn't a value
-    # of ``Via``.
-    via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
-    actor = Actor(ActorKind.USER, via, user_id=stored.user_id, mailing_id=stored.mailing_id)
-    action = "unsubscribed"
-    if stored.source in (SENDER_COMPLAINT, SENDER_UNSUBSCRIBE):
-        actor = Actor(ActorKind.SENDER, Via.SENDER, mailing_id=stored.mailing_id)
-        action = "complained" if stored.source == SENDER_COMPLAINT else action
     record = changes.find_record(uow, stored.list_id, stored.user_id)
     if record is not None:
-        opt_outs.apply_opt_outs(uow, record, actor, action=action)
+        opt_outs.apply_opt_outs(uow, record)
 
 
 def unsubscribe_member(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import exists, literal, select
+from sqlalchemy import exists, literal, null, select
 
 from core import clock
 from models import (
@@ -61,7 +61,7 @@ _CONSENT_COLUMNS = (
     "claimed_by",
     "origin",
 )
-_OPT_OUT_COLUMNS = ("created_at", "kind", "source")
+_OPT_OUT_COLUMNS = ("created_at", "kind", "source", "reason")
 _BOUNCE_COLUMNS = ("bounced_at", "is_hard", "status", "ended_at", "lifted_at")
 _SENDER_REPORT_COLUMNS = ("occurred_at", "received_at", "kind", "code", "status", "outcome")
 
@@ -105,8 +105,9 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         .order_by(OptOut.id)
     )
     kind = literal(OptOutKind.LIST.value).label("kind")
+    reason = null().label("reason")
     address_opt_out_rows = uow.session.execute(
-        select(AddressOptOut.created_at, kind, AddressOptOut.source, MailingList.title)
+        select(AddressOptOut.created_at, kind, AddressOptOut.source, reason, MailingList.title)
         .join(MailingList, opt_out_checks.applies_to_list())
         .where(
             AddressOptOut.user_id == visit.owner_id,
