@@ -12,6 +12,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.pages import follow_redirect, read_heading, read_text, require_headers
 from tests.support.http.replies import data
+from tests.support.imports.bulk import build_address_file, import_members_file
 from tests.support.lists.bounces import bounce_hard, build_mailing
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe
 from tests.support.lists.preferences import (
@@ -442,6 +443,29 @@ def test_own_data_names_the_origin_and_the_language(
     page = browser.get("/preferences/data", headers={"Accept-Language": language})
     for text in shown:
         assert f"<bdi>{text}</bdi>" in page.text
+
+
+@pytest.mark.parametrize(
+    ("language", "shown"),
+    [
+        ("en", "Unsubscribed, because your address returned an e-mail"),
+        ("de", "Abgemeldet, weil eine E-Mail an Ihre Adresse zurückkam"),
+    ],
+)
+def test_own_data_tells_an_imported_bounce_from_turned_off_mail(
+    client: httpx2.Client,
+    browser: httpx2.Client,
+    subscriber: Subscriber,
+    language: str,
+    shown: str,
+) -> None:
+    file = build_address_file(subscriber.email)
+    import_members_file(client, subscriber.list_id, file, kind="bounces")
+    open_preferences(browser, subscriber)
+    page = browser.get("/preferences/data", headers={"Accept-Language": language}).text
+    assert f"<bdi>{shown}</bdi>" in page
+    # The source of the opt-out is translated too.
+    assert "<bdi>bounce</bdi>" not in page
 
 
 def test_downloaded_data_contains_reported_opt_outs_of_the_address(

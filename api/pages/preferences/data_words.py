@@ -82,6 +82,8 @@ _CODES: Mapping[str, Mapping[str, str]] = {
     "kind": {"list": marked("the list"), "email": marked("the e-mails of the list")},
     "reason": REASONS,
 }
+# An imported file of bounces unsubscribes people. A reported bounce only turns their mail off.
+_IMPORTED_BOUNCE = marked("unsubscribed, because your address returned an e-mail")
 _ORIGIN_NAMES = {
     "utm_source": marked("Source"),
     "utm_medium": marked("Medium"),
@@ -100,10 +102,12 @@ _WAYS = {
     "link": marked("a link in an e-mail"),
     "page": marked("a page on this site"),
     "one-click": marked("your mail app"),
-    "import": marked("an import by the owner"),
+    **dict.fromkeys(("import", "bounce", "complaint"), marked("an import by the owner")),
     "bulk": marked("a bulk action"),
     "command": marked("the operators of this service"),
-    "sender": marked("a report about an e-mail"),
+    **dict.fromkeys(
+        ("sender", "sender-complaint", "sender-unsubscribe"), marked("a report about an e-mail")
+    ),
     "transfer": marked("another list"),
     "owner": marked("the owner"),
 }
@@ -116,11 +120,12 @@ def translate_names(language: str) -> dict[str, str]:
     return {name: translate(language, text) for name, text in _NAMES.items()}
 
 
-def make_value_formatter(language: str) -> Callable[[str, Any], str]:
+def make_value_formatter(language: str) -> Callable[[str, Any, Mapping[str, Any]], str]:
+    """Return a function that takes the name and the value of an attribute, and its whole record."""
     # On English pages, dates have the same format as in the console, for example "30 Nov 2026".
     locale = "en_GB" if language == ENGLISH else language.replace("-", "_")
 
-    def format_value(name: str, value: Any) -> str:
+    def format_value(name: str, value: Any, record: Mapping[str, Any]) -> str:
         if isinstance(value, list):
             return ", ".join(str(each) for each in value)
         if isinstance(value, dict):
@@ -134,6 +139,8 @@ def make_value_formatter(language: str) -> Callable[[str, Any], str]:
             return f"{format_date(moment, locale=locale)}, {time}"
         codes = _CODES.get(name, _WAYS if name in _NAMES_OF_WAYS else {})
         text = _YES_AND_NO[value] if isinstance(value, bool) else codes.get(value)
+        if (name, value, record.get("status_after")) == ("action", "bounced", "unsubscribed"):
+            text = _IMPORTED_BOUNCE
         if text is None:
             return str(value).capitalize() if name == "type" else str(value)
         translated = translate(language, text)
