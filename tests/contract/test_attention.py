@@ -7,7 +7,7 @@ from services import attention
 from services.attention import AttentionKind, AttentionLine, NextStep
 from tests.support.http.replies import data
 from tests.support.http.webhook_receiver import HookReceiver
-from tests.support.imports.bulk import build_address_file, import_members_file, upload
+from tests.support.imports.bulk import add, build_address_file, import_members_file, upload
 from tests.support.lists.subscribers import new_address, new_list
 
 UNREADABLE_FILE = b"City\r\nRome\r\n"
@@ -39,6 +39,19 @@ def test_later_import_of_the_same_file_removes_the_failed_import(
     assert list_lines(stack, owner) == [line]
     import_members_file(client, list_id, file, "readers.csv")
     assert list_lines(stack, owner) == []
+
+
+def test_later_api_import_does_not_remove_another_failed_api_import(
+    stack: Stack, client: httpx2.Client, owner: Owner, list_id: int
+) -> None:
+    """API requests with members have no file name, so nothing shows that they repeat each other."""
+    data(add(client, list_id, new_address()))
+    stack.query("UPDATE imports SET status = 'failed' WHERE user_id = %s", owner.user_id)
+    [line] = list_lines(stack, owner)
+    assert (line.kind, line.name) == (AttentionKind.IMPORT, None)
+    data(add(client, list_id, new_address()))
+    import_members_file(client, list_id, build_address_file(new_address()))
+    assert list_lines(stack, owner) == [line]
 
 
 def test_dismissed_import_stays_away_until_the_next_failure(
