@@ -1,5 +1,6 @@
 """The API endpoints for segments."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,9 +14,10 @@ from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
-from api.state import StateOf, Transaction
+from api.state import State, StateOf, Transaction
 from core.errors import access, mailing, requests
 from models import MailingList, Segment
+from services.access.caller import Caller
 from services.subscriptions import lists
 from services.subscriptions import segments as list_segments_module
 from services.subscriptions.filters import member_counts, member_filter
@@ -40,18 +42,20 @@ _SEGMENT_PATH = "/lists/{list_id}/segments/{segment_id}"
     summary="Create a segment",
     responses=error_responses(*LIST_ERRORS, *_SEGMENT_ERRORS, mailing.SEGMENT_TOO_MANY),
 )
-def create_segment(
-    uow: Transaction, caller: ListEditor, list_id: ListId, body: NewSegment
-) -> Envelope[SegmentRecord]:
+async def create_segment(
+    state: StateOf, caller: ListEditor, list_id: ListId, body: NewSegment
+) -> Envelope[CountedSegment]:
     """Create a segment, which is a saved filter. The members are looked up each time the segment is
-    used.
+    used. Returns the current number of members, like `GET`.
 
     A list can have at most 500 segments. A segment still works after a field or tag is renamed.
     Tags that the list doesn't have yet are created.
     """
-    mailing_list = lists.get_own_list(uow, caller, list_id)
-    segment = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
-    return build_envelope(_build_record(uow, mailing_list, segment))
+
+    def create(uow: UnitOfWork, mailing_list: MailingList) -> Segment:
+        return list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
+
+    return await _count_members(state, caller, list_id, create)
 
 
 @router.get(
@@ -99,18 +103,10 @@ async def read_segment(
     early, `count_is_exact` is false, and the segment has at least `count` members.
     """
 
-    def read_and_count() -> CountedSegment:
-        with state.resources.unit_of_work() as uow:
-            mailing_list = lists.get_own_list(uow, caller, list_id)
-            segment = list_segments_module.get_segment(uow, mailing_list.id, segment_id)
-            filter_tree = member_filter.read_stored_filter(uow, mailing_list, segment.filter)
-            [filter_document] = member_filter.restore_names(uow, mailing_list, segment.filter)
-        count = member_counts.count_members(state.resources, mailing_list, filter_tree)
-        return CountedSegment.of_row(
-            segment, filter=filter_document, count=count.count, count_is_exact=count.is_exact
-        )
+    def find(uow: UnitOfWork, mailing_list: MailingList) -> Segment:
+        return list_segments_module.get_segment(uow, mailing_list.id, segment_id)
 
-    return build_envelope(await SEARCHES_BY_CALLER.run(caller.user_id, read_and_count))
+    return await _count_members(state, caller, list_id, find)
 
 
 @router.patch(
@@ -134,6 +130,27 @@ def delete_segment(
     """Delete a segment, but no members. Returns 1, or 0 if the segment doesn't exist."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     return build_envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
+
+
+async def _count_members(
+    state: State,
+    caller: Caller,
+    list_id: int,
+    find_or_create: Callable[[UnitOfWork, MailingList], Segment],
+) -> Envelope[CountedSegment]:
+    def count_in_thread() -> CountedSegment:
+        with state.resources.unit_of_work() as uow:
+            mailing_list = lists.get_own_list(uow, caller, list_id)
+            segment = find_or_create(uow, mailing_list)
+            filter_tree = member_filter.read_stored_filter(uow, mailing_list, segment.filter)
+            [filter_document] = member_filter.restore_names(uow, mailing_list, segment.filter)
+        # Count after the commit, because counting can take seconds.
+        count = member_counts.count_members(state.resources, mailing_list, filter_tree)
+        return CountedSegment.of_row(
+            segment, filter=filter_document, count=count.count, count_is_exact=count.is_exact
+        )
+
+    return build_envelope(await SEARCHES_BY_CALLER.run(caller.user_id, count_in_thread))
 
 
 def _build_record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:
