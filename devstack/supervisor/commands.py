@@ -29,12 +29,15 @@ from devstack.supervisor.home_folder import (
 )
 
 NOT_RUNNING = 3
+# The exit code of a detached supervisor if another supervisor is running in its home folder.
+_ALREADY_RUNNING = 4
 
 # The supervisor runs for hours, so it runs in a separate process without the modules that only
 # commands need.
 _SUPERVISOR_COMMAND = [sys.executable, "-P", "-m", "devstack"]
 
 _MAX_STOP_WAIT_SECONDS = 60.0
+_MAX_LINK_WAIT_SECONDS = 30.0
 
 
 @contextmanager
@@ -68,7 +71,7 @@ def run_supervisor(*, as_json: bool, is_detached: bool) -> int:
     try:
         supervision.run_stack(home, Display(as_json=as_json, hides_stack=is_detached))
     except supervision.AlreadyRunningError:
-        return _show_running(home, as_json=as_json)
+        return _ALREADY_RUNNING if is_detached else _show_running(home, as_json=as_json)
     return 0
 
 
@@ -160,6 +163,9 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
         process.send_signal(signal.SIGTERM)
         process.wait()
         return 130
+    if process.returncode == _ALREADY_RUNNING:
+        # Two commands started a supervisor at the same time.
+        return _show_running(home, as_json=as_json)
     output_text = log.read_bytes()[begin:].decode(errors="replace")
     sys.stderr.write("\n".join(output_text.splitlines()[-40:]) + "\n")
     return process.returncode or 1
@@ -180,13 +186,27 @@ def _show_running(home: Home, *, as_json: bool) -> int:
     )
 
 
-def _create_login_link(run: Run) -> str:
-    # Import Pressroom's modules only here, because the other commands don't need them.
-    from devstack.supervisor import prepare
-
-    for name, value in run.settings.items():
-        os.environ.setdefault(name, value)
-    return prepare.create_login_link()
+def _create_login_link(run: Run) -> str | None:
+    """Return ``None`` after a message if the stack's database isn't available."""
+    # Another process creates the link, because a hanging database can block a process forever.
+    command = [sys.executable, "-P", "-m", "devstack.supervisor.prepare", "--login-link"]
+    with suppress(subprocess.TimeoutExpired):
+        completed = subprocess.run(  # noqa: S603 - ourselves
+            command,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_MAX_LINK_WAIT_SECONDS,
+            env={**run.settings, **os.environ},
+        )
+        if completed.returncode == 0:
+            return completed.stdout.strip()
+    sys.stderr.write(
+        "No login link was created. The database may be unavailable: `pressroom status` shows all "
+        f"processes, and their logs are in {Home(run.home).logs}.\n"
+    )
+    return None
 
 
 def _stop(home: Home) -> bool:

@@ -1,7 +1,8 @@
 """Creates the tables, demo data and sample photo of a stack before the first request.
 
 The supervisor runs this module in a separate process, so that the module's memory is released when
-the process ends. With ``--bucket``, the module also creates the stack's S3 bucket.
+the process ends. With ``--bucket``, the module also creates the stack's S3 bucket. With
+``--login-link``, the module only prints another login link.
 """
 
 import sys
@@ -59,16 +60,6 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
     write_private_json(home.demo_file, demo)
 
 
-def create_login_link() -> str:
-    """Create another login link for the demo account of the stack in the environment's settings."""
-    resources = open_resources(load_settings(), concurrency=2, name="login")
-    try:
-        with resources.unit_of_work() as uow:
-            return registration.create_login_link(uow, accounts.get_user_by_email(uow, DEMO_EMAIL))
-    finally:
-        resources.close()
-
-
 def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
     stored_key = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
     database = resources.database
@@ -83,6 +74,9 @@ def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User)
 
 
 def main() -> int:
+    if "--login-link" in sys.argv:
+        sys.stdout.write(f"{_create_login_link()}\n")
+        return 0
     home = home_folder.find_home()
     if not home.sample_photo.exists():
         # Import the sandbox only to draw the photo, because the sandbox imports a web framework.
@@ -102,6 +96,16 @@ def main() -> int:
     finally:
         resources.close()
     return 0
+
+
+def _create_login_link() -> str:
+    """Create another login link for the demo account of the stack in the environment's settings."""
+    resources = open_resources(load_settings(), concurrency=2, name="login")
+    try:
+        with resources.unit_of_work() as uow:
+            return registration.create_login_link(uow, accounts.get_user_by_email(uow, DEMO_EMAIL))
+    finally:
+        resources.close()
 
 
 if __name__ == "__main__":

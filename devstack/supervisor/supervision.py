@@ -137,11 +137,13 @@ def run_stack(home: Home, display: Display) -> None:
     supervisor_lock = Lock(home.supervisor_lock)
     if not supervisor_lock.acquire():
         raise AlreadyRunningError
+    # Commands that find the lock need these files, even while the services of a killed supervisor
+    # still hold their lock.
+    supervisor_lock.write_text(str(os.getpid()))
+    home.run_file.unlink(missing_ok=True)
     # The supervisor's lock is released only at the end of the process, when all services have
     # ended.
     with stack.lock_services(home, display.report) as lock:
-        supervisor_lock.write_text(str(os.getpid()))
-        home.run_file.unlink(missing_ok=True)
         _Supervisor(home, lock, display).run()
 
 

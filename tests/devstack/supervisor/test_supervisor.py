@@ -327,6 +327,49 @@ def test_pressroom_up_prints_a_login_link_that_works_and_is_in_no_log(
         assert not [each for each in (*tokens, run["demo"]["password"]) if each in text], log
 
 
+@pytest.mark.tier("processes")
+def test_commands_that_start_the_devstack_at_once_print_its_login_into_no_log(
+    tmp_path: Path,
+) -> None:
+    stack = stack_at(tmp_path / "home")
+    command = [sys.executable, "-m", "cli.main", "up", "--detach"]
+    environment = {**os.environ, **stack.variables}
+    starts = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
+    try:
+        outputs = [each.communicate(timeout=240)[0] for each in starts]
+        assert [each.returncode for each in starts] == [0, 0]
+        demo = stack.run["demo"]
+        for output in outputs:
+            assert demo["password"] in output
+            assert "/login/link?token=" in output
+        for log in (stack.home / "logs").iterdir():
+            text = log.read_text(errors="replace")
+            assert not [each for each in (demo["password"], "login/link?token=") if each in text]
+    finally:
+        assert stack.command("down").returncode == 0
+
+
+@pytest.mark.tier("processes")
+def test_pressroom_up_shows_the_running_devstack_while_its_database_hangs(
+    running_stack: Stack,
+) -> None:
+    run = running_stack.run
+    postgres = psutil.Process(run["pids"]["postgres"])
+    postgres.suspend()
+    try:
+        completed = running_stack.command("up")
+    finally:
+        postgres.resume()
+    assert completed.returncode == 0, completed.stderr
+    assert run["demo"]["password"] in completed.stdout
+    assert "/login/link?token=" not in completed.stdout
+    assert "No login link was created. The database may be unavailable" in completed.stderr
+    assert "Traceback" not in completed.stderr
+
+
 def test_last_line_of_the_panel_names_a_command_that_can_be_run(running_stack: Stack) -> None:
     panel = running_stack.command("up").stdout
     [words] = re.findall(r"Stop with Ctrl-C or `(.+) down`", panel)
