@@ -277,7 +277,7 @@ def test_many_refused_addresses_stop_only_the_first_run(sender: Sender) -> None:
         assert len(sender.mails(accepted_email)) == expected_mails, completed.stderr
     with sender.stack.client(sender.owner.key) as client:
         mailings = data(client.get(f"/lists/{slug}/mailings"))["items"]
-    assert {each["label"] for each in mailings} == {slug}
+    assert [each["label"] for each in mailings] == [f"{slug} (3)", f"{slug} (2)", slug]
 
 
 class _ServerWithoutExtensions:
@@ -439,6 +439,51 @@ print(*got_mail)
     environment = sender.build_resend_environment(slug)
     completed = sender.run("python driver.py", **environment, PATH=_python_path())
     assert completed.stdout == f"2 mails sent\n{emails[0]} {emails[2]}\n", completed.stderr
+
+
+def test_refusal_after_an_unclear_attempt_keeps_the_mail_for_the_next_run(sender: Sender) -> None:
+    addresses = [f"{name}+{time.time_ns()}@example.com" for name in ("unclear", "refused")]
+    slug = sender.create_list(*addresses)
+    script = """
+from pressroom_client import MailDelayed, MailRefused, Pressroom, send_issue
+
+tried = set()
+
+
+def send(recipient):
+    print(recipient.address, recipient.row["delivery_id"])
+    is_first = recipient.address not in tried
+    tried.add(recipient.address)
+    if is_first and recipient.address.startswith("unclear"):
+        raise MailDelayed("The connection was lost after the mail.", 0)
+    raise MailRefused("There is no such mailbox.")
+
+
+send_issue(Pressroom(), "LIST", send, log="LIST.sqlite3")
+""".replace("LIST", slug)
+    (sender.folder / "driver.py").write_text(script)
+    environment = sender.build_resend_environment(slug)
+    delivery_ids: dict[str, list[str]] = {address: [] for address in addresses}
+    for _ in range(3):
+        completed = sender.run("python driver.py", **environment, PATH=_python_path())
+        assert completed.returncode == 0, completed.stderr
+        for line in completed.stdout.splitlines():
+            address, delivery_id = line.split()
+            delivery_ids[address].append(delivery_id)
+    unclear, refused = (delivery_ids[address] for address in addresses)
+    assert (len(unclear), len(set(unclear))) == (6, 1)
+    assert (len(refused), len(set(refused))) == (3, 3)
+
+
+def test_log_of_an_issue_sends_nothing_to_another_list(sender: Sender) -> None:
+    number = time.time_ns()
+    slugs = [sender.create_list(f"{name}+{number}@example.com") for name in ("one", "two")]
+    for slug, printed in zip(slugs, ("1 mails sent\n", ""), strict=True):
+        environment = sender.build_resend_environment(slug) | {"ISSUE": f"tea-{number}"}
+        completed = sender.run("python send_resend.py", **environment, PATH=_python_path())
+        assert completed.stdout == printed, completed.stderr
+    assert "The log belongs to an issue of another list. Use another log." in completed.stderr
+    assert sender.mails(f"two+{number}@example.com") == []
 
 
 def test_sandbox_credentials_in_the_document_are_right() -> None:

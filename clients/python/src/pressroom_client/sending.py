@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import idna
 
@@ -19,7 +20,6 @@ from pressroom_client.errors import (
     AddressUnsupported,
     MailDelayed,
     MailRefused,
-    PressroomError,
     SendingStopped,
 )
 
@@ -127,18 +127,22 @@ def send_issue(
             accept the mail, ``AddressUnsupported`` if the server can't send to the address at all,
             and ``MailDelayed`` if the server doesn't accept the mail now.
         log: an SQLite file, which records who got the issue. Each issue needs its own file, whose
-            name without the suffix becomes the name of the mailing.
+            name without the suffix becomes the name of the mailing. Each further roster is a
+            mailing of its own, such as ``tea (2)`` after ``tea``.
         max_roster_seconds: the age at which a new roster replaces the roster, so that people who
             unsubscribe during a long run get no mail.
 
-    Raises ``SendingStopped`` if five mails in a row fail, or if another program sends the issue.
+    Raises ``SendingStopped`` if five mails in a row fail, if another program sends the issue, or if
+    the log belongs to another list.
     """
     database = sqlite3.connect(log, isolation_level=None)
     try:
         run = _Run(_SendingLog(database), send)
-        label = Path(log).stem[:_MAX_LABEL_CHARACTERS]
-        while not run.send_roster(read_roster(client, list_id, label=label), max_roster_seconds):
-            pass
+        is_complete = False
+        while not is_complete:
+            label = run.log.name_roster(Path(log).stem)
+            roster = read_roster(client, list_id, label=label)
+            is_complete = run.send_roster(roster, max_roster_seconds)
     finally:
         database.close()
     if run.report.failed:
@@ -154,6 +158,8 @@ class _SendingLog:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
+        # The people whose first mail this run begins. No earlier run can have delivered it.
+        self._new_ids: set[int] = set()
         try:
             # Lock the file, so that two programs never send the same issue.
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -166,6 +172,15 @@ class _SendingLog:
             database.execute("COMMIT")
         except sqlite3.OperationalError as error:
             raise SendingStopped(f"Another program is sending the issue: {error}.") from error
+        row = database.execute("SELECT row FROM members LIMIT 1").fetchone()
+        self._list_id = None if row is None else _get_list_id(json.loads(row[0]))
+
+    def name_roster(self, issue: str) -> str:
+        """Return the label of the next roster: the issue's name, or ``tea (2)`` for the second."""
+        [rosters] = self._database.execute("PRAGMA user_version").fetchone()
+        self._database.execute(f"PRAGMA user_version = {rosters + 1}")
+        suffix = f" ({rosters + 1})" if rosters else ""
+        return issue[: _MAX_LABEL_CHARACTERS - len(suffix)] + suffix
 
     def begin(self, recipient: Recipient) -> Recipient | None:
         """Return the recipient of the mail to send now, or ``None`` if the mail was sent.
@@ -173,6 +188,10 @@ class _SendingLog:
         If an earlier run couldn't finish the mail, return its recipient, so that exactly the same
         mail is sent again. A mail to a changed address is a new one.
         """
+        list_id = _get_list_id(recipient.row)
+        self._list_id = self._list_id or list_id
+        if list_id != self._list_id:
+            raise SendingStopped("The log belongs to an issue of another list. Use another log.")
         query = "SELECT row, sent FROM members WHERE id = ?"
         stored = self._database.execute(query, [recipient.user_id]).fetchone()
         if stored:
@@ -184,6 +203,7 @@ class _SendingLog:
             self.forget(recipient)
         values = [recipient.user_id, json.dumps(recipient.row)]
         self._database.execute("INSERT INTO members VALUES (?, ?, 0)", values)
+        self._new_ids.add(recipient.user_id)
         return recipient
 
     def finish(self, recipient: Recipient) -> None:
@@ -192,11 +212,21 @@ class _SendingLog:
     def forget(self, recipient: Recipient) -> None:
         self._database.execute("DELETE FROM members WHERE id = ?", [recipient.user_id])
 
-    def refuse(self, recipient: Recipient) -> bool:
-        """Forget a refused mail. Return whether an earlier mail to the person was refused too."""
-        self.forget(recipient)
+    def refuse(self, recipient: Recipient, *, has_unclear_attempt: bool) -> bool:
+        """Return whether an earlier mail to the person was refused too.
+
+        Forget the mail, unless an earlier attempt may have delivered it. The next run then sends
+        exactly the same mail again.
+        """
+        if recipient.user_id in self._new_ids and not has_unclear_attempt:
+            self.forget(recipient)
         statement = "INSERT OR IGNORE INTO refused VALUES (?)"
         return self._database.execute(statement, [recipient.user_id]).rowcount == 0
+
+
+def _get_list_id(row: Mapping[str, Any]) -> str:
+    """Return the list's permanent id from the row's URL ``…/subscriptions/{list_id}/delete``."""
+    return urlsplit(row["one_click_url"]).path.split("/")[-2]
 
 
 @dataclass
@@ -228,7 +258,8 @@ class _Run:
         return True
 
     def _send_mail(self, recipient: Recipient) -> None:
-        error = _attempt(self.send, recipient)
+        errors = _attempt(self.send, recipient)
+        error = errors[-1]
         if error is None:
             self.log.finish(recipient)
             self.report.sent += 1
@@ -242,20 +273,27 @@ class _Run:
             return
         self.report.failed += 1
         # Addresses that were refused before don't stop another run before the rest of the list.
-        if not (isinstance(error, MailRefused) and self.log.refuse(recipient)):
+        was_refused = isinstance(error, MailRefused) and self.log.refuse(
+            recipient, has_unclear_attempt=len(errors) > 1
+        )
+        if not was_refused:
             self._failures_in_a_row += 1
 
 
-def _attempt(send: Callable[[Recipient], object], recipient: Recipient) -> PressroomError | None:
-    """Send one mail, with retries. Return the reason why the mail wasn't sent, or ``None``."""
+def _attempt(
+    send: Callable[[Recipient], object], recipient: Recipient
+) -> list[MailRefused | MailDelayed | None]:
+    """Send one mail, with retries. Return the reason why each attempt failed, or ``None``."""
+    errors: list[MailRefused | MailDelayed | None] = []
     for number in range(_MAX_ATTEMPTS):
         error = _send_once(send, recipient)
+        errors.append(error)
         if not isinstance(error, MailDelayed) or number + 1 == _MAX_ATTEMPTS:
             break
         # Some servers ask for a pause until a date. Ignore the date.
         delay = str(error.retry_after)
         time.sleep(min(int(delay) if delay.isdecimal() else 2**number, _MAX_PAUSE_SECONDS))
-    return error
+    return errors
 
 
 def _send_once(
