@@ -1,10 +1,7 @@
 """The lists and dictionaries in the JSON bodies of all operations, and the load that they cause."""
 
 import re
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +15,6 @@ from tests.support.http.openapi import openapi_document
 
 MAX_BODY_BYTES = 2_000_000
 JSON = {"Content-Type": "application/json"}
-# Before the number of errors was limited, the slowest health check took 15 seconds.
-MAX_HEALTH_SECONDS = 3
 
 Schema = dict[str, Any]
 
@@ -98,28 +93,6 @@ class Values(dict[str, object]):
 
     def __missing__(self, _: str) -> int:
         return 1
-
-
-@contextmanager
-def watched_health(stack: Stack) -> Iterator[list[float]]:
-    """Call `/healthz` again and again during the block, and list the durations of the calls."""
-    seconds: list[float] = []
-    ended = threading.Event()
-
-    def watch() -> None:
-        with stack.client() as client:
-            while not ended.wait(0.02):
-                began_at = time.monotonic()
-                client.get("/healthz")
-                seconds.append(time.monotonic() - began_at)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield seconds
-    finally:
-        ended.set()
-        watcher.join()
 
 
 class ApiUse:
