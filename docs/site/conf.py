@@ -7,6 +7,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from api.openapi.document import TAGS
+from api.openapi.plain_reference import name_chapter, write_pages
+from cli.openapi_document import build_document
+
 project = "Pressroom"
 release = metadata.version("pressroom")
 html_title = f"Pressroom {release}"
@@ -36,6 +40,8 @@ html_theme = "furo"
 # The Markdown file of each page, which llms.txt links to.
 html_copy_source = True
 html_sourcelink_suffix = ""
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 llms_txt_file = False
 _SUMMARY = (
     "Pressroom is the back end of a newsletter platform: an HTTP API with a console for mailing "
@@ -43,6 +49,8 @@ _SUMMARY = (
 )
 # The URL of the site. Without it, the links in llms.txt are relative.
 _SITE_URL = os.environ.get("PRESSROOM_DOCS_URL", "").rstrip("/")
+# The folder of the API reference, with a Markdown page per chapter.
+_REFERENCE_FOLDER = "api"
 _ROW = re.compile(r"^\| \[[^]]+\]\(([^)]+)\) \| (.+) \|$", re.MULTILINE)
 
 
@@ -51,7 +59,9 @@ def setup(app: Any) -> None:
 
 
 def _write_index(app: Any, _: Exception | None) -> None:
-    """Write llms.txt with the pages in the order of docs/README.md, and then all other pages."""
+    """Write llms.txt with the pages in the order of docs/README.md, the API reference, and then all
+    other pages.
+    """
     base = f"{_SITE_URL}/" if _SITE_URL else ""
     overview = Path(app.srcdir, "docs", "README.md").read_text()
     lines = [f"# Pressroom\n\n> {_SUMMARY}"]
@@ -63,7 +73,20 @@ def _write_index(app: Any, _: Exception | None) -> None:
             name = posixpath.normpath(f"docs/{link}")
             listed.add(name.removesuffix(".md"))
             lines.append(f"- [{name}]({base}_sources/{name}): {sentence}")
+    lines += ["\n## API reference\n", *_write_reference(app, base)]
     lines.append("\n## Optional\n")
     for name in sorted(app.env.found_docs - listed):
         lines.append(f"- [{app.env.titles[name].astext()}]({base}_sources/{name}.md)")
     Path(app.outdir, "llms.txt").write_text("\n".join(lines) + "\n")
+
+
+def _write_reference(app: Any, base: str) -> list[str]:
+    """Write the pages that an installation serves as /docs/<chapter>.md, and return their links."""
+    folder = Path(app.outdir, _REFERENCE_FOLDER)
+    folder.mkdir()
+    for chapter, page in write_pages(build_document()).items():
+        (folder / f"{chapter}.md").write_text(page)
+    return [
+        f"- [{name}]({base}{_REFERENCE_FOLDER}/{name_chapter(name)}.md): {tag.description}"
+        for name, tag in TAGS.items()
+    ]

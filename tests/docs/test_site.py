@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from api.openapi.document import TAGS
+from api.openapi.plain_reference import name_chapter
 from tests.support.documents.markdown import ROOT
 from tests.support.observability.alert_rules import alerts
 
@@ -79,6 +81,23 @@ def test_llms_txt_lists_the_best_pages_first_and_decisions_as_optional(site: Pat
     assert "docs/decisions/" not in guides
     lines = [line for line in guides.splitlines() if line.startswith("- ")]
     assert [line for line in lines if "): " not in line] == []
+
+
+def test_site_has_a_markdown_page_for_each_chapter_of_the_api_reference(site: Path) -> None:
+    _, _, reference = (site / "llms.txt").read_text().partition("## API reference\n")
+    links = _LLMS_LINK.findall(reference.partition("\n## ")[0])
+    assert links == [f"{_SITE_URL}/api/{name_chapter(tag)}.md" for tag in TAGS]
+    pages = {tag: (site / "api" / f"{name_chapter(tag)}.md").read_text() for tag in TAGS}
+    assert [text for tag, text in pages.items() if not text.startswith(f"# {tag}\n")] == []
+    assert "\n## POST /lists\n" in pages["Lists"]
+
+
+def test_long_commands_wrap_on_the_site(site: Path) -> None:
+    page = (site / "docs" / "quickstart.html").read_text()
+    assert 'class="highlight-sh' in page
+    [style] = re.findall(r'href="([^"?]*site\.css)', page)
+    rules = (site / "docs" / style).read_text()
+    assert re.search(r"\.highlight-sh pre \{[^}]*white-space: pre-wrap", rules)
 
 
 def test_first_page_of_the_site_leads_to_the_documentation(site: Path) -> None:
