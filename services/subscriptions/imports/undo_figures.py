@@ -71,13 +71,26 @@ FROM ({corrections}) AS c (origin, moment, joined, gone)
 WHERE c.origin IS NOT NULL
 GROUP BY 2, 3, 4, 5, 6
 """
+# Joins before migration 0139 weren't counted by page, so an undo subtracts at most the counted
+# joins.
 _INSERT_LANDING_CORRECTIONS = """
 INSERT INTO landing_day_deltas (list_id, day, landing, joined, gone)
-SELECT :list_id, CAST(c.moment AT TIME ZONE 'UTC' AS date), c.origin ->> 'landing', sum(c.joined),
-    sum(c.gone)
-FROM ({corrections}) AS c (origin, moment, joined, gone)
-WHERE c.origin ->> 'landing' IS NOT NULL
-GROUP BY 2, 3
+SELECT :list_id, c.day, c.landing, greatest(c.joined, -counted.joined), c.gone
+FROM (
+    SELECT CAST(c.moment AT TIME ZONE 'UTC' AS date) AS day, c.origin ->> 'landing' AS landing,
+        sum(c.joined) AS joined, sum(c.gone) AS gone
+    FROM ({corrections}) AS c (origin, moment, joined, gone)
+    WHERE c.origin ->> 'landing' IS NOT NULL
+    GROUP BY 1, 2
+) AS c CROSS JOIN LATERAL (
+    SELECT coalesce(sum(joined), 0) AS joined FROM (
+        SELECT d.joined FROM landing_days AS d
+        WHERE d.list_id = :list_id AND d.day = c.day AND d.landing = c.landing
+        UNION ALL
+        SELECT d.joined FROM landing_day_deltas AS d
+        WHERE d.list_id = :list_id AND d.day = c.day AND d.landing = c.landing
+    ) AS days
+) AS counted
 """
 _CORRECT_RESTORED_ORIGINS = """
     SELECT u.origin, v.* FROM untouched AS u CROSS JOIN LATERAL (VALUES
