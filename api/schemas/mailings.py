@@ -29,7 +29,8 @@ class MailingRecord(Schema):
     unsubscribed: int = Field(description="Unsubscriptions that senders reported")
     left: int = Field(
         default=0,
-        description="Members who unsubscribed through a link in the mail or through a sender",
+        description="Members who unsubscribed or turned mail off through the mail's links or its "
+        "one-click button, or unsubscribed through a sender",
     )
     opened: int | None = Field(description=_ENGAGEMENT_TEXT.format("Members who opened the mail."))
     machine_opened: int | None = Field(

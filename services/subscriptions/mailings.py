@@ -9,6 +9,7 @@ from core.errors.mailing import MAILING_NOT_FOUND
 from models import Mailing, SubscriptionEvent
 from services import paging
 from services.paging import PageOfRows, PageRequest
+from services.subscriptions.members.departures import LEFT_BY_MAIL_ACTIONS
 from storage.unit_of_work import UnitOfWork
 
 # A list's owner is notified if at least 5 % of a mailing's recipients caused hard bounces, or if at
@@ -40,14 +41,14 @@ def list_names(uow: UnitOfWork, list_id: int, mailing_ids: Collection[int]) -> d
 
 
 def count_left(uow: UnitOfWork, mailing_ids: Collection[int]) -> dict[int, int]:
-    """Map the ids to the numbers of members who unsubscribed because of the mailing.
+    """Map the ids to the numbers of members who left or turned mail off because of the mailing.
 
     The result omits mailings without such members.
     """
     event = SubscriptionEvent
     query = (
         select(event.mailing_id, func.count(event.user_id.distinct()))
-        .where(event.mailing_id.in_(mailing_ids), event.action == "unsubscribed")
+        .where(event.mailing_id.in_(mailing_ids), event.action.in_(LEFT_BY_MAIL_ACTIONS))
         .group_by(event.mailing_id)
     )
     return {mailing_id: count for mailing_id, count in uow.session.execute(query) if mailing_id}

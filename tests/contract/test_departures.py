@@ -329,7 +329,8 @@ def test_history_and_filters_name_the_mailing_because_of_which_members_left(
     )
     eventually(
         lambda: (
-            {each.read_status(list_id)[0] for each in (reported, complained)} == {"unsubscribed"}
+            {each.read_status(list_id)[0] for each in (left, reported, complained)}
+            == {"unsubscribed"}
         ),
         what="the opt-outs",
     )
@@ -357,6 +358,50 @@ def test_history_and_filters_name_the_mailing_because_of_which_members_left(
     }
     job_id = data(client.post(f"/lists/{list_id}/members/bulk", json=body), 202)["id"]
     assert await_job(client, job_id)["result"]["changed"] == 2
+
+
+def test_one_click_in_a_mail_client_counts_as_left_by_the_mailing(
+    stack: Stack,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    make_reader: Callable[[], Reader],
+    list_id: int,
+) -> None:
+    mailing_id = new_mailing(stack, list_id, rows=2)
+    one_click, twice = readers = [make_reader().joins(list_id) for _ in range(2)]
+    for reader in readers:
+        trace = Trace(list_id, reader.user_id, mailing_id)
+        reply = stranger.post(
+            "/unsubscribe",
+            params={"trace_id": create_trace_id(stack.resources.keyring, trace)},
+            data={"List-Unsubscribe": "One-Click"},
+        )
+        assert reply.status_code == 200
+    leave_by_page(stack, stranger, list_id, twice, mailing_id=mailing_id)
+    [entry, *_] = read_history(client, list_id, one_click.user_id)
+    assert (entry["action"], entry["via"]) == ("email_disabled", "one-click")
+    assert entry["mailing_id"] == mailing_id
+    assert data(client.get(f"/lists/{list_id}/mailings/{mailing_id}"))["left"] == 2
+    people = search(client, list_id, field="left_mailing", **{"is": mailing_id})
+    assert people == {one_click.user_id, twice.user_id}
+
+
+def test_one_click_while_a_bulk_action_locks_the_list_counts_for_its_mailing(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    mailing_id = new_mailing(stack, list_id, rows=1)
+    trace = Trace(list_id, reader.user_id, mailing_id)
+    with stack.resources.unit_of_work() as uow:
+        locks.lock_list(uow, list_id)
+        reply = stranger.post(
+            "/unsubscribe",
+            params={"trace_id": create_trace_id(stack.resources.keyring, trace)},
+            data={"List-Unsubscribe": "One-Click"},
+        )
+        assert reply.status_code == 200
+    path = f"/lists/{list_id}/mailings/{mailing_id}"
+    eventually(lambda: data(client.get(path))["left"] == 1, what="the opt-out")
 
 
 def test_mail_that_is_no_mailing_of_the_list_is_not_stored(

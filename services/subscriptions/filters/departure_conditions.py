@@ -12,6 +12,7 @@ from services.subscriptions.filters.names import (
     Value,
 )
 from services.subscriptions.members.departures import (
+    LEFT_BY_MAIL_ACTIONS,
     LEFT_REASON,
     STATED_REASON,
     LeftReason,
@@ -86,5 +87,5 @@ def _select_users_of_mailings(
     return select(_event.user_id).where(
         _event.list_id == list_id,
         _event.mailing_id.in_(values),
-        _event.action == ("complained" if is_complaint else "unsubscribed"),
+        _event.action.in_(("complained",) if is_complaint else LEFT_BY_MAIL_ACTIONS),
     )

@@ -32,6 +32,9 @@ class StatedReason(StrEnum):
     OTHER = "other"
 
 
+# The actions that a mail's unsubscribe link and one-click header cause. The header only turns off
+# the list's mail.
+LEFT_BY_MAIL_ACTIONS = ("unsubscribed", "email_disabled")
 _BOUNCE_ACTIONS = (changes.BOUNCED, changes.SOFT_BOUNCED)
 _REASON_BY_ACTION = {
     "complained": LeftReason.COMPLAINED,
