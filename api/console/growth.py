@@ -1,20 +1,21 @@
 """Calculates charts that show how many people joined and left lists.
 
-A ``GrowthPlot`` has two bars per period: people who joined are above the zero line, and people who
-left are below the zero line. A ``NetGrowthPlot`` is a line that shows the net growth since the
-first day. The bar chart and the line chart leave out imported members, because a single import can
-be so large that all other changes become invisible.
+A chart is a line, or it has one or two bars per period: an upper bar above the zero line, and a
+lower bar below the zero line. Only the line of a list's members includes imported members, because
+a single import can be so large that all other changes become invisible.
 
 The template writes the marks of the vertical axis as HTML next to the SVG. Positions and sizes in
 the SVG are percentages, so that the chart fits any window, but the text in the SVG keeps its size.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from enum import StrEnum
 from itertools import accumulate, count
 from typing import Self
 
+from api.console.console_display import format_change, format_count, format_day
 from services.subscriptions.daily_figures import MemberFigures
 
 _MAX_BARS = 62
@@ -26,17 +27,29 @@ _MAX_DAYS_PER_YEAR = 366
 _MAX_MARK_STEPS = 6
 # The vertical axis of a line chart has fewer marks than the axis of a bar chart, because a line
 # chart has a horizontal line at each mark.
-_MAX_NET_MARK_STEPS = 4
+_MAX_LINE_MARK_STEPS = 4
 # How many dates fit below the chart in a wide window, and on a phone.
 _MAX_DATES = 13
 _MAX_DATES_ON_PHONE = 5
+
+
+class Figure(StrEnum):
+    """A figure of a list that the list's page can show as a chart."""
+
+    MEMBERS = "members"
+    JOINED = "joined"
+    LEFT = "left"
+    CONFIRMED = "confirmed"
 
 
 @dataclass(frozen=True)
 class GrowthSpan:
     """The numbers of people who joined and left a list in a period.
 
-    ``joined``: how many people joined in other ways than by an import.
+    Attributes:
+        joined: how many people joined in other ways than by an import.
+        asked, confirmed: the numbers of sign-ups that needed a confirmation, and of confirmations.
+        members: the number of members at the end of the period, or 0 if the chart doesn't need it.
     """
 
     first: date
@@ -44,11 +57,19 @@ class GrowthSpan:
     joined: int
     imported: int
     left: int
+    asked: int
+    confirmed: int
+    members: int = 0
 
     @property
     def net(self) -> int:
         """Return the net growth without imported members."""
         return self.joined - self.left
+
+    @property
+    def confirmed_percentage(self) -> int | None:
+        """Return at most 100, although some confirmations belong to earlier sign-ups."""
+        return min(round(100 * self.confirmed / self.asked), 100) if self.asked else None
 
     @classmethod
     def of(cls, days: Sequence[MemberFigures]) -> Self:
@@ -58,27 +79,43 @@ class GrowthSpan:
             sum(each.joined - each.imported for each in days),
             sum(each.imported for each in days),
             sum(each.left for each in days),
+            sum(each.asked for each in days),
+            sum(each.confirmed for each in days),
         )
 
 
 @dataclass(frozen=True)
 class PlottedSpan:
-    """The sizes and positions of one period's bars.
+    """A period's column in the chart.
 
     Attributes:
-        start, space: the left edge and the width of the period's column in the chart.
-        x, width: the left edge and the width of the bars, which are narrower than the column.
-        joined_y: the upper edge of the bar for people who joined.
+        words: the period and its numbers.
+        start, space: the left edge and the width of the column.
+        value: the number that the line or the upper bar shows.
+        y: the point on the line, or the upper edge of the upper bar.
     """
 
     span: GrowthSpan
+    words: str
     start: float
     space: float
-    x: float
-    width: float
-    joined_y: float
-    joined_height: float
-    left_height: float
+    value: int
+    y: float
+    upper_height: float = 0
+    lower_height: float = 0
+
+    @property
+    def centre(self) -> float:
+        return round(self.start + self.space / 2, 2)
+
+    @property
+    def bar_start(self) -> float:
+        """Return the left edge of the bars, which are narrower than the column."""
+        return round(self.start + self.space * _GAP_SHARE / 2, 2)
+
+    @property
+    def bar_width(self) -> float:
+        return round(self.space * (1 - _GAP_SHARE), 2)
 
 
 @dataclass(frozen=True)
@@ -92,125 +129,106 @@ class PlottedDate:
 
 @dataclass(frozen=True)
 class GrowthPlot:
-    """The data of a growth chart, which a template draws as SVG.
+    """The data of a chart, which a template draws as SVG.
 
     Attributes:
+        figure: what the chart shows, or ``None`` for the net growth.
         zero: the vertical position of the zero line.
-        marks: evenly spaced numbers of people next to the vertical axis, from the upper edge to the
-            lower edge of the chart. Negative numbers stand for people who left.
-        dates: the dates below the chart, each of which is the first day of a bar's period.
+        marks: evenly spaced numbers next to the vertical axis, from the upper edge to the lower
+            edge of the chart. Negative numbers stand for people who left, or for a net loss.
+        labels: the texts of the marks.
+        dates: the dates below the chart, each of which is the first day of a column's period.
     """
 
+    figure: Figure | None
     total: GrowthSpan
-    bars: list[PlottedSpan]
+    columns: list[PlottedSpan]
     zero: float
     marks: list[int]
+    labels: list[str]
     dates: list[PlottedDate]
+
+    @property
+    def has_line(self) -> bool:
+        return self.figure in (None, Figure.MEMBERS)
+
+    @property
+    def has_numbers(self) -> bool:
+        return self.has_line or any(each.value or each.lower_height for each in self.columns)
+
+    @property
+    def mark_heights(self) -> list[float]:
+        """Return the vertical positions of the marks."""
+        steps = len(self.marks) - 1
+        return [round(100 * number / steps, 2) for number in range(steps + 1)]
+
+    @property
+    def heads(self) -> list[tuple[str, str]]:
+        """Return the columns of the table below the chart: labels and attributes of spans."""
+        if self.figure is Figure.CONFIRMED:
+            return [("Requests", "asked"), ("Confirmed", "confirmed")]
+        heads = [("Joined", "joined"), ("Left", "left"), ("Net", "net")]
+        if self.total.imported:
+            heads.append(("Imported", "imported"))
+        if self.figure is Figure.MEMBERS:
+            heads.append(("Members", "members"))
+        return heads
 
     @property
     def spans(self) -> list[GrowthSpan]:
-        return [bar.span for bar in self.bars]
+        return [column.span for column in self.columns]
 
     @property
     def days_of_span(self) -> int:
-        span = self.bars[0].span
+        span = self.columns[0].span
         return (span.last - span.first).days + 1
-
-
-@dataclass(frozen=True)
-class PlottedDay:
-    """A day in the line chart of net growth.
-
-    Attributes:
-        start, space: the left edge and the width of the day's column in the chart.
-        x, y: the day's point on the line, in the middle of the column.
-        net: the net growth from the first day of the chart to the end of this day, without imported
-            members.
-    """
-
-    span: GrowthSpan
-    start: float
-    space: float
-    x: float
-    y: float
-    net: int
-
-
-@dataclass(frozen=True)
-class NetGrowthPlot:
-    """The data of a line chart of net growth, which a template draws as SVG.
-
-    ``total.net`` is the net growth at the end of the line. A negative number in ``marks`` means a
-    net loss of members.
-    """
-
-    total: GrowthSpan
-    days: list[PlottedDay]
-    zero: float
-    marks: list[int]
-    dates: list[PlottedDate]
 
     @property
     def points(self) -> str:
-        return " ".join(f"{day.x},{day.y}" for day in self.days)
+        return " ".join(f"{column.centre},{column.y}" for column in self.columns)
 
     @property
     def area(self) -> str:
-        """Return the corners of the area between the line and the zero line."""
-        return f"{self.days[0].x},{self.zero} {self.points} {self.days[-1].x},{self.zero}"
+        """Return the corners of the area between the line and the zero line or the lower edge."""
+        base = min(self.zero, 100)
+        first, last = self.columns[0], self.columns[-1]
+        return f"{first.centre},{base} {self.points} {last.centre},{base}"
 
 
-def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
-    """Return the growth chart for ``days``, which must be in chronological order."""
-    # Each bar covers one day, or whole weeks if there would be too many daily bars.
+def build_growth_plot(
+    days: Sequence[MemberFigures], figure: Figure = Figure.JOINED, members: int = 0
+) -> GrowthPlot:
+    """Return the chart of a figure for ``days``, which must be in chronological order.
+
+    ``members``: the number of members at the end of the last day.
+    """
+    # Each column covers one day, or whole weeks if there would be too many columns. Rates are always
+    # weekly, because many people confirm on a later day.
     size = 1
-    if len(days) > _MAX_BARS:
+    if len(days) > _MAX_BARS or figure is Figure.CONFIRMED:
         size = _DAYS_PER_WEEK * -(-len(days) // (_DAYS_PER_WEEK * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
-    marks = _choose_marks(max(each.joined for each in spans), max(each.left for each in spans))
-    # The bars for joins and departures have the same scale, so that they can be compared.
-    unit, zero = _compute_scale(marks)
-    space = 100 / len(spans)
-    bars = [
-        PlottedSpan(
-            span=span,
-            start=round(number * space, 2),
-            space=round(space, 2),
-            x=round((number + _GAP_SHARE / 2) * space, 2),
-            width=round((1 - _GAP_SHARE) * space, 2),
-            joined_y=round(zero - span.joined * unit, 2),
-            joined_height=round(span.joined * unit, 2),
-            left_height=round(span.left * unit, 2),
-        )
-        for number, span in enumerate(spans)
+    # Count back from the current number of members.
+    losses = (-each.net - each.imported for each in reversed(spans[1:]))
+    members_by_span = [*accumulate(losses, initial=members)][::-1]
+    spans = [
+        replace(span, members=number) for span, number in zip(spans, members_by_span, strict=True)
     ]
-    bars_per_date = _DAYS_PER_WEEK if size == 1 else 1
-    dates = _choose_dates(bars[::bars_per_date], has_years=len(days) > _MAX_DAYS_PER_YEAR)
-    return GrowthPlot(GrowthSpan.of(days), bars, round(zero, 2), marks, dates)
+    total = replace(GrowthSpan.of(days), members=members)
+    values, lower_values = _choose_values(spans, figure)
+    words = [_describe_figure(span, figure) for span in spans]
+    return _build_plot(figure, total, spans, values, words, lower_values)
 
 
-def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
-    """Return the chart of net growth for ``days``, which must be in chronological order."""
+def build_net_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
+    """Return the chart of net growth since the first day, without imported members.
+
+    ``total.net`` is the net growth at the end of the line.
+    """
     spans = [GrowthSpan.of([day]) for day in days]
-    net_by_day = list(accumulate(span.net for span in spans))
-    marks = _choose_marks(
-        max(0, *net_by_day), max(0, *(-net for net in net_by_day)), _MAX_NET_MARK_STEPS
-    )
-    unit, zero = _compute_scale(marks)
-    space = 100 / len(days)
-    plotted_days = [
-        PlottedDay(
-            span=span,
-            start=round(number * space, 2),
-            space=round(space, 2),
-            x=round((number + 0.5) * space, 2),
-            y=round(zero - net * unit, 2),
-            net=net,
-        )
-        for number, (span, net) in enumerate(zip(spans, net_by_day, strict=True))
-    ]
-    dates = _choose_dates(plotted_days[::_DAYS_PER_WEEK], has_years=len(days) > _MAX_DAYS_PER_YEAR)
-    return NetGrowthPlot(GrowthSpan.of(days), plotted_days, round(zero, 2), marks, dates)
+    values = [*accumulate(span.net for span in spans)]
+    words = [_describe_figure(span, Figure.JOINED) for span in spans]
+    return _build_plot(None, GrowthSpan.of(days), spans, values, words)
 
 
 def draw_growth_line(growth: Sequence[int]) -> str | None:
@@ -233,26 +251,102 @@ def draw_growth_line(growth: Sequence[int]) -> str | None:
     )
 
 
-def _compute_scale(marks: Sequence[int]) -> tuple[float, float]:
-    """Return the height that a bar needs per person, and the vertical position of the zero line."""
+def _choose_values(spans: Sequence[GrowthSpan], figure: Figure) -> tuple[list[int], list[int]]:
+    """Return the values of the line or the upper bars, and the values of the lower bars."""
+    no_values = [0] * len(spans)
+    match figure:
+        case Figure.MEMBERS:
+            return [span.members for span in spans], no_values
+        case Figure.JOINED:
+            return [span.joined for span in spans], [span.left for span in spans]
+        case Figure.LEFT:
+            return [span.left for span in spans], no_values
+        case Figure.CONFIRMED:
+            return [span.confirmed_percentage or 0 for span in spans], no_values
+
+
+def _describe_figure(span: GrowthSpan, figure: Figure) -> str:
+    match figure:
+        case Figure.MEMBERS:
+            return format_count(span.members, "member")
+        case Figure.JOINED:
+            imported = f"{span.imported:,} imported, " if span.imported else ""
+            return f"{span.joined:,} joined, {imported}{span.left:,} left"
+        case Figure.LEFT:
+            return f"{span.left:,} left"
+        case Figure.CONFIRMED:
+            return f"{span.asked:,} asked, {span.confirmed:,} confirmed"
+
+
+def _build_plot(
+    figure: Figure | None,
+    total: GrowthSpan,
+    spans: Sequence[GrowthSpan],
+    values: Sequence[int],
+    words: Sequence[str],
+    lower_values: Sequence[int] | None = None,
+) -> GrowthPlot:
+    has_line = figure in (None, Figure.MEMBERS)
+    lower_values = lower_values or [0] * len(spans)
+    lowest, highest = min(values), max(values)
+    if figure is Figure.CONFIRMED:
+        highest = 100
+    if figure is not Figure.MEMBERS:
+        lowest, highest = min(lowest, 0, -max(lower_values)), max(highest, 0)
+    marks = _choose_marks(lowest, highest, _MAX_LINE_MARK_STEPS if has_line else _MAX_MARK_STEPS)
+    # The upper and the lower bars have the same scale, so that they can be compared.
     unit = 100 / (marks[0] - marks[-1])
-    return unit, marks[0] * unit
+    zero = marks[0] * unit
+    space = 100 / len(spans)
+    columns = [
+        PlottedSpan(
+            span=span,
+            words=f"{_describe_days(span)}: {text}",
+            start=round(number * space, 2),
+            space=round(space, 2),
+            value=value,
+            y=round(zero - value * unit, 2),
+            upper_height=0 if has_line else round(value * unit, 2),
+            lower_height=round(lower_value * unit, 2),
+        )
+        for number, (span, value, lower_value, text) in enumerate(
+            zip(spans, values, lower_values, words, strict=True)
+        )
+    ]
+    has_years = (total.last - total.first).days >= _MAX_DAYS_PER_YEAR
+    is_daily = spans[0].first == spans[0].last
+    dates = _choose_dates(columns[:: _DAYS_PER_WEEK if is_daily else 1], has_years=has_years)
+    labels = _write_labels(marks, figure)
+    return GrowthPlot(figure, total, columns, round(zero, 2), marks, labels, dates)
 
 
-def _choose_marks(highest: int, lowest: int, max_steps: int = _MAX_MARK_STEPS) -> list[int]:
-    """Return at least two evenly spaced round numbers for the vertical axis, in descending order.
+def _describe_days(span: GrowthSpan) -> str:
+    first, last = format_day(span.first), format_day(span.last)
+    return first if first == last else f"{first} to {last}"
 
-    Args:
-        highest: the value that the top of the axis must at least reach.
-        lowest: how far the axis must at least reach below zero, as a positive number.
-    """
+
+def _write_labels(marks: Sequence[int], figure: Figure | None) -> list[str]:
+    labels = [format_change(mark) if figure is None else f"{abs(mark):,}" for mark in marks]
+    if figure is Figure.CONFIRMED:
+        labels = [f"{label} %" for label in labels]
+    if figure is Figure.JOINED:
+        # Words instead of a sign say what the bars above and below the zero line count.
+        if marks[0] > 0:
+            labels[0] += " joined"
+        if marks[-1] < 0:
+            labels[-1] += " left"
+    return labels
+
+
+def _choose_marks(lowest: int, highest: int, max_steps: int) -> list[int]:
+    """Return at least two evenly spaced round numbers that span both values, highest first."""
     for step in _generate_round_numbers():
-        # If ``highest`` and ``lowest`` are 0, the zero line is the lower edge of the chart.
-        above = -(-highest // step) or (not lowest)
-        below = -(-lowest // step)
-        if above + below <= max_steps:
+        first = lowest // step
+        # Two equal values have a mark above them.
+        last = max(-(-highest // step), first + 1)
+        if last - first <= max_steps:
             break
-    return [number * step for number in range(above, -below - 1, -1)]
+    return [number * step for number in range(last, first - 1, -1)]
 
 
 def _generate_round_numbers() -> Iterator[int]:
@@ -261,16 +355,12 @@ def _generate_round_numbers() -> Iterator[int]:
             yield digit * 10**exponent
 
 
-def _choose_dates(
-    bars: Sequence[PlottedSpan | PlottedDay], *, has_years: bool
-) -> list[PlottedDate]:
-    bars = bars[:: -(-len(bars) // _MAX_DATES)]
-    phone_step = -(-len(bars) // _MAX_DATES_ON_PHONE)
+def _choose_dates(columns: Sequence[PlottedSpan], *, has_years: bool) -> list[PlottedDate]:
+    columns = columns[:: -(-len(columns) // _MAX_DATES)]
+    phone_step = -(-len(columns) // _MAX_DATES_ON_PHONE)
     dates = []
-    for number, bar in enumerate(bars):
-        first = bar.span.first
+    for number, column in enumerate(columns):
+        first = column.span.first
         label = f"{first:%b %Y}" if has_years else f"{first.day} {first:%b}"
-        dates.append(
-            PlottedDate(label, round(bar.start + bar.space / 2, 2), number % phone_step > 0)
-        )
+        dates.append(PlottedDate(label, column.centre, number % phone_step > 0))
     return dates

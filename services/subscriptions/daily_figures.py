@@ -20,7 +20,6 @@ from sqlalchemy import (
     cast,
     func,
     literal,
-    or_,
     select,
     text,
     union_all,
@@ -177,7 +176,7 @@ class MemberFigures:
 
 @dataclass(frozen=True)
 class OriginFigures:
-    """Figures by UTM source, or else by referrer."""
+    """``by``: ``REFERRER`` in figures by UTM source, if the members have no UTM source."""
 
     by: FiguresBy
     key: str
@@ -187,11 +186,10 @@ class OriginFigures:
 
 @dataclass(frozen=True)
 class JoinsByOrigin:
-    """The most frequent origins. ``joined`` and ``left`` count all members of known origin."""
+    """The most frequent origins. ``joined`` counts all members of known origin who joined."""
 
     largest: Sequence[OriginFigures]
     joined: int
-    left: int
 
 
 @dataclass(frozen=True)
@@ -294,37 +292,46 @@ def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
 
 
 def read_joins_by_origin(
-    uow: UnitOfWork, list_id: int, days: DayRange, limit: int
+    uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy, limit: int
 ) -> JoinsByOrigin:
-    """Count a member with both a UTM source and a referrer only under the UTM source."""
-    origins = ORIGINS_AND_DELTAS.c
-    has_source = origins.utm_source != ""
-    by = case((has_source, FiguresBy.UTM_SOURCE), else_=FiguresBy.REFERRER).label("kind")
-    key = case((has_source, origins.utm_source), else_=origins.referrer).label("key")
+    """Return the most frequent origins of members who joined.
+
+    In figures by UTM source, members without a UTM source count under the referrer.
+    """
+    origins = LANDINGS_AND_DELTAS.c if by is FiguresBy.LANDING else ORIGINS_AND_DELTAS.c
+    value: ColumnElement[Any] = origins[by.value]
+    has_value = value != ""
+    if by is FiguresBy.UTM_SOURCE:
+        value = case((has_value, value), else_=origins.referrer)
+    key = value.label("key")
+    is_named = has_value.label("is_named")
     joined_sum = func.sum(origins.joined)
-    left_sum = func.sum(origins.gone)
-    # Postgres computes window functions before LIMIT, so ``all_joined`` and ``all_left`` also count
-    # the UTM sources and referrers that LIMIT removes from the result.
+    # Postgres computes window functions before LIMIT, so ``all_joined`` also counts the origins
+    # that LIMIT removes from the result.
     all_joined = func.sum(joined_sum).over()
-    all_left = func.sum(left_sum).over()
     query = (
-        select(by, key, joined_sum, left_sum, all_joined, all_left)
+        select(is_named, key, joined_sum, func.sum(origins.gone), all_joined)
         .where(
             origins.list_id == list_id,
             origins.day.between(days.first, days.last),
-            or_(has_source, origins.referrer != ""),
+            value != "",
         )
-        .group_by(by, key)
+        .group_by(is_named, key)
+        .having(joined_sum > 0)
         .order_by(joined_sum.desc(), key)
         .limit(limit)
     )
     rows = uow.session.execute(query).all()
     largest = [
-        OriginFigures(FiguresBy(row_by), str(row_key), int(joined_count), int(left_count))
-        for row_by, row_key, joined_count, left_count, _, _ in rows
+        OriginFigures(
+            by if row_is_named else FiguresBy.REFERRER,
+            str(row_key),
+            int(joined_count),
+            int(left_count),
+        )
+        for row_is_named, row_key, joined_count, left_count, _ in rows
     ]
-    total_joined, total_left = (int(rows[0][4]), int(rows[0][5])) if rows else (0, 0)
-    return JoinsByOrigin(largest, total_joined, total_left)
+    return JoinsByOrigin(largest, int(rows[0][4]) if rows else 0)
 
 
 def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:

@@ -1,6 +1,13 @@
-"""Reads the mailings of lists, with the numbers of bounces and other reported events."""
+"""Reads the mailings of lists, with the numbers of bounces and other reported events.
 
-from collections.abc import Collection
+A program that sends an issue for hours exports several rosters, so the issue has several mailings.
+Mailings of a list with the same name on the same day in UTC count as one issue.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
 from fractions import Fraction
 
 from sqlalchemy import func, select
@@ -19,6 +26,40 @@ from storage.unit_of_work import UnitOfWork
 _MIN_ALARM_ROWS = 500
 _MAX_BOUNCE_SHARE = Fraction(5, 100)
 _MAX_COMPLAINT_SHARE = Fraction(3, 1000)
+# A filter can have at most 100 values, and the people of an issue are found by one filter.
+_MAX_MAILINGS_PER_ISSUE = 100
+# How many earlier issues an issue is compared with, and in how many mailings they are searched.
+_MAX_COMPARED_ISSUES = 5
+_MAX_SEARCHED_MAILINGS = 500
+
+
+class Outcome(StrEnum):
+    DELIVERED = "delivered"
+    BOUNCED = "bounced"
+    COMPLAINED = "complained"
+    LEFT = "left"
+
+
+@dataclass(frozen=True)
+class Issue:
+    """The mailings of one issue, and the numbers of their recipients by outcome.
+
+    ``recipients``: the size of the largest roster, because each roster contains all members.
+    """
+
+    mailings: Sequence[Mailing]
+    counts: Mapping[Outcome, int]
+
+    @property
+    def recipients(self) -> int:
+        return max(each.rows for each in self.mailings)
+
+    @property
+    def has_reports(self) -> bool:
+        return any(_has_reports(each) for each in self.mailings)
+
+    def compute_share(self, outcome: Outcome) -> Fraction:
+        return Fraction(self.counts[outcome], self.recipients or 1)
 
 
 def list_mailings(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRows[Mailing]:
@@ -37,7 +78,71 @@ def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
 def list_names(uow: UnitOfWork, list_id: int, mailing_ids: Collection[int]) -> dict[int, str]:
     """Map the ids of the list's mailings to their names. Ignore the ids of other mails."""
     query = select(Mailing).where(Mailing.id.in_(mailing_ids), Mailing.list_id == list_id)
-    return {each.id: each.label or f"Mailing {each.id}" for each in uow.session.scalars(query)}
+    return {each.id: get_name(each) for each in uow.session.scalars(query)}
+
+
+def get_name(mailing: Mailing) -> str:
+    return mailing.label or f"Mailing {mailing.id}"
+
+
+def describe_mailings(uow: UnitOfWork, rows: Sequence[Mailing]) -> list[Issue]:
+    """Return each mailing on its own, as if it were a whole issue."""
+    return _build_issues(uow, [[row] for row in rows])
+
+
+def read_issue(uow: UnitOfWork, mailing: Mailing) -> Issue:
+    """Return the issue of a mailing, newest mailing first."""
+    rows = [mailing]
+    if mailing.label is not None:
+        day_begin = datetime.combine(_get_day(mailing), time(), UTC)
+        query = select(Mailing).where(
+            Mailing.list_id == mailing.list_id,
+            Mailing.label == mailing.label,
+            Mailing.created_at >= day_begin,
+            Mailing.created_at < day_begin + timedelta(days=1),
+        )
+        query = query.order_by(Mailing.id.desc()).limit(_MAX_MAILINGS_PER_ISSUE)
+        rows = [*uow.session.scalars(query)]
+    [issue] = _build_issues(uow, [rows])
+    return issue
+
+
+def find_earlier_issues(uow: UnitOfWork, issue: Issue) -> list[Issue]:
+    """Return the list's last issues before this one about which senders have reported."""
+    first = issue.mailings[-1]
+    query = select(Mailing).where(Mailing.list_id == first.list_id, Mailing.id < first.id)
+    query = query.order_by(Mailing.id.desc()).limit(_MAX_SEARCHED_MAILINGS)
+    rows_by_issue: dict[tuple[str | int, date], list[Mailing]] = {}
+    for row in uow.session.scalars(query):
+        key = (row.label or row.id, _get_day(row))
+        rows_by_issue.setdefault(key, []).append(row)
+    reported = [rows for rows in rows_by_issue.values() if any(map(_has_reports, rows))]
+    return _build_issues(uow, reported[:_MAX_COMPARED_ISSUES])
+
+
+def _build_issues(uow: UnitOfWork, mailings: Sequence[Sequence[Mailing]]) -> list[Issue]:
+    left_counts = count_left(uow, [row.id for rows in mailings for row in rows])
+    return [
+        Issue(
+            rows,
+            {
+                Outcome.DELIVERED: sum(row.delivered for row in rows),
+                Outcome.BOUNCED: sum(row.hard_bounced + row.soft_bounced for row in rows),
+                Outcome.COMPLAINED: sum(row.complained for row in rows),
+                Outcome.LEFT: sum(left_counts.get(row.id, 0) for row in rows),
+            },
+        )
+        for rows in mailings
+    ]
+
+
+def _get_day(mailing: Mailing) -> date:
+    return mailing.created_at.astimezone(UTC).date()
+
+
+def _has_reports(mailing: Mailing) -> bool:
+    bounced = mailing.hard_bounced + mailing.soft_bounced + mailing.blocked
+    return mailing.delivered + bounced + mailing.complained + mailing.unsubscribed > 0
 
 
 def count_left(uow: UnitOfWork, mailing_ids: Collection[int]) -> dict[int, int]:

@@ -18,7 +18,7 @@ from api.console.console_display import (
     format_number,
 )
 from api.console.frame import render_console_part
-from api.console.growth import GrowthPlot, build_growth_plot, build_net_growth_plot
+from api.console.growth import Figure, GrowthPlot, build_growth_plot, build_net_growth_plot
 from api.console.members.filter_form import FilterDraft
 from api.console.members.forms import NOBODY, MemberCount
 from api.console.typed_forms import TypedForm
@@ -111,8 +111,8 @@ def test_console_chart_axis_has_round_integers_with_zero(
     # The zero line and the bars match the marks, which are evenly spaced.
     height = marks[0] - marks[-1]
     assert plot.zero == pytest.approx(100 * marks[0] / height, abs=0.01)
-    assert plot.bars[0].joined_height == pytest.approx(100 * joined / height, abs=0.01)
-    assert plot.bars[1].left_height == pytest.approx(100 * left / height, abs=0.01)
+    assert plot.columns[0].upper_height == pytest.approx(100 * joined / height, abs=0.01)
+    assert plot.columns[1].lower_height == pytest.approx(100 * left / height, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,45 @@ def test_console_line_of_net_growth_starts_at_zero_and_matches_its_marks(
     ]
     plot = build_net_growth_plot(days)
     assert plot.marks == marks
-    assert [day.net for day in plot.days] == net
+    assert [day.value for day in plot.columns] == net
     assert plot.total.net == net[-1]
     height = marks[0] - marks[-1]
-    for day in plot.days:
-        assert day.y == pytest.approx(100 * (marks[0] - day.net) / height, abs=0.01)
+    for day in plot.columns:
+        assert day.y == pytest.approx(100 * (marks[0] - day.value) / height, abs=0.01)
     assert plot.zero == pytest.approx(100 * marks[0] / height, abs=0.01)
+
+
+def test_console_line_of_members_ends_at_the_current_number_and_has_an_axis_near_it() -> None:
+    days = [
+        MemberFigures("2026-01-01", joined=50, left=1, imported=40),
+        MemberFigures("2026-01-02", joined=0, left=3),
+        MemberFigures("2026-01-03", joined=10, left=4),
+    ]
+    plot = build_growth_plot(days, Figure.MEMBERS, 4_760)
+    assert [day.value for day in plot.columns] == [4_757, 4_754, 4_760]
+    assert plot.marks == [4_760, 4_758, 4_756, 4_754]
+    assert [day.y for day in plot.columns] == [50, 100, 0]
+    assert plot.columns[0].words == "1 Jan 2026: 4,757 members"
+    # The area below the line ends at the lower edge, because the axis doesn't reach zero.
+    assert plot.area.startswith(f"{plot.columns[0].centre},100 ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "confirmed", "value"), [(0, 2, 0), (4, 3, 75), (2, 3, 100), (3, 2, 67)]
+)
+def test_console_chart_of_confirmations_shows_percentages(
+    asked: int, confirmed: int, value: int
+) -> None:
+    days = [MemberFigures("2026-01-01", asked=asked, confirmed=confirmed)]
+    plot = build_growth_plot(days, Figure.CONFIRMED)
+    assert plot.columns[0].value == value
+    assert plot.labels == ["100 %", "80 %", "60 %", "40 %", "20 %", "0 %"]
+
+
+def test_console_chart_says_above_and_below_the_zero_line_what_it_counts() -> None:
+    assert build_plot((30, 0), (0, 12)).labels == ["30 joined", "20", "10", "0", "10", "20 left"]
+    assert build_plot((3, 0)).labels == ["3 joined", "2", "1", "0"]
+    assert build_plot((0, 2)).labels == ["0", "1", "2 left"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Tests of the console in a browser."""
 
+import re
+
 import httpx2
 import pytest
 from playwright.sync_api import FilePayload, Page, Route, expect
@@ -125,6 +127,34 @@ def test_console_menus_show_the_current_entry_after_the_window_gets_narrower(
             eventually(
                 lambda: find_hidden_entries(console_page) == [], what=f"the entry at {width} px"
             )
+
+
+@pytest.mark.tier("browser")
+def test_chart_shows_the_numbers_of_a_day_after_a_tap_or_an_arrow_key(
+    stack: Stack, console_page: Page, client: httpx2.Client
+) -> None:
+    list_id = new_list(client)["id"]
+    data(subscribe(client, list_id, new_address()))
+    console_page.set_viewport_size({"width": NARROW_WIDTH, "height": 640})
+    console_page.goto(f"{stack.api_url}/console/lists/{list_id}?figure=joined")
+    chart = console_page.get_by_role("slider", name="30 days")
+    numbers = console_page.locator("figure").get_by_text(re.compile("joined, 0 left$"))
+    expect(numbers).to_have_count(0)
+    chart.focus()
+    console_page.keyboard.press("ArrowLeft")
+    expect(numbers).to_have_text(re.compile(": 1 joined, 0 left$"))
+    today_text = numbers.inner_text()
+    expect(chart).to_have_attribute("aria-valuetext", today_text)
+    console_page.keyboard.press("ArrowLeft")
+    expect(numbers).to_have_text(re.compile(": 0 joined, 0 left$"))
+    console_page.keyboard.press("Home")
+    expect(chart).to_have_attribute("aria-valuenow", "0")
+    box = chart.bounding_box()
+    assert box
+    chart.click(position={"x": box["width"] - 2, "y": box["height"] / 2})
+    expect(numbers).to_have_text(today_text)
+    if IS_THOROUGH:
+        require_accessible(console_page)
 
 
 @pytest.mark.tier("browser")

@@ -2,6 +2,7 @@
 
 import html
 import re
+from datetime import timedelta
 
 import pytest
 
@@ -53,26 +54,27 @@ def test_mailings_page_shows_the_figures_newest_first(
     text = console.see(mailings_path(mailed_list_id))
     assert heading(text) == "Mailings of The Daily Demo"
     newest, oldest = rows_of(text)[1:]
-    assert newest[:4] == [f"Mailing {unnamed_id}", "just now", "3", "no reports"]
-    assert newest[4:] == ["–"] * 4
+    assert newest == [f"Mailing {unnamed_id}", "just now", "3", "no reports"]
     assert oldest == [
         "September letter",
         "just now",
         "1,200",
-        "1,100 (91.6 %)",
-        "12 (1 %)",
-        "6 (0.5 %)",
-        "1 (< 0.1 %)",
-        "4",
+        "1,100 delivered (91.6 %) 18 bounced (1.5 %) 1 complained (< 0.1 %)",
+    ]
+    assert 'aria-label="1,100 delivered, 18 bounced, 1 complained, 0 left of 1,200"' in text
+    assert re.findall(r'<rect class="share-(\w+)" x="([\d.]+)%" width="([\d.]+)%"', text) == [
+        ("delivered", "0", "91.67"),
+        ("bounced", "91.67", "1.5"),
+        ("complained", "93.17", "0.08"),
     ]
 
 
 @pytest.mark.parametrize(
     ("rows", "figures", "bad_figures"),
     [
-        (1000, {"hard_bounced": 50}, ["50 (5 %)"]),
+        (1000, {"hard_bounced": 50}, ["50 bounced (5 %)"]),
         (1000, {"hard_bounced": 49, "soft_bounced": 900}, []),
-        (1000, {"complained": 3}, ["3 (0.3 %)"]),
+        (1000, {"complained": 3}, ["3 complained (0.3 %)"]),
         (1001, {"complained": 3}, []),
         (499, {"hard_bounced": 499, "complained": 499}, []),
     ],
@@ -99,8 +101,7 @@ def test_share_is_rounded_down_and_never_shown_as_zero(
     figures = {"hard_bounced": 49_999, "complained": 1}
     new_mailing(stack, mailed_list_id, rows=1_000_000, figures=figures)
     [row] = rows_of(console.see(mailings_path(mailed_list_id)))[1:]
-    assert row[4] == "49,999 (4.9 %)"
-    assert row[6] == "1 (< 0.1 %)"
+    assert row[3] == "49,999 bounced (4.9 %) 1 complained (< 0.1 %)"
 
 
 def test_mailings_page_explains_the_empty_state(
@@ -212,6 +213,87 @@ def test_page_of_a_mailing_shows_the_outcomes_and_leads_to_the_people(
         ),
         what="the tag",
     )
+
+
+def read_outcomes(text: str) -> dict[str, list[str]]:
+    """Map each outcome on the page of a mailing to its figures."""
+    return {row[0]: row[1:-2] for row in rows_of(text)[1:]}
+
+
+def test_page_of_a_mailing_compares_it_with_the_last_five_that_have_reports(
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
+) -> None:
+    for delivered in (0, 100, 100):
+        new_mailing(stack, mailed_list_id, rows=100, figures={"delivered": delivered})
+    for _ in range(3):
+        new_mailing(stack, mailed_list_id, rows=1000)
+    for delivered, bounced in ((90, 10), (80, 20)):
+        figures = {"delivered": delivered, "hard_bounced": bounced}
+        new_mailing(stack, mailed_list_id, rows=100, figures=figures)
+    new_mailing(stack, mailed_list_id, rows=10, figures={"delivered": 10})
+    mailing_id = new_mailing(
+        stack, mailed_list_id, rows=200, figures={"delivered": 150, "soft_bounced": 30}
+    )
+    new_mailing(stack, mailed_list_id, rows=100, figures={"delivered": 1})
+    text = console.see(f"{mailings_path(mailed_list_id)}/{mailing_id}")
+    assert rows_of(text)[0][1:4] == ["People", "Share", "Average of the last 5"]
+    assert read_outcomes(text) == {
+        "Delivered": ["150", "75 %", "94 %"],
+        "Bounced": ["30", "15 %", "6 %"],
+        "Complained": ["0", "0 %", "0 %"],
+        "Left": ["0", "0 %", "0 %"],
+    }
+
+
+def test_page_of_a_mailing_has_no_comparison_with_fewer_than_two_earlier_mailings(
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
+) -> None:
+    figures = {"delivered": 90}
+    new_mailing(stack, mailed_list_id, rows=100, figures=figures)
+    mailing_id = new_mailing(stack, mailed_list_id, rows=100, figures=figures)
+    text = console.see(f"{mailings_path(mailed_list_id)}/{mailing_id}")
+    assert "There is no comparison yet" in text
+    assert read_outcomes(text)["Delivered"] == ["90", "90 %"]
+    mailing_id = new_mailing(stack, mailed_list_id, rows=100)
+    text = console.see(f"{mailings_path(mailed_list_id)}/{mailing_id}")
+    assert read_outcomes(text)["Delivered"] == ["0", "0 %", "90 %"]
+
+
+def test_rosters_of_one_issue_count_as_one_mailing(
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
+) -> None:
+    """A program that sends for a long time exports a new roster from time to time."""
+    for age, label in ((timedelta(days=2), "One"), (timedelta(days=1), "Two")):
+        for delivered in (30, 60):
+            new_mailing(
+                *(stack, mailed_list_id),
+                rows=100,
+                age=age,
+                figures={"delivered": delivered},
+                label=label,
+            )
+    new_mailing(stack, mailed_list_id, rows=100, figures={"delivered": 1}, label="Other")
+    emails = [new_address() for _ in range(2)]
+    data(add(console.api, mailed_list_id, *emails))
+    ids = []
+    for email in emails:
+        mailing_id = new_mailing(
+            stack, mailed_list_id, rows=100, figures={"delivered": 40}, label="Three"
+        )
+        ids.append(mailing_id)
+        user_id = require_member(console.api, mailed_list_id, email)["user_id"]
+        delivery_id = delivery_for(stack, mailed_list_id, user_id, mailing_id)
+        deliver(stack, console.api, new_sender(console.api), bounce(delivery_id=delivery_id))
+    for mailing_id in ids:
+        text = console.see(f"{mailings_path(mailed_list_id)}/{mailing_id}")
+        words = " ".join(text.split())
+        assert "counted together with 1 other mailing of this name on the same day" in words
+        outcomes = read_outcomes(text)
+        assert outcomes["Delivered"] == ["80", "80 %", "60.3 %"]
+        assert outcomes["Bounced"][:2] == ["2", "2 %"]
+        [bounced] = re.findall(r'href="([^"]+/members\?filter=[^"]+bounced_mailing[^"]+)"', text)
+        people = console.see(html.unescape(bounced).removeprefix(console.visitor.stack.api_url))
+        assert all(email in people.replace("<wbr>", "") for email in emails)
 
 
 def test_owner_names_a_mailing(stack: Stack, console: OwnerAtConsole, mailed_list_id: int) -> None:

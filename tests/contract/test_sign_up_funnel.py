@@ -250,18 +250,15 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         emails.append(subscribe(stranger, list_id, utm_source="<script>x</script>"))
         for email in (*emails[:2], emails[3]):
             confirm(stranger, *await_mails(stack, email))
-        assert "Sign-up page seen" not in console.see(path)
+        assert "sign-up page seen" not in console.see(path, figure="confirmed")
         stack.query("INSERT INTO sign_up_views VALUES (%s, CURRENT_DATE, 1234)", list_id)
-        text = console.see(path)
-        for figure in (
-            "<dt>Sign-up page seen</dt><dd>at least 1,234 times</dd>",
-            "<dt>Confirmation requests</dt><dd>4</dd>",
-            "<dt>Confirmed</dt><dd>3 (75 %)</dd>",
-        ):
-            assert figure in text
+        text = console.see(path, figure="confirmed")
+        assert "<b>4 confirmation requests</b>, 3 confirmed" in text
+        assert "sign-up page seen at least 1,234 times" in text
+        assert "<b>75 %</b>" in text
         # A member who has both a UTM source and a referrer is counted only once.
-        assert rows_of(text)[-4:] == [
-            ["Origin", "Joined", "Left"],
+        rows = rows_of(text)
+        assert rows[rows.index(["Source", "Joined", "Left"]) :][1:4] == [
             ["<script>x</script>", "1", "0"],
             ["fair", "1", "0"],
             ["news.example.com", "1", "0"],
@@ -283,7 +280,9 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         ]
 
 
-def test_console_origins_of_new_members_add_up_to_all_new_members(stack: Stack) -> None:
+def test_console_origins_of_new_members_add_up_to_all_who_joined_without_an_import(
+    stack: Stack,
+) -> None:
     with at_console(stack) as console:
         list_id = new_list(console.api)["id"]
         stack.query(
@@ -298,17 +297,38 @@ def test_console_origins_of_new_members_add_up_to_all_new_members(stack: Stack) 
             " (%s, CURRENT_DATE, 'import', 'free', 20, 3, 0, 0)",
             *[list_id] * 2,
         )
-        rows = rows_of(console.see(f"/console/lists/{list_id}"))
-        origins = rows[rows.index(["Origin", "Joined", "Left"]) + 1 :][:13]
+        text = console.see(f"/console/lists/{list_id}")
+        rows = rows_of(text)
+        origins = rows[rows.index(["Source", "Joined", "Left"]) + 1 :][:10]
         assert origins[0] == ["source 12", "12", "1"]
-        assert origins[9:] == [
-            ["source 3", "3", "1"],
-            ["Other origins", "3", "2"],
-            ["Imported", "20", "3"],
-            ["No known origin", "2", "0"],
-        ]
-        assert sum(int(row[1]) for row in origins) == 100
-        assert sum(int(row[2]) for row in origins) == 15
+        assert origins[9] == ["source 3", "3", "1"]
+        # Imported members without a source are left out.
+        assert "3 joined from rarer origins." in text
+        assert "2 joined without a known source." in text
+        assert sum(int(row[1]) for row in origins) + 3 + 2 == 80
+
+
+def test_console_shows_origins_by_campaign_and_by_page(
+    stack: Stack, stranger: httpx2.Client
+) -> None:
+    with at_console(stack) as console:
+        list_id = new_list(console.api)["id"]
+        origin = {"utm_source": "fair", "utm_campaign": "autumn", "landing": "/stand"}
+        email = subscribe(stranger, list_id, **origin)
+        subscribe(stranger, list_id, utm_source="fair")
+        path = f"/console/lists/{list_id}"
+        for by, label, value in (
+            ("utm_campaign", "Campaign", "autumn"),
+            ("landing", "Page", "/stand"),
+        ):
+            text = console.see(path, by=by)
+            rows = rows_of(text)
+            assert rows[rows.index([label, "Joined", "Left"]) + 1] == [value, "1", "0"]
+            assert f"1 joined without a known {label.lower()}." in text
+            [link] = re.findall(rf'href="([^"]+)"><bdi>{value}<', text)
+            members_page = console.see(html.unescape(link).removeprefix(stack.api_url))
+            assert "1</b> member" in members_page
+            assert email in members_page.replace("<wbr>", "")
 
 
 def test_undo_of_an_import_before_the_count_of_pages_makes_no_figure_negative(

@@ -3,10 +3,15 @@
 The pages show the deliveries, bounces, complaints and unsubscriptions that senders have reported.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.lists.routes import build_members_query
+from api.console.console_display import format_share
+from api.console.lists.growth_page import build_members_query
 from api.console.navigation import get_list_path
 from api.console.requests import Console, ConsoleForm, EmptyForm, build_router, shows_errors_on
 from api.console.typed_forms import parse_body, read_text
@@ -15,18 +20,38 @@ from api.record_ids import ListId, PathId
 from api.schemas.mailings import MailingChanges
 from api.state import Transaction
 from core.settings.notations import Retained
+from models import Mailing
 from services.paging import PageRequest
 from services.subscriptions import mailings
+from services.subscriptions.mailings import Issue, Outcome
 
 router = build_router(f"{CONSOLE_PATH}/lists")
 
 MAILINGS_ON_PAGE = 50
-# Maps the filters for the people of a mailing to labels.
-_PEOPLE = {
-    "bounced_mailing": "Bounced",
-    "complained_mailing": "Complained",
-    "left_mailing": "Unsubscribed",
+# An issue is compared with earlier issues only if there are at least this many.
+_MIN_COMPARED_ISSUES = 2
+# The filters for the people of a mailing. Deliveries are counted without names.
+_FILTERS = {
+    Outcome.BOUNCED: "bounced_mailing",
+    Outcome.COMPLAINED: "complained_mailing",
+    Outcome.LEFT: "left_mailing",
 }
+
+
+@dataclass(frozen=True)
+class OutcomeRow:
+    """The recipients of an issue with one outcome.
+
+    Attributes:
+        share, mean: the share of the recipients, and the mean share of earlier issues.
+        query: the query with which the members page shows the people, or an empty string.
+    """
+
+    outcome: Outcome
+    count: int
+    share: str
+    mean: str
+    query: str
 
 
 @router.get("/{list_id}/mailings")
@@ -37,16 +62,13 @@ def show_mailings(
     page = mailings.list_mailings(
         uow, mailing_list.id, PageRequest(MAILINGS_ON_PAGE, cursor=cursor)
     )
+    issues = mailings.describe_mailings(uow, page.rows)
     return console.render_page(
         "mailings.html",
         list=mailing_list,
         mailings=[
-            (
-                each,
-                mailings.has_many_bounces(each.rows, each.hard_bounced),
-                mailings.has_many_complaints(each.rows, each.complained),
-            )
-            for each in page.rows
+            (each, issue, _find_alarms([each]))
+            for each, issue in zip(page.rows, issues, strict=True)
         ],
         next_cursor=page.next_cursor,
     )
@@ -58,14 +80,21 @@ def show_mailing(
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     mailing = mailings.get_mailing(uow, mailing_list.id, mailing_id)
+    issue = mailings.read_issue(uow, mailing)
+    earlier_issues = mailings.find_earlier_issues(uow, issue)
+    has_comparison = len(earlier_issues) >= _MIN_COMPARED_ISSUES
     return console.render_page(
         "mailing.html",
         form.fill({"label": mailing.label or ""}),
         list=mailing_list,
         mailing=mailing,
-        left=mailings.count_left(uow, [mailing.id]).get(mailing.id, 0),
+        name=mailings.get_name(mailing),
+        issue=issue,
+        alarms=_find_alarms(issue.mailings),
+        outcomes=[_build_row(outcome, issue, earlier_issues) for outcome in Outcome],
+        compared=len(earlier_issues) if has_comparison else 0,
+        blocked=sum(each.blocked for each in issue.mailings),
         days=uow.settings.retention[Retained.BOUNCES],
-        people=[(label, build_members_query(name, mailing.id)) for name, label in _PEOPLE.items()],
     )
 
 
@@ -80,3 +109,29 @@ def rename_mailing(
     mailing.label = body.label
     path = f"{get_list_path(mailing_list.id)}/mailings/{mailing.id}"
     return console.redirect(path, "The name was saved.")
+
+
+def _find_alarms(rows: Sequence[Mailing]) -> list[Outcome]:
+    """Return the outcomes that reach a limit of the alarm in one of the mailings."""
+    alarms = []
+    if any(mailings.has_many_bounces(each.rows, each.hard_bounced) for each in rows):
+        alarms.append(Outcome.BOUNCED)
+    if any(mailings.has_many_complaints(each.rows, each.complained) for each in rows):
+        alarms.append(Outcome.COMPLAINED)
+    return alarms
+
+
+def _build_row(outcome: Outcome, issue: Issue, earlier_issues: Sequence[Issue]) -> OutcomeRow:
+    shares = [each.compute_share(outcome) for each in earlier_issues]
+    ids = [each.id for each in issue.mailings]
+    return OutcomeRow(
+        outcome,
+        issue.counts[outcome],
+        _format_share(issue.compute_share(outcome)),
+        _format_share(sum(shares, Fraction()) / (len(shares) or 1)),
+        build_members_query(_FILTERS[outcome], *ids) if outcome in _FILTERS else "",
+    )
+
+
+def _format_share(share: Fraction) -> str:
+    return format_share(share.numerator, share.denominator) if share else "0 %"

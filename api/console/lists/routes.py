@@ -1,19 +1,14 @@
-"""Pages for viewing an owner's lists and their growth, and editing settings and public pages."""
+"""Pages for viewing an owner's lists, and editing settings and public pages."""
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
-from urllib.parse import urlencode
 
-import orjson
 from babel import Locale
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import LEFT_REASONS, SOURCES, TIERS
-from api.console.growth import GrowthSpan, build_growth_plot, draw_growth_line
+from api.console.growth import draw_growth_line
 from api.console.navigation import get_list_path
 from api.console.plan_notices import can_import, find_plan_notice
 from api.console.requests import (
@@ -35,7 +30,6 @@ from api.schemas.lists import ListChanges, NewList, PreviewPart
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
 from api.state import Transaction
-from core import clock
 from core.errors.mailing import LIST_SLUG_TAKEN
 from core.languages import reader_languages
 from core.settings.mail_server import MailSender
@@ -46,23 +40,12 @@ from services.composer.rules import fit_slug
 from services.paging import PageRequest
 from services.subscriptions import colours, daily_figures, fields, lists, page_urls
 from services.subscriptions.colours import DEFAULT_COLOUR
-from services.subscriptions.daily_figures import DayRange, FiguresBy
-from services.subscriptions.members.changes import Via
 from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists")
 
 LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
-# Maps each period of the growth chart, in days, to a short label and a full label.
-_PERIOD_LABELS = {
-    "30": ("30 d", "30 days"),
-    "90": ("90 d", "90 days"),
-    "365": ("1 y", "1 year"),
-    "1095": ("3 y", "3 years"),
-}
-_USUAL_PERIOD = "30"
-_MAX_ORIGINS_ON_PAGE = 10
 # Maps an error code to the form field that shows the error.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
 PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
@@ -145,116 +128,6 @@ def create_list(console: ConsoleForm, uow: Transaction) -> Response:
 def _build_slug(title: str) -> str:
     digest = hashlib.sha256(title.encode()).hexdigest()
     return fit_slug(title, digest)
-
-
-@router.get("/{list_id}")
-def show_list(
-    console: Console, uow: Transaction, list_id: ListId, days: str = _USUAL_PERIOD
-) -> Response:
-    period = days if days in _PERIOD_LABELS else _USUAL_PERIOD
-    today = clock.now().date()
-    day_range = DayRange(today - timedelta(days=int(period) - 1), today)
-    mailing_list = console.get_own_list(uow, list_id)
-    by_source = daily_figures.count_members(uow, mailing_list.id, FiguresBy.SOURCE)
-    by_tier = daily_figures.count_members(uow, mailing_list.id, FiguresBy.TIER)
-    figures = daily_figures.read_figures(uow, mailing_list.id, day_range, FiguresBy.DAY)
-    plot = build_growth_plot(figures)
-    return console.render_page(
-        "list.html",
-        list=describe_list(uow, console.state, mailing_list),
-        by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
-        by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
-        plot=plot,
-        seen=sum(each.seen or 0 for each in figures),
-        origins=_list_origins(uow, mailing_list.id, day_range, plot.total),
-        reasons=_list_reasons(uow, mailing_list.id, day_range),
-        can_import=can_import(uow, console.user_id),
-        sign_ups=daily_figures.count_sign_ups(uow, mailing_list.id, day_range),
-        period=period,
-        periods=_PERIOD_LABELS,
-    )
-
-
-@dataclass(frozen=True)
-class _OriginRow:
-    """A row of the table that shows where new members came from.
-
-    ``query``: the query string with which the members page shows only members with the origin in
-    ``label``. ``None`` if the row counts members from several origins, or from an unknown origin.
-    """
-
-    label: str
-    query: str | None
-    joined: int
-    left: int
-
-
-def _list_origins(
-    uow: UnitOfWork, list_id: int, days: DayRange, total: GrowthSpan
-) -> list[_OriginRow]:
-    """Return rows that count the new members by origin, or an empty list if no origin is known.
-
-    The last rows count members from rare origins, imported members, and members without a known
-    origin, so that all rows add up to ``total``.
-    """
-    origins = daily_figures.read_joins_by_origin(uow, list_id, days, _MAX_ORIGINS_ON_PAGE)
-    rows = [
-        _OriginRow(each.key, build_members_query(each.by, each.key), each.joined, each.left)
-        for each in origins.largest
-        if each.joined
-    ]
-    if not rows:
-        return []
-    other_joined = origins.joined - sum(row.joined for row in rows)
-    other_left = origins.left - sum(row.left for row in rows)
-    if other_joined or other_left:
-        rows.append(_OriginRow("Other origins", None, other_joined, other_left))
-    unknown_joined = total.joined + total.imported - origins.joined
-    unknown_left = total.left - origins.left
-    by_source = daily_figures.read_figures(uow, list_id, days, FiguresBy.SOURCE)
-    left_by_source = {each.key: each.left for each in by_source}
-    # Count an imported member in the row *Imported* only if the member's origin is unknown.
-    # Otherwise, the row of the member's origin already counts the member.
-    imported_joined = min(total.imported, unknown_joined)
-    imported_left = min(left_by_source.get(Via.IMPORT, 0), unknown_left)
-    for label, joined_count, left_count in (
-        ("Imported", imported_joined, imported_left),
-        ("No known origin", unknown_joined - imported_joined, unknown_left - imported_left),
-    ):
-        if joined_count or left_count:
-            rows.append(_OriginRow(label, None, joined_count, left_count))
-    return rows
-
-
-@dataclass(frozen=True)
-class _ReasonRow:
-    """A row of a table of reasons for leaving. ``query`` as in ``_OriginRow``."""
-
-    label: str
-    query: str
-    left: int
-
-
-def _list_reasons(
-    uow: UnitOfWork, list_id: int, days: DayRange
-) -> tuple[list[_ReasonRow], list[_ReasonRow]]:
-    """Return how members left, and the reasons that people chose, most frequent first."""
-    figures = daily_figures.read_figures(uow, list_id, days, FiguresBy.REASON)
-    left_by_reason = {each.key: each.left for each in figures}
-    stated = [each.stated for each in figures if each.stated]
-    reasons, chosen_reasons = (
-        [
-            _ReasonRow(LEFT_REASONS[reason], build_members_query("left_reason", reason), count)
-            for reason, count in sorted(counts.items(), key=lambda pair: -pair[1])
-        ]
-        for counts in (left_by_reason, stated[0] if stated else {})
-    )
-    return reasons, chosen_reasons
-
-
-def build_members_query(field: str, value: str | int) -> str:
-    """Return the query with which the members page shows the members whose field has the value."""
-    return urlencode({"filter": orjson.dumps({"field": field, "is": value}).decode()})
 
 
 @router.get("/{list_id}/public")

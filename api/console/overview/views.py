@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, format_credits
 from api.console.developers.views import EventView, list_newest_events
-from api.console.growth import NetGrowthPlot, build_net_growth_plot
+from api.console.growth import GrowthPlot, build_net_growth_plot
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_contact
 from api.console.requests import ConsoleRequest
@@ -116,7 +116,7 @@ class Overview:
     lists: Sequence[tuple[Channel, int]]
     has_more_lists: bool
     net: Mapping[int, int]
-    plot: NetGrowthPlot
+    plot: GrowthPlot
     events: Sequence[EventView]
     warnings: Sequence[WarningView]
     steps: Sequence[Step]

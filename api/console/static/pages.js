@@ -39,6 +39,40 @@
     countTicks();
   });
 
+  // A tap or the arrow keys select a column of a chart. Its numbers are shown below the chart.
+  for (const chart of document.querySelectorAll("[data-chart]")) {
+    const columns = [...chart.querySelectorAll(".tip")];
+    const numbers = chart.closest("figure").querySelector("p[hidden]");
+    let selected = columns.length;
+    const describe = (index, text) => {
+      numbers.textContent = text;
+      chart.setAttribute("aria-valuenow", index);
+      chart.setAttribute("aria-valuetext", text);
+    };
+    const select = (index) => {
+      columns[selected]?.classList.remove("selected");
+      selected = Math.max(0, Math.min(index, columns.length - 1));
+      columns[selected].classList.add("selected");
+      describe(selected, columns[selected].textContent);
+    };
+    numbers.hidden = false;
+    chart.tabIndex = 0;
+    chart.setAttribute("role", "slider");
+    chart.setAttribute("aria-valuemin", 0);
+    chart.setAttribute("aria-valuemax", columns.length - 1);
+    describe(columns.length - 1, numbers.textContent);
+    chart.addEventListener("click", ({ clientX }) => {
+      const { left, width } = chart.getBoundingClientRect();
+      select(Math.floor(((clientX - left) / width) * columns.length));
+    });
+    chart.addEventListener("keydown", (event) => {
+      const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -Infinity, End: Infinity };
+      if (!(event.key in steps)) return;
+      event.preventDefault();
+      select(selected + steps[event.key]);
+    });
+  }
+
   // Each button below an input fills the input with an existing value.
   for (const choices of document.querySelectorAll("[data-fills]")) {
     const input = document.getElementById(choices.dataset.fills);
