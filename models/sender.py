@@ -92,6 +92,11 @@ class Sender(Model):
     warnings: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
     last_report_at: Mapped[datetime | None]
     last_refused_at: Mapped[datetime | None]
+    # When the sender got its state, or its latest warning. A database trigger sets `state_since`.
+    # NULL if this happened before migration 0143, or if the sender has always been `waiting`.
+    state_since: Mapped[datetime | None]
+    # When the owner last dismissed the warning that the sender is failing.
+    dismissed_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
     # When the sender was deleted. A deleted sender's row remains until the sender's reports have

@@ -75,6 +75,9 @@ class WebhookEndpoint(Model):
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
     # The time at which deliveries resume after timeouts.
     rests_until: Mapped[datetime | None]
+    # When the endpoint got its state. A database trigger sets `state_since`. NULL if this happened
+    # before migration 0143, or if the endpoint has always been active.
+    state_since: Mapped[datetime | None]
     # When the owner last dismissed the warning that the endpoint is failing or paused.
     dismissed_at: Mapped[datetime | None]
     # The id of the latest job that sends deliveries to the endpoint.

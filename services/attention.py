@@ -1,4 +1,4 @@
-"""Lists what needs the attention of an owner, such as failed imports and webhooks.
+"""Lists what needs the attention of an owner: failed imports, webhooks and senders.
 
 A later success removes a line. An owner can dismiss a line until the next failure.
 """
@@ -9,7 +9,16 @@ from enum import StrEnum
 
 from sqlalchemy import case, func, select, update
 
-from models import ApiKey, EndpointState, MemberImport, WebhookEndpoint
+from models import (
+    ApiKey,
+    EndpointState,
+    MemberImport,
+    Sender,
+    SenderState,
+    WebhookEndpoint,
+)
+from services.senders.notices import FailureReason
+from services.senders.senders import is_not_deleted
 from services.subscriptions.imports import records
 from storage.unit_of_work import UnitOfWork
 
@@ -17,6 +26,7 @@ from storage.unit_of_work import UnitOfWork
 class AttentionKind(StrEnum):
     IMPORT = "import"
     WEBHOOK = "webhook"
+    SENDER = "sender"
 
 
 class NextStep(StrEnum):
@@ -25,6 +35,16 @@ class NextStep(StrEnum):
     # A webhook is paused by its owner, after three days of failures, or when its API key expires.
     RESUME_WEBHOOK = "resume_webhook"
     CHECK_RECEIVER = "check_receiver"
+    CHECK_PROVIDER = "check_provider"
+    RESUME_SENDER = "resume_sender"  # The sender was paused, because its API key expired.
+
+
+_MODELS: dict[AttentionKind, type[MemberImport | WebhookEndpoint | Sender]] = {
+    AttentionKind.IMPORT: MemberImport,
+    AttentionKind.WEBHOOK: WebhookEndpoint,
+    AttentionKind.SENDER: Sender,
+}
+_HAS_KEY_EXPIRED = ApiKey.expires_at <= func.now()
 
 
 @dataclass(frozen=True)
@@ -32,10 +52,12 @@ class AttentionLine:
     """A failure that the owner can repair.
 
     Attributes:
-        subject_id: the id of the import or webhook endpoint.
-        name: the name of the file, or the URL. ``None`` for an import from an API request.
-        at: when the import or the webhook began to fail, or else when the webhook's API key expired
-            or the webhook was created.
+        subject_id: the id of the import, webhook endpoint or sender.
+        name: the name of the file or sender, or the URL. ``None`` for an import from an API
+            request.
+        at: when the import, webhook or sender began to fail or was paused. An estimate if this
+            happened before migration 0143.
+        reasons: why the sender is failing.
     """
 
     kind: AttentionKind
@@ -43,16 +65,21 @@ class AttentionLine:
     name: str | None
     at: datetime
     next_step: NextStep
+    reasons: tuple[FailureReason, ...] = ()
 
 
 def list_lines(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
     """Return failed imports first, because Pressroom doesn't retry a failed import."""
-    return [*_list_imports(uow, user_id), *_list_webhooks(uow, user_id)]
+    return [
+        *_list_imports(uow, user_id),
+        *_list_webhooks(uow, user_id),
+        *_list_senders(uow, user_id),
+    ]
 
 
 def dismiss_line(uow: UnitOfWork, user_id: int, kind: AttentionKind, subject_id: int) -> bool:
-    """Return whether the owner has such an import or webhook endpoint."""
-    model = MemberImport if kind is AttentionKind.IMPORT else WebhookEndpoint
+    """Return whether the owner has such an import, webhook endpoint or sender."""
+    model = _MODELS[kind]
     statement = (
         update(model)
         .where(model.id == subject_id, model.user_id == user_id)
@@ -76,9 +103,11 @@ def _list_imports(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
 
 def _list_webhooks(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
     endpoint = WebhookEndpoint
-    expired_at = case((ApiKey.expires_at <= func.now(), ApiKey.expires_at))
-    at = func.coalesce(endpoint.failing_since, expired_at, endpoint.created_at)
+    expired_at = case((_HAS_KEY_EXPIRED, ApiKey.expires_at))
     is_paused = endpoint.state == EndpointState.PAUSED
+    # A dismissed failure doesn't hide a later pause.
+    paused_at = case((is_paused, endpoint.state_since))
+    at = func.coalesce(paused_at, endpoint.failing_since, expired_at, endpoint.created_at)
     query = (
         select(endpoint, at)
         .outerjoin(ApiKey, ApiKey.id == endpoint.key_id)
@@ -99,6 +128,34 @@ def _list_webhooks(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
             NextStep.RESUME_WEBHOOK
             if row.state == EndpointState.PAUSED
             else NextStep.CHECK_RECEIVER,
+        )
+        for row, began_at in uow.session.execute(query)
+    ]
+
+
+def _list_senders(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
+    """Omit a sender that its owner paused, because it has no problem."""
+    is_paused = Sender.state == SenderState.PAUSED
+    at = func.coalesce(Sender.state_since, Sender.last_report_at, Sender.created_at)
+    query = (
+        select(Sender, at)
+        .outerjoin(ApiKey, ApiKey.id == Sender.key_id)
+        .where(
+            Sender.user_id == user_id,
+            is_not_deleted(),
+            (Sender.state == SenderState.FAILING) | (is_paused & _HAS_KEY_EXPIRED),
+            Sender.dismissed_at.is_(None) | (Sender.dismissed_at < at),
+        )
+        .order_by(Sender.id.desc())
+    )
+    return [
+        AttentionLine(
+            AttentionKind.SENDER,
+            row.id,
+            row.name,
+            began_at,
+            NextStep.RESUME_SENDER if row.state == SenderState.PAUSED else NextStep.CHECK_PROVIDER,
+            tuple(each for each in FailureReason if each in row.warnings),
         )
         for row, began_at in uow.session.execute(query)
     ]

@@ -1,10 +1,12 @@
 """Tests of the console's overview page: the checklist for new owners, and the owner's counts."""
 
+import html
 import re
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import Plan
+from services.senders.intake import MAX_REFUSED_CALLS_PER_HOUR
 from tests.support.http.replies import data
 from tests.support.imports.bulk import (
     build_address_file,
@@ -16,7 +18,10 @@ from tests.support.lists import subscribers as lists
 from tests.support.lists.people_on_lists import subscribe
 from tests.support.lists.subscribers import new_address, new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console, rows_of
+from tests.support.people.erasure import erase
 from tests.support.senders.mailings import new_mailing
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import reject_calls
 
 OVERVIEW_PATH = "/console"
 STEPS = (
@@ -172,6 +177,22 @@ def test_overview_says_that_a_sign_up_still_needs_confirmation(
     assert "signed up, not confirmed yet, <time" in await_activity(console)
 
 
+def test_overview_leaves_out_the_activity_of_erased_people(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    mailing_list = new_list(console.api, confirm_required=False)
+    erased, person = (subscribe(stack, mailing_list["id"]) for _ in range(2))
+    erase(stack.resources, erased.email)
+    # Events become visible in their order, so the erasure is visible together with this sign-up.
+    latest = subscribe(stack, mailing_list["id"])
+    eventually(lambda: latest.email in await_activity(console), what="the latest sign-up")
+    activity = await_activity(console)
+    assert person.email in activity
+    assert activity.count("<li") == 2
+    assert "Someone" not in activity
+    assert "was removed" not in activity
+
+
 def test_overview_has_no_chart_when_all_members_were_imported(console: OwnerAtConsole) -> None:
     mailing_list = new_list(console.api)
     import_members_file(console.api, mailing_list["id"], build_address_file(*build_addresses(11)))
@@ -212,6 +233,20 @@ def test_overview_shows_all_warnings_and_failed_imports_first(console: OwnerAtCo
     ]
     assert '<span class="folded">2 more</span><span class="unfolded">Show fewer</span>' in page
     assert folded.count("<p>The webhook") == 2
+
+
+def test_overview_shows_a_failing_sender_with_its_reason_until_it_is_dismissed(
+    console: OwnerAtConsole,
+) -> None:
+    sender = new_sender(console.api, name="Our <b>mail</b> server")
+    reject_calls(console.api, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
+    page = console.see(OVERVIEW_PATH)
+    warning = "The sender Our <b>mail</b> server is failing: its calls are rejected."
+    assert html.escape(warning) in page
+    [warnings] = re.findall(r'<ul class="warnings">(.*?)</ul>', page, re.S)
+    assert "<time" in warnings
+    assert f'/console/developers/senders/{sender["id"]}">See how to repair it</a>' in warnings
+    assert html.escape(warning) not in console.do(OVERVIEW_PATH)
 
 
 def test_owner_dismisses_a_warning_on_the_overview(console: OwnerAtConsole) -> None:

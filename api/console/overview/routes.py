@@ -48,6 +48,11 @@ def dismiss_webhook(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
     return _dismiss_warning(uow, console, AttentionKind.WEBHOOK, endpoint_id)
 
 
+@router.post("/warnings/sender/{sender_id}/dismiss")
+def dismiss_sender(console: ConsoleForm, uow: Transaction, sender_id: PathId) -> Response:
+    return _dismiss_warning(uow, console, AttentionKind.SENDER, sender_id)
+
+
 def _dismiss_warning(
     uow: UnitOfWork, console: ConsoleRequest, kind: AttentionKind, subject_id: int
 ) -> Response:

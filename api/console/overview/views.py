@@ -27,6 +27,7 @@ from services.attention import AttentionKind, AttentionLine, NextStep
 from services.credits import ledger
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
+from services.senders.notices import FailureReason
 from services.subscriptions import daily_figures, first_steps, lists, page_urls
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
@@ -58,6 +59,13 @@ _NEXT_STEPS = {
     NextStep.UPLOAD_AGAIN: ("See what is wrong with the file", "imports"),
     NextStep.RESUME_WEBHOOK: ("Resume the webhook", "developers/webhooks"),
     NextStep.CHECK_RECEIVER: ("See the last responses", "developers/webhooks"),
+    NextStep.CHECK_PROVIDER: ("See how to repair it", "developers/senders"),
+    NextStep.RESUME_SENDER: ("Resume the sender", "developers/senders"),
+}
+_FAILURES = {
+    FailureReason.CALLS_REJECTED: "its calls are rejected",
+    FailureReason.TOPIC_UNSUBSCRIBED: "Amazon SNS ended its subscription",
+    FailureReason.NO_REPORTS: "no report arrived after a mailing",
 }
 _WEEK_DAYS = 7
 _MONTH_DAYS = 30
@@ -145,7 +153,9 @@ def read_overview(uow: UnitOfWork, console: ConsoleRequest) -> Overview:
         uow, console.user_id, daily_figures.choose_days(None, None)
     )
     types = [FeedEventType(each) for each in ACTIVITIES]
-    events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE).events
+    page_of_events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE)
+    # Events about erased people have no page, and tell the owner nothing.
+    events = [each for each in page_of_events.events if each.path]
     return Overview(
         name=person.name,
         plan=plan,
@@ -183,6 +193,11 @@ def _list_warnings(uow: UnitOfWork, user_id: int) -> list[WarningView]:
 def _describe_failure(line: AttentionLine, hosts: Mapping[str, int]) -> str:
     if line.kind is AttentionKind.IMPORT:
         return f"The import of {line.name or 'members'} failed."
+    if line.kind is AttentionKind.SENDER:
+        if line.next_step is NextStep.RESUME_SENDER:
+            return f"The sender {line.name} is paused, because its API key expired."
+        reasons = " and ".join(_FAILURES[reason] for reason in line.reasons)
+        return f"The sender {line.name} is failing{reasons and ': '}{reasons}."
     url = urlsplit(line.name or "")
     # Several webhooks of one host can only be told apart by the rest of their URLs.
     target = url.netloc if hosts[url.netloc] == 1 else f"{url.netloc}{url.path}"

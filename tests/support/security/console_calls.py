@@ -35,6 +35,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     "GET /console/find": Call(200, query={"q": "member0"}),
     "POST /console/warnings/import/{import_id}/dismiss": Call(404, own=303),
     "POST /console/warnings/webhook/{endpoint_id}/dismiss": Call(404, own=303),
+    "POST /console/warnings/sender/{sender_id}/dismiss": Call(404, own=303),
     "GET /console/lists": Call(200),
     "GET /console/lists/new": Call(200),
     "POST /console/lists/new": Call(303, own=303, form=_NEW_LIST),
