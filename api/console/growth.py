@@ -91,6 +91,7 @@ class PlottedSpan:
     Attributes:
         words: the period and its numbers.
         start, space: the left edge and the width of the column.
+        bar_start, bar_width: the same of the bars, which are narrower than the column.
         value: the number that the line or the upper bar shows.
         y: the point on the line, or the upper edge of the upper bar.
     """
@@ -99,23 +100,16 @@ class PlottedSpan:
     words: str
     start: float
     space: float
+    bar_start: float
+    bar_width: float
     value: int
     y: float
-    upper_height: float = 0
-    lower_height: float = 0
+    upper_height: float
+    lower_height: float
 
     @property
     def centre(self) -> float:
         return round(self.start + self.space / 2, 2)
-
-    @property
-    def bar_start(self) -> float:
-        """Return the left edge of the bars, which are narrower than the column."""
-        return round(self.start + self.space * _GAP_SHARE / 2, 2)
-
-    @property
-    def bar_width(self) -> float:
-        return round(self.space * (1 - _GAP_SHARE), 2)
 
 
 @dataclass(frozen=True)
@@ -136,8 +130,9 @@ class GrowthPlot:
         zero: the vertical position of the zero line.
         marks: evenly spaced numbers next to the vertical axis, from the upper edge to the lower
             edge of the chart. Negative numbers stand for people who left, or for a net loss.
-        labels: the texts of the marks.
+        labels, mark_heights: the texts and the vertical positions of the marks.
         dates: the dates below the chart, each of which is the first day of a column's period.
+        has_numbers: whether there is anything to draw.
     """
 
     figure: Figure | None
@@ -146,21 +141,13 @@ class GrowthPlot:
     zero: float
     marks: list[int]
     labels: list[str]
+    mark_heights: list[float]
     dates: list[PlottedDate]
+    has_numbers: bool
 
     @property
     def has_line(self) -> bool:
         return self.figure in (None, Figure.MEMBERS)
-
-    @property
-    def has_numbers(self) -> bool:
-        return self.has_line or any(each.value or each.lower_height for each in self.columns)
-
-    @property
-    def mark_heights(self) -> list[float]:
-        """Return the vertical positions of the marks."""
-        steps = len(self.marks) - 1
-        return [round(100 * number / steps, 2) for number in range(steps + 1)]
 
     @property
     def heads(self) -> list[tuple[str, str]]:
@@ -191,8 +178,9 @@ class GrowthPlot:
     def area(self) -> str:
         """Return the corners of the area between the line and the zero line or the lower edge."""
         base = min(self.zero, 100)
-        first, last = self.columns[0], self.columns[-1]
-        return f"{first.centre},{base} {self.points} {last.centre},{base}"
+        first = self.columns[0].centre
+        last = self.columns[-1].centre
+        return f"{first},{base} {self.points} {last},{base}"
 
 
 def build_growth_plot(
@@ -202,8 +190,8 @@ def build_growth_plot(
 
     ``members``: the number of members at the end of the last day.
     """
-    # Each column covers one day, or whole weeks if there would be too many columns. Rates are always
-    # weekly, because many people confirm on a later day.
+    # Each column covers one day, or whole weeks if there would be too many columns. Rates are
+    # always weekly, because many people confirm on a later day.
     size = 1
     if len(days) > _MAX_BARS or figure is Figure.CONFIRMED:
         size = _DAYS_PER_WEEK * -(-len(days) // (_DAYS_PER_WEEK * _MAX_BARS))
@@ -288,12 +276,14 @@ def _build_plot(
 ) -> GrowthPlot:
     has_line = figure in (None, Figure.MEMBERS)
     lower_values = lower_values or [0] * len(spans)
-    lowest, highest = min(values), max(values)
-    if figure is Figure.CONFIRMED:
-        highest = 100
+    numbers = [*values]
     if figure is not Figure.MEMBERS:
-        lowest, highest = min(lowest, 0, -max(lower_values)), max(highest, 0)
-    marks = _choose_marks(lowest, highest, _MAX_LINE_MARK_STEPS if has_line else _MAX_MARK_STEPS)
+        numbers += [0, *(-each for each in lower_values)]
+    if figure is Figure.CONFIRMED:
+        numbers.append(100)
+    marks = _choose_marks(
+        min(numbers), max(numbers), _MAX_LINE_MARK_STEPS if has_line else _MAX_MARK_STEPS
+    )
     # The upper and the lower bars have the same scale, so that they can be compared.
     unit = 100 / (marks[0] - marks[-1])
     zero = marks[0] * unit
@@ -304,6 +294,8 @@ def _build_plot(
             words=f"{_describe_days(span)}: {text}",
             start=round(number * space, 2),
             space=round(space, 2),
+            bar_start=round((number + _GAP_SHARE / 2) * space, 2),
+            bar_width=round((1 - _GAP_SHARE) * space, 2),
             value=value,
             y=round(zero - value * unit, 2),
             upper_height=0 if has_line else round(value * unit, 2),
@@ -316,12 +308,22 @@ def _build_plot(
     has_years = (total.last - total.first).days >= _MAX_DAYS_PER_YEAR
     is_daily = spans[0].first == spans[0].last
     dates = _choose_dates(columns[:: _DAYS_PER_WEEK if is_daily else 1], has_years=has_years)
-    labels = _write_labels(marks, figure)
-    return GrowthPlot(figure, total, columns, round(zero, 2), marks, labels, dates)
+    return GrowthPlot(
+        figure,
+        total,
+        columns,
+        round(zero, 2),
+        marks,
+        _write_labels(marks, figure),
+        mark_heights=[round((marks[0] - mark) * unit, 2) for mark in marks],
+        dates=dates,
+        has_numbers=has_line or any(values) or any(lower_values),
+    )
 
 
 def _describe_days(span: GrowthSpan) -> str:
-    first, last = format_day(span.first), format_day(span.last)
+    first = format_day(span.first)
+    last = format_day(span.last)
     return first if first == last else f"{first} to {last}"
 
 
