@@ -131,7 +131,7 @@ _ORIGIN_KINDS = frozenset(
 # or tier of a sign-up, and the join that the expression needs.
 _SIGN_UP_KEYS: Mapping[FiguresBy, Mapping[str, str]] = {
     FiguresBy.DAY: {
-        "key": "CAST(CAST(e.created_at AT TIME ZONE 'UTC' AS date) AS text)",
+        "key": "CAST(e.created_at AT TIME ZONE 'UTC' AS date)",
         "join": "",
     },
     FiguresBy.SOURCE: {"key": "m.source", "join": _JOIN_MEMBER},
@@ -480,7 +480,7 @@ def _count_sign_ups_by_key(
 ) -> dict[str, SignUps]:
     query = text(_SIGN_UPS_BY_KEY.format(**_SIGN_UP_KEYS[by]))
     return {
-        row.key: SignUps(row.asked, row.confirmed)
+        str(row.key): SignUps(row.asked, row.confirmed)
         for row in uow.session.execute(query, _build_range(list_id, days))
     }
 
