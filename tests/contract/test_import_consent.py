@@ -110,6 +110,7 @@ def test_import_rejects_rows_of_unknown_status_until_the_status_is_mapped(
     assert preview["columns"][1]["values"] == [
         {"value": value, "rows": rows, "read_as": "unknown"} for value, rows in unknown_values
     ]
+    assert preview["columns"][1]["meanings"] == [{"read_as": "unknown", "rows": 4}]
     assert "values" not in preview["columns"][2]
     assert {each["code"] for each in preview["preview"]} == {"row.status_unknown"}
     reply = upload(

@@ -163,6 +163,7 @@ def _open_members(
     def interpreted_values() -> dict[str, Any]:
         return {
             "values": readings.list_values_by_column(),
+            "meanings": readings.list_meanings_by_column(),
             "ignored_opt_outs": readings.count_ignored_opt_outs(),
             "ignored_reason": readings.explain_unused_columns(),
             "unknown": readings.list_unknown_values(reader.header),

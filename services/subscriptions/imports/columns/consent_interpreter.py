@@ -125,6 +125,7 @@ class ConsentInterpreter:
         self._candidates: dict[str, _Candidate] = {}
         self._candidates_by_index: dict[int, list[_Candidate]] = defaultdict(list)
         self._counts: Counter[tuple[int, str, Answer]] = Counter()
+        self._rows_by_answer: Counter[tuple[int, Answer]] = Counter()
         self._ignored_opt_outs: Counter[int] = Counter()
         self._layout = ColumnLayout(())
         # The values in the unused columns that ``search_status_words`` still examines.
@@ -192,6 +193,7 @@ class ConsentInterpreter:
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
+        self._rows_by_answer[index, answer] += rows
 
     def count_ignored(self, index: int, rows: int) -> None:
         self._ignored_opt_outs[index] += rows
@@ -238,6 +240,14 @@ class ConsentInterpreter:
             if len(column_values) < MAX_VALUES_SHOWN:
                 column_values.append({"value": value, "rows": rows, "read_as": name_answer(answer)})
         return values
+
+    def list_meanings_by_column(self) -> dict[int, list[dict[str, Any]]]:
+        """Count the rows per meaning, including the rows whose value isn't listed."""
+        self._count_rows()
+        meanings: dict[int, list[dict[str, Any]]] = {}
+        for (index, answer), rows in self._rows_by_answer.most_common():
+            meanings.setdefault(index, []).append({"read_as": name_answer(answer), "rows": rows})
+        return meanings
 
     def list_unknown_values(self, header: Sequence[str]) -> list[dict[str, Any]]:
         self._count_rows()

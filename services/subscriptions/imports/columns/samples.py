@@ -58,9 +58,8 @@ class ImportSamples(NamedTuple):
     Attributes:
         problems: the problems with rows, grouped by column and rule. The list is complete only
             after the whole file has been read.
-        consent: how the values in consent columns were interpreted. The entries ``values``,
-            ``ignored_opt_outs`` and ``ignored_reason`` are maps by column index, and ``unknown``
-            lists the unrecognised values.
+        consent: how the values in consent columns were interpreted. The entry ``unknown`` lists the
+            unrecognised values. The other entries are maps by column index.
     """
 
     examples: Sequence[Sequence[str]]
@@ -190,7 +189,7 @@ def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
     """Return how the values in a consent column were interpreted, or why the column isn't used."""
     values = {
         name: samples.consent.get(name, {}).get(str(index))
-        for name in ("values", "ignored_opt_outs", "ignored_reason")
+        for name in ("values", "meanings", "ignored_opt_outs", "ignored_reason")
     }
     return {name: value for name, value in values.items() if value is not None}
 
