@@ -1,5 +1,7 @@
 """Validates the rows of an import without accessing the database.
 
+``columns.consent_interpreter.ConsentReader`` has already decided which rows are opt-outs.
+
 The SQL statements in ``judge_statements`` decide whether the person in a valid row can be added.
 """
 
