@@ -144,9 +144,16 @@ def test_image_that_took_too_much_time_can_be_processed_again_by_api_and_console
         assert data(console.api.post(f"{job_path}/retry")) == 1
         assert data(console.api.get(job_path))["status"] == "queued"
         fail_job(stack, newest_job(console.api)["id"], IMAGE_TIMEOUT(seconds=30))
-        assert "within 30 seconds of CPU time" in console.see(path)
-        [(action, values)] = forms_of(console.visitor.get(path))[:1]
+        text = console.see(path)
+        assert "within 30 seconds of CPU time" in text
+        assert f"{path}/delete" in text
+        # The page has no fields for the alt text and the tags.
+        [(action, values)] = forms_of(console.visitor.get(path))
         assert action == f"{path}/retry"
+        text = console.see(IMAGES_PATH)
+        failed_images = re.findall(r"1 image couldn’t be processed:</b>\s*<a href=\"([^\"]+)", text)
+        assert [each.removeprefix(stack.api_url) for each in failed_images] == [path]
+        assert 'class="grid"' not in text
         assert console.visitor.client.post(action, data=values).status_code == 303
         assert "Processing" in console.see(path)
         assert data(console.api.get(job_path))["status"] == "queued"
