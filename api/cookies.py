@@ -35,6 +35,12 @@ VISIT_COOKIE = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENC
 # (``api.sign_up.sealed_answers``).
 SIGN_UP_COOKIE_LIFETIME = timedelta(minutes=10)
 SIGN_UP_COOKIE = Cookie("pressroom_sign_up", SIGN_UP_COOKIE_LIFETIME.total_seconds())
+# The interrupted-form cookie carries the encrypted fields of a form that needs a recent login. The
+# page after the login shows them (``api.auth.interrupted_forms``).
+INTERRUPTED_FORM_LIFETIME = timedelta(minutes=15)
+INTERRUPTED_FORM_COOKIE = Cookie(
+    "pressroom_interrupted_form", INTERRUPTED_FORM_LIFETIME.total_seconds()
+)
 # The notice cookie contains a message for the next page of the console (``api.console.requests``).
 NOTICE_COOKIE = Cookie("pressroom_notice", 60)
 # The cookies that readers' pages accept if they are on a separate host.

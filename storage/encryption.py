@@ -6,6 +6,8 @@ the objects. The ``context`` of an object, such as its name, is authenticated. A
 key that was swapped with another one can't be decrypted.
 """
 
+import base64
+import binascii
 import secrets
 from dataclasses import dataclass
 
@@ -69,6 +71,27 @@ def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context.encode())
     except (InvalidTag, ValueError) as error:
         raise DecryptionFailed("the object's bytes fail their check") from error
+
+
+def seal_text(keyring: Keyring, plain: bytes, purpose: str) -> str:
+    """Encrypt bytes with the current key of a keyring, as text for a cookie or a hidden input."""
+    key = keyring.current
+    sealed = encrypt(plain, key.subkey(purpose), purpose)
+    # Remove the padding, because Pressroom drops cookies that need quotation marks.
+    return f"{key.id}.{base64.urlsafe_b64encode(sealed).decode().rstrip('=')}"
+
+
+def open_text(keyring: Keyring, text: str, purpose: str) -> bytes:
+    """Decrypt the result of ``seal_text``. Raises ``DecryptionFailed`` for a forged text."""
+    key_id, _, encoded = text.partition(".")
+    key = keyring.get(key_id)
+    if key is None:
+        raise DecryptionFailed(f"no key with the id {key_id[:16]!r}")
+    try:
+        sealed = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise DecryptionFailed("the text is not base64url") from error
+    return decrypt(sealed, key.subkey(purpose), purpose)
 
 
 def seal(plain: bytes, key: bytes | None, object_key: str) -> bytes:

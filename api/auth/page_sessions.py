@@ -8,7 +8,9 @@ from urllib.parse import urlencode
 
 from fastapi import Request, Response
 
+from api.auth.interrupted_forms import keep_form
 from api.auth.redirects import redirect_to_path
+from api.bodies.page_forms import read_page_form
 from api.cookies import SESSION_COOKIE
 from api.html.frame import HEADERS
 from api.state import State, state_of
@@ -37,12 +39,13 @@ class PageSession:
 
 
 class LoginNeeded(Exception):
-    """Redirects the browser to the login page. ``again``: whether even a logged-in person must log
-    in.
+    """Redirects the browser to the login page.
+
+    ``member``: the logged-in person who must log in again, or ``None`` if nobody is logged in.
     """
 
-    def __init__(self, *, again: bool = False) -> None:
-        self.again = again
+    def __init__(self, member: PageSession | None = None) -> None:
+        self.member = member
 
 
 class FactorNeeded(Exception):
@@ -84,7 +87,7 @@ def require_recent_session(uow: UnitOfWork, member: PageSession) -> None:
     try:
         require_recent_login(uow, member.caller)
     except DomainError:
-        raise LoginNeeded(again=True) from None
+        raise LoginNeeded(member) from None
 
 
 async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
@@ -97,11 +100,15 @@ async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
     page_url = request.headers.get(_PAGE_URL_HEADER, "")
     if page_url.startswith(f"{base}/"):
         next_path = page_url.removeprefix(base)
-    query = ({"again": "yes"} if needed.again else {}) | {"next": next_path}
+    query = ({"again": "yes"} if needed.member else {}) | {"next": next_path}
     path = f"{LOGIN_PATH}?{urlencode(query)}"
     if page_url:
         return Response(headers={**HEADERS, "HX-Redirect": base + path})
-    return redirect_to_path(state, path)
+    response = redirect_to_path(state, path)
+    if needed.member is not None and request.method == "POST":
+        form = await read_page_form(request)
+        keep_form(request, response, state, needed.member.user_id, form)
+    return response
 
 
 async def redirect_to_factors(request: Request, _: FactorNeeded) -> Response:

@@ -50,6 +50,12 @@ MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 _CALLER_KEY = "pressroom.caller"
 
 
+def get_admitted_session(request: Request) -> PageSession | None:
+    """Return the session with which the access rule of a page admitted the request."""
+    session: PageSession | None = request.scope.get(_CALLER_KEY)
+    return session
+
+
 @dataclass(frozen=True, eq=False)
 class Access(ABC):
     """The access rule of a route.

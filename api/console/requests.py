@@ -14,16 +14,17 @@ from urllib.parse import quote, unquote
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from api.auth.interrupted_forms import read_kept_form
 from api.auth.member_reads import count_members_page
 from api.auth.page_sessions import PageSession, require_login
 from api.auth.redirects import redirect_to_path
-from api.auth.requirements import PageAccess
+from api.auth.requirements import PageAccess, get_admitted_session
 from api.bodies.page_forms import FormFields, read_page_form
 from api.console.assets import CONSOLE_PATH
 from api.console.frame import render_console_page, render_console_part
 from api.console.navigation import build_navigation
 from api.console.typed_forms import TypedForm, build_error_form
-from api.cookies import NOTICE_COOKIE
+from api.cookies import INTERRUPTED_FORM_COOKIE, NOTICE_COOKIE
 from api.limits.bulkhead import wrap_in_transaction
 from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
@@ -40,6 +41,7 @@ from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
 MAX_NOTICE_CHARACTERS = 500
+RESTORED_FORM_TEXT = "You are logged in. Check the form, then submit it again."
 _NO_SOURCES: Mapping[str, str] = {}
 _NO_PLACES: Mapping[str, str] = {}
 _NO_FORM = TypedForm()
@@ -108,18 +110,22 @@ class ConsoleRequest:
     ) -> Response:
         """Render a page of the console, and show the notice from the cookie.
 
-        A page of a list gets the list as ``list``, so that the menus show its pages.
+        A page of a list gets the list as ``list``, so that the menus show its pages. The values of a
+        form from before a login are deleted with the first page after the login.
         """
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE_COOKIE)
         notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
+        if form.is_restored:
+            notice = RESTORED_FORM_TEXT
         frame_values = self._build_frame_values(values.get("list"))
         page_values = {**frame_values, "notice": notice, "form": form, **values}
         response = render_console_page(
             template, page_values, status=form.status, other_sources=other_sources
         )
-        if cookie:
-            cookies.delete(response, NOTICE_COOKIE)
+        for each in (NOTICE_COOKIE, INTERRUPTED_FORM_COOKIE):
+            if cookies.read(self.request, each):
+                cookies.delete(response, each)
         return response
 
     def render_part(self, template: str, **values: Any) -> str:
@@ -242,12 +248,17 @@ class ConsoleAccess(PageAccess):
         return ConsoleRequest(request, state_of(request), session, form)
 
 
-async def _empty_form() -> TypedForm:
-    return TypedForm()
+async def _empty_form(request: Request) -> TypedForm:
+    session = get_admitted_session(request)
+    if session is None or request.method == "POST":
+        return TypedForm()
+    fields = read_kept_form(request, state_of(request), session.user_id)
+    return TypedForm() if fields is None else TypedForm(fields, is_restored=True)
 
 
-# The form argument of a GET handler. The form is empty when a browser loads the page. After an
-# error, ``shows_errors_on`` calls the GET handler with the submitted form.
+# The form argument of a GET handler. The form is empty when a browser loads the page, unless the
+# browser comes from a login that this form required. After an error, ``shows_errors_on`` calls the
+# GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 # The access rules of the console, each as the type of the handler's parameter ``console``.

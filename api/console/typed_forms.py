@@ -61,12 +61,14 @@ class TypedForm:
         errors: maps the names of invalid fields to error messages.
         problem: a message about the whole form, or ``None``.
         status: the HTTP status of the page with the form.
+        is_restored: whether the values were typed before a login that the form required.
     """
 
     typed: Mapping[str, str] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
     status: int = 200
+    is_restored: bool = False
 
     def fill(self, values: Mapping[str, str]) -> Self:
         """Return the form filled with the user's input, or with ``values`` if there is no input."""

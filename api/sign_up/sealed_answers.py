@@ -5,8 +5,6 @@ and in the browser's history. A cookie carries the encrypted answers to the page
 page, a hidden input carries them to the next request.
 """
 
-import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -71,10 +69,7 @@ def seal_answers(keyring: Keyring, answers: SentAnswers) -> str:
         plain = _serialize(replace(answers, values=typed))
     if len(plain) > _MAX_ANSWERS_BYTES:
         plain = _serialize(replace(answers, values={"email": answers.email}))
-    key = keyring.current
-    sealed = encryption.encrypt(plain, key.subkey(_PURPOSE), _PURPOSE)
-    # Remove the padding, because Pressroom drops cookies that need quotation marks.
-    return f"{key.id}.{base64.urlsafe_b64encode(sealed).decode().rstrip('=')}"
+    return encryption.seal_text(keyring, plain, _PURPOSE)
 
 
 def open_answers(
@@ -83,14 +78,9 @@ def open_answers(
     """Return ``None`` if the text is forged, older than ``lifetime`` or about another list, or if
     the form was sent more than ``INPUT_LIFETIME`` ago.
     """
-    key_id, _, encoded = text.partition(".")
-    key = keyring.get(key_id)
-    if key is None:
-        return None
     try:
-        sealed = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-        content = orjson.loads(encryption.decrypt(sealed, key.subkey(_PURPOSE), _PURPOSE))
-    except (binascii.Error, ValueError, DecryptionFailed):
+        content = orjson.loads(encryption.open_text(keyring, text, _PURPOSE))
+    except DecryptionFailed:
         return None
     sealed_at, submitted_at, mailed_at = (
         datetime.fromisoformat(content[name]) for name in ("sealed_at", "submitted_at", "mailed_at")

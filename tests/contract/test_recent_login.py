@@ -1,5 +1,6 @@
 """Tests that people must have logged in recently to perform actions with a lasting effect."""
 
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -11,9 +12,12 @@ import httpx2
 import pytest
 
 from api.app import create_app
+from api.auth.interrupted_forms import MAX_FORM_BYTES
 from api.auth.requirements import PageAccess
 from api.openapi.document import find_access, list_api_routes
+from api.pages.login.routes import describe_protected_action
 from core.settings import Settings
+from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem, send
 from tests.support.images.pictures import photo
@@ -392,15 +396,128 @@ def test_person_returns_to_the_requested_page_after_a_repeated_login(
         assert login_path.startswith("/login?again=yes&next=")
         login_page = logged_in_visitor.get(login_path)
         assert email in login_page.text
-        assert "Log in again to continue" in login_page.text
+        words = describe_protected_action(path)
+        expected = f"To {words}, enter your password. Your last login was more than 15 minutes ago."
+        assert expected in html.unescape(login_page.text)
+        # Nobody has to type the address again.
+        visible_inputs = [
+            each
+            for each in re.findall("<input [^>]*>", login_page.text)
+            if 'type="hidden"' not in each and not each.endswith(" hidden>")
+        ]
+        assert len(visible_inputs) == 1
+        assert 'name="password"' in visible_inputs[0]
     rejected_login = logged_in_visitor.fill_in(login_path, email=email, password="not the password")
     assert rejected_login.status_code == 403
-    assert "Log in again to continue" in rejected_login.text
+    assert "Wrong password." in rejected_login.text
+    assert "Your last login was more than 15 minutes ago." in rejected_login.text
     cookie_before = logged_in_visitor.cookie
     accepted_login = logged_in_visitor.fill_in(login_path, email=email, password=PASSWORD)
     assert accepted_login.headers["location"] == stack.api_url + path
     assert logged_in_visitor.cookie != cookie_before
     assert logged_in_visitor.get(path).status_code == expected_status
+
+
+def test_login_page_names_each_action_that_requires_a_recent_login() -> None:
+    for route in PAGE_FORMS:
+        path = re.sub(r"\{\w+\}", "4711", route.partition(" ")[2])
+        if route != BULK_ACTION_ROUTE:
+            assert describe_protected_action(f"{path}?x=/y") != "continue", route
+    assert describe_protected_action("/console/lists/4711/members") == "continue"
+    assert describe_protected_action(None) == "continue"
+
+
+FORM_NOTICE = "You are logged in. Check the form, then submit it again."
+
+
+def interrupt_form(console: OwnerAtConsole, path: str, **typed: str) -> str:
+    """Submit a form 15 minutes after the login, and return the path of the login page."""
+    page = console.visitor.get(path)
+    assert page.status_code == 200, page.text
+    age_logins(console.visitor.stack, console.owner.email, 15)
+    _, values = forms_of(page)[0]
+    reply = console.visitor.client.post(path, data={**values, **typed})
+    assert reply.status_code == 303
+    return reply.headers["location"].removeprefix(console.visitor.stack.api_url)
+
+
+def log_in_again(console: OwnerAtConsole) -> None:
+    """Log in as a new session, with the cookies of the browser."""
+    console.visitor.enter(console.owner.email)
+
+
+@pytest.mark.parametrize(
+    ("path", "typed"),
+    [
+        ("/console/lists/{list_id}/export", {"format": "jsonl", "status_active": "on"}),
+        ("/console/developers/keys/new", {"name": "Press & more", "lifetime": "30"}),
+        ("/console/developers/senders/new", {"name": "Ours", "provider": "generic"}),
+        ("/console/developers/webhooks/new", {"url": "https://example.com/hook?a=1&b=é"}),
+    ],
+)
+def test_form_shows_what_was_typed_after_the_login_that_it_required(
+    stack: Stack, console: OwnerAtConsole, path: str, typed: dict[str, str]
+) -> None:
+    path = path.format(list_id=new_list(console.api)["id"])
+    first_values = forms_of(console.visitor.get(path))[0][1]
+    interrupt_form(console, path, **typed)
+    # The cookie is encrypted, because it can contain a secret.
+    [cookie] = [v for k, v in console.visitor.client.cookies.items() if "interrupted" in k]
+    assert not any(value in cookie for value in typed.values() if len(value) > 2)
+    log_in_again(console)
+    reply = console.visitor.get(path)
+    assert FORM_NOTICE in read_page(reply)
+    shown_values = forms_of(reply)[0][1]
+    assert shown_values.items() >= typed.items()
+    # The form isn't sent by itself, and its values are forgotten.
+    for table in ("api_keys", "exports", "senders", "webhook_endpoints"):
+        query = f"SELECT count(*) FROM {table} WHERE user_id = %s"
+        # The owner has one key, with which this test calls the API.
+        expected_count = 1 if table == "api_keys" else 0
+        assert stack.query(query, console.owner.user_id) == [(expected_count,)]
+    assert forms_of(console.visitor.get(path))[0][1].keys() == first_values.keys()
+    assert FORM_NOTICE not in console.see(path)
+
+
+def test_typed_values_are_shown_only_to_the_same_person_in_the_same_form(
+    stack: Stack, console: OwnerAtConsole
+) -> None:
+    path = "/console/developers/keys/new"
+    interrupt_form(console, path, name="Mine")
+    cookies = dict(console.visitor.client.cookies)
+    [name] = [each for each in cookies if "interrupted" in each]
+
+    def see_with(cookie: str, email: str, other_path: str = path) -> str:
+        console.visitor.enter(email)
+        console.visitor.client.cookies.set(name, cookie, domain=LOOPBACK, path="/")
+        return console.see(other_path)
+
+    assert 'value="Mine"' in see_with(cookies[name], console.owner.email)
+    other_owner = stack.create_owner()
+    for text in (
+        see_with(cookies[name], other_owner.email),
+        see_with(cookies[name], console.owner.email, "/console/developers/senders/new"),
+        see_with(cookies[name][:-2] + "AA", console.owner.email),
+        see_with("k1.!", console.owner.email),
+    ):
+        assert "Mine" not in text
+        assert FORM_NOTICE not in text
+
+
+def test_browser_keeps_neither_passwords_nor_long_forms_before_a_login(
+    console: OwnerAtConsole,
+) -> None:
+    interrupt_form(console, "/account/password", password="an altogether other one")
+    assert not any("interrupted" in each for each in console.visitor.client.cookies)
+    log_in_again(console)
+    path = "/console/developers/keys/new"
+    interrupt_form(console, path, name="x" * MAX_FORM_BYTES)
+    assert not any("interrupted" in each for each in console.visitor.client.cookies)
+    log_in_again(console)
+    # The longest form fits into a cookie with the longest path and name.
+    interrupt_form(console, path, name="x" * (MAX_FORM_BYTES - 400))
+    [cookie] = [v for k, v in console.visitor.client.cookies.items() if "interrupted" in k]
+    assert len(cookie) < 3_900
 
 
 def test_oauth_consent_requires_a_recent_login_and_then_returns_to_the_client(

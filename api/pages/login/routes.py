@@ -1,5 +1,6 @@
 """Pages for logging in and out."""
 
+import re
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated
@@ -27,6 +28,29 @@ from services.accounts import accounts, logins, page_paths, registration
 from services.accounts.factors import passkeys, second_steps
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
+
+# Maps the ends of paths to the actions that need a recent login. The login page names the action.
+_PROTECTED_ACTIONS = {
+    re.compile(path + r"\Z"): words
+    for path, words in {
+        r"/keys/new|/send/key": "create an API key",
+        r"/webhooks/new": "create a webhook",
+        r"/webhooks/\w+/(change|state)": "change a webhook",
+        r"/webhooks/\w+/rotate": "replace the secret of a webhook",
+        r"/senders/new": "create a sender",
+        r"/senders/\w+/rotate": "replace the secret of a sender",
+        r"/oauth/authorize": "give an app access to your account",
+        r"/account/password": "change your password",
+        r"/account/email(/confirm)?": "change your e-mail address",
+        r"/account/factors(/\w+)?": "change your second factors",
+        r"/lists/\w+/export": "export members",
+        r"/exports/\w+/file": "download exported members",
+        r"/imports/\w+/undo": "undo an import",
+        r"/imports/\w+/not-added": "download the rows that were not imported",
+        r"/images/\w+/link": "create a link to a private image",
+        r"/console/operators(/\w+)*": "make a change as an operator",
+    }.items()
+}
 
 
 @router.get(page_paths.LOGIN_PATH, dependencies=[PUBLIC])
@@ -68,6 +92,8 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     except DomainError as error:
         if error.code == people.PASSWORD_WRONG.code:
             problem = "Wrong e-mail address or password."
+            if "again" in form:
+                problem = "Wrong password."
             return _render_login(request, state, form, problem, HTTPStatus.FORBIDDEN)
         if error.kind is not Kind.RATE_LIMITED:
             raise
@@ -131,10 +157,18 @@ def log_out(state: StateOf, uow: Transaction, session: OptionalSessionForm) -> R
     return response
 
 
+def describe_protected_action(path: str | None) -> str:
+    """Return the action of the page at ``path`` in words, such as "export members"."""
+    plain_path = (path or "").partition("?")[0]
+    words = (words for end, words in _PROTECTED_ACTIONS.items() if end.search(plain_path))
+    return next(words, "continue")
+
+
 def _render_login(
     request: Request, state: State, form: FormFields, problem: str | None = None, status: int = 200
 ) -> Response:
     form_cookie = obtain_form_cookie(request, state)
+    next_path = read_local_path(form.get("next"))
     return render_anonymous_page(
         request,
         state,
@@ -144,9 +178,10 @@ def _render_login(
         has_passkey_script=True,
         passkey_options=passkeys.build_request_options(state.resources.settings, form_cookie),
         problem=problem,
-        next=read_local_path(form.get("next")),
+        next=next_path,
         email=form.get("email", ""),
         again="again" in form,
+        action=describe_protected_action(next_path),
     )
 
 
