@@ -331,7 +331,9 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     # The import button stays visible, although the preview is longer than the window.
     expect(import_button).to_be_in_viewport()
     import_button.click()
-    expect(console_page.get_by_role("heading", level=1)).to_have_text(f"{ROW_COUNT} members added")
+    expect(console_page.get_by_role("heading", level=1)).to_have_text(
+        f"{ROW_COUNT} new · 1 not imported"
+    )
     expect(console_page.locator(".notice")).to_have_count(0)
     expect(console_page.get_by_role("link", name="errors.csv")).to_be_visible()
     expect(console_page.get_by_text("not an address, Nobody, Oslo")).to_be_visible()

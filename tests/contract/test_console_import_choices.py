@@ -152,8 +152,9 @@ def test_messy_german_sheet_needs_at_most_two_choices(console: OwnerAtConsole) -
     assert read_counts(text)["would be added"] == str(MEMBERS)
     column_names = ", ".join(UNKNOWN_COLUMNS)
     assert f"2 columns with data are left out: {column_names}." in text
-    problem_rows = rows_of(text.split("<h3>Problems</h3>")[1].split("</table>")[0])
+    problem_rows = rows_of(text.split("Table: Rows that were not added")[1].split("</table>")[0])
     assert {row[1] for row in problem_rows[1:]} == {"–"}
+    assert ["Another row of the file has the same address.", "–", "1", ""] in problem_rows
     choices = {f"column_{HEADER.index(column)}": "new" for column in UNKNOWN_COLUMNS}
     console.send(path, act="look", **choices)
     text = await_ended_page(console, path)
@@ -305,8 +306,9 @@ def test_console_import_lets_the_owner_assign_statuses_to_unknown_values(
     )
     path = preview_import(console, list_id, content)
     text = console.see(path)
-    status_rows = [row[1:3] for row in rows_of(text) if row and row[0] == "Status"]
-    assert status_rows[1:] == [["1", "1"], ["2", "1"], ["unsubscribed", "1"]]
+    status_rows = [row[:3] for row in read_value_rows(text)]
+    values = ("1", "2", "unsubscribed")
+    assert status_rows == [("Status", value, "1") for value in values]
     assert read_counts(text)["would be added"] == "0"
     assert 'name="value_2"' not in text, "a known opt-out can be changed"
     console.send(path, column_1="ignore", act="look")
@@ -328,9 +330,62 @@ def test_console_import_lets_the_owner_assign_statuses_to_unknown_values(
     rows = [row for row in rows_of(console.see(path)) if row and row[0] == "Status"]
     assert rows == [
         ["Status", "1", "1", "Subscribed"],
-        ["Status", "2", "1", "Unsubscribed"],
-        ["Status", "unsubscribed", "1", "Unsubscribed"],
+        ["Status", "2 , unsubscribed", "2", "Unsubscribed"],
     ]
+
+
+def test_console_import_groups_consent_values_by_column_and_meaning(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    first_day = date(2024, 1, 1)
+    dates = [f"{first_day + timedelta(days=number)}" for number in range(70)]
+    rows = [
+        [email, each, "yes", "Ada"]
+        for email, each in zip(build_addresses(71), [*dates, ""], strict=True)
+    ]
+    header = ["Email", "Unsubscribed on", "Newsletter", "First name"]
+    path = preview_import(console, list_id, build_csv(header, *rows[40:]))
+    assert read_value_rows(console.see(path)) == [
+        ("Unsubscribed on", "30 dates", "30", "Unsubscribed"),
+        ("Newsletter", "yes", "31", "Subscribed"),
+    ]
+    # Only 50 of the values are listed, but all rows are counted.
+    path = preview_import(console, list_id, build_csv(header, *rows))
+    expected = ("Unsubscribed on", "more than 50 dates", "70", "Unsubscribed")
+    assert read_value_rows(console.see(path))[0] == expected
+    console.send(path, act="start")
+    text = await_ended_page(console, path)
+    assert read_value_rows(text)[0] == expected
+    assert text.index('id="rows"') < text.index('id="values"')
+
+
+def read_value_rows(text: str) -> list[tuple[str, ...]]:
+    """Return the rows of the table with consent values, without the values that are folded."""
+    table = text.split("Table: Consent values")[1].split("</table>", maxsplit=1)[0]
+    shown = re.sub(r"</summary>.*?</details>", "", table, flags=re.DOTALL)
+    return [tuple(row) for row in rows_of(shown)[1:]]
+
+
+def test_console_import_folds_the_recognised_columns(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    header = ["Email", "First name", "Notes", "Nothing"]
+    path = preview_import(
+        console, list_id, build_csv(header, [*build_addresses(1), "Ada", "x", ""])
+    )
+    text = console.see(path)
+    open_part, folded_part = text.split("2 columns recognised</summary>")
+    for index, part in enumerate((folded_part, folded_part, open_part, folded_part)):
+        assert f'<select id="column_{index}"' in part, header[index]
+    assert "Step 2 of 3" in text
+    # The owner's own choices stay open, so that the owner sees them after the next preview.
+    console.send(path, column_2="new", act="look")
+    text = await_ended_page(console, path)
+    assert '<select id="column_2"' in text.split("2 columns recognised</summary>")[0]
+    assert "Step 3 of 3" in text
+    # A rejected choice isn't folded.
+    reply = console.send(path, column_0="name", column_1="name", act="look")
+    assert "<details open>" in read_page(reply, 422).split("2 columns recognised</summary>")[0]
 
 
 def test_console_import_lets_the_owner_decide_what_yes_means_in_an_ambiguous_column(

@@ -9,6 +9,7 @@ import pytest
 
 from core.errors.jobs import JOB_GIVEN_UP
 from devstack.harness.stack import Stack
+from services.jobs import transitions
 from tests.support.http.replies import data
 from tests.support.imports.bulk import (
     active_members,
@@ -36,6 +37,7 @@ from tests.support.people.consoles import (
     at_console,
     await_ended_page,
     forms_of,
+    heading,
     read_error,
     read_page,
     rows_of,
@@ -86,6 +88,101 @@ def test_console_shows_no_rejected_rows_for_an_import_of_bounces_that_was_applie
     assert read_counts(page)["opted out"] == "3"
     assert "added" not in read_counts(page)
     assert "rejected rows" not in page
+
+
+def test_import_pages_begin_with_their_result_and_link_each_number_to_its_rows(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    emails = build_addresses(3)
+    opt_out_dates = ["", "", "2025-03-01"]
+    rows = [*map(list, zip(emails, opt_out_dates, strict=True)), ["nothing", ""]]
+    path = preview_import(console, list_id, build_csv(["Email", "Unsubscribed on"], *rows))
+    result = "2 new · 1 opt-out kept out · 1 not imported"
+    text = console.see(path)
+    assert heading(text) == result
+    assert read_result_links(text) == ["#first", "#values", "#rows"]
+    for section in ("first", "values", "rows"):
+        assert f'<h2 id="{section}">' in text
+    # The bar with the button repeats the sentence.
+    assert result in text.rpartition('class="actions dock"')[2]
+    assert "Step 3 of 3" in text
+    console.send(path, act="start")
+    text = await_ended_page(console, path)
+    assert heading(text) == result
+    members_page, *sections = read_result_links(text)
+    assert sections == ["#values", "#rows"]
+    text = read_page(console.visitor.get(members_page))
+    assert len(set(re.findall(r"/members/\d+", text))) == 2
+
+
+def read_result_links(text: str) -> list[str]:
+    [markup] = re.findall(r"<h1>(.*?)</h1>", text, re.DOTALL)
+    return [html.unescape(each) for each in re.findall(r'href="([^"]+)"', markup)]
+
+
+def test_preview_without_importable_rows_has_a_disabled_import_button(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    text = console.see(preview_import(console, list_id, build_address_file("nothing", "no @")))
+    assert heading(text) == "0 new · 2 not imported"
+    assert "0 of 2 rows can be imported" in text
+    assert '<button name="act" value="start" disabled>' in text
+    # The number of rows that weren't imported leads to their reasons.
+    assert ["An email address must have an @-sign.", "–", "1", "line 2: nothing"] in rows_of(text)
+    # A file of opt-outs adds nobody, but is worth an import.
+    content = build_csv(["Email", "Unsubscribed"], [*build_addresses(1), "yes"])
+    text = console.see(preview_import(console, list_id, content))
+    assert heading(text) == "0 new · 1 opt-out kept out"
+    assert '<button name="act" value="start">' in text
+
+
+def test_running_import_says_how_long_it_has_been_waiting_or_running(
+    stack_without_workers: Stack,
+) -> None:
+    stack = stack_without_workers
+    with at_console(stack) as console:
+        list_id = new_list(console.api)["id"]
+        file = build_address_file(*build_addresses(1))
+        job_id = data(upload(console.api, list_id, file, prefer="respond-async"), 202)["id"]
+        [import_record] = data(console.api.get("/imports"))["items"]
+        path = f"/console/imports/{import_record['id']}"
+        stack.query("UPDATE jobs SET created_at = now() - interval '150 s' WHERE id = %s", job_id)
+        assert "Waiting for a free worker for 2 minutes." in console.see(path)
+        with stack.resources.unit_of_work() as uow:
+            assert transitions.claim_job(uow, job_id) is not None
+        stack.query("UPDATE jobs SET started_at = now() - interval '42 s' WHERE id = %s", job_id)
+        assert re.search(r"Opening the file for 4\d seconds\.", console.see(path))
+        stack.query("UPDATE imports SET received = 12000 WHERE id = %s", import_record["id"])
+        text = console.see(path)
+        assert "<b>12,000</b> rows read so far." in text
+        assert re.search(r"Running for 4\d seconds\.", text)
+
+
+def test_imports_page_tells_previews_failures_and_imports_apart(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    emails = build_addresses(5)
+    for members in (emails[:2], emails[2:]):
+        body = {"members": [{"email": each} for each in members]}
+        headers = {"Prefer": "wait=30"}
+        data(
+            console.api.post(
+                f"/auxilia/subscriptions/{list_id}/members/add", json=body, headers=headers
+            )
+        )
+    content = build_address_file(*emails, "nothing")
+    preview_import(console, list_id, content, "preview.csv")
+    preview_import(console, list_id, b"%PDF-1.7\n" + bytes(range(256)), "wrong.csv")
+    import_members_file(console.api, list_id, content, "import.csv")
+    rows = {row[0]: row[1:3] for row in rows_of(console.see("/console/imports"))[1:]}
+    assert rows == {
+        "2 members from an API request": ["imported", "2 new"],
+        "3 members from an API request": ["imported", "3 new"],
+        "preview.csv": ["only a preview", "0 new · 5 already on the list · 1 not imported"],
+        "wrong.csv": ["preview failed", "The file is a PDF."],
+        "import.csv": ["imported", "0 new · 5 already on the list · 1 not imported"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -233,7 +330,10 @@ def test_console_retries_a_failed_import(stack_without_workers: Stack) -> None:
         fail_job(stack_without_workers, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
         [import_record] = data(console.api.get("/imports"))["items"]
         path = f"/console/imports/{import_record['id']}"
-        assert "Try again" in console.see(path)
+        text = console.see(path)
+        assert "Try again" in text
+        assert "Nothing was imported." in text
+        assert "If it fails again, split the file into smaller files" in text
         assert "The import was resumed." in console.do(path)
         assert RUNNING_MARK in console.see(path)
         ImportRunner(stack_without_workers).work(job_id)

@@ -101,6 +101,7 @@ class ColumnChoice:
         ignored_opt_outs: the number of opt-outs that the chosen role ignores, or ``None`` if the
             role ignores no consent.
         ignored_reason: why the import doesn't use a column that may concern consent, or ``None``.
+        is_mapped: whether the owner has chosen the column's role.
     """
 
     index: int
@@ -114,6 +115,7 @@ class ColumnChoice:
     has_data: bool
     ignored_opt_outs: int | None = None
     ignored_reason: str | None = None
+    is_mapped: bool = False
 
     @property
     def box(self) -> str:
@@ -136,6 +138,16 @@ class ColumnChoice:
     def is_left_out(self) -> bool:
         """Return whether the import ignores the column although the column has data."""
         return self.becomes == IGNORED and self.has_data
+
+    @property
+    def needs_owner(self) -> bool:
+        """Return whether the owner has chosen the column's role, or should check it.
+
+        All other columns are empty, or were recognised.
+        """
+        is_used = self.becomes != IGNORED
+        is_unsure = self.is_left_out or bool(self.ignored_opt_outs or self.ignored_reason)
+        return is_unsure or (is_used and (self.is_mapped or self.creates is not None))
 
 
 def build_column_choices(
@@ -180,6 +192,7 @@ def build_column_choices(
                 has_data=column.get("has_data", bool(examples)),
                 ignored_opt_outs=column.get("ignored_opt_outs"),
                 ignored_reason=column.get("ignored_reason"),
+                is_mapped=index in chosen_roles,
             )
         )
     return choices

@@ -21,7 +21,14 @@ from api.console.imports.column_choices import (
     read_column_choices,
 )
 from api.console.imports.status_values import STATUS_CHOICES, read_status_choices
-from api.console.imports.views import COLUMNS_ON_PAGE, DATE_ORDERS, ImportView, read_view
+from api.console.imports.views import (
+    COLUMNS_ON_PAGE,
+    DATE_ORDERS,
+    ImportView,
+    describe_result,
+    get_import_name,
+    read_view,
+)
 from api.console.members.bulk import describe_bulk_action
 from api.console.navigation import get_list_path
 from api.console.part_streams import LivePart, stream_part
@@ -86,6 +93,10 @@ KINDS = (
     (ImportKind.BOUNCES.value, "Bounced addresses", ""),
     (ImportKind.COMPLAINTS.value, "Spam complaints", ""),
 )
+UPDATE_HINT = (
+    "Existing members get the name, tier and fields from the file. Without this option, the import "
+    "only fills empty fields of existing members and adds tags."
+)
 # Uploading a file and refreshing its preview require that these quotas aren't exhausted.
 _UPLOAD_QUOTAS = (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB)
 UPDATE_FIELD = "update"
@@ -99,7 +110,7 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
     titles = lists.read_titles(uow, [task.list_id for task in page.rows])
     return console.render_page(
         "imports.html",
-        imports=page.rows,
+        imports=[(task, get_import_name(task), describe_result(task)) for task in page.rows],
         titles=titles,
         kinds={value: label for value, label, _ in KINDS},
         next_cursor=page.next_cursor,
@@ -121,6 +132,7 @@ def show_new_import(
         form,
         lists=list_choices,
         kinds=KINDS,
+        update_hint=UPDATE_HINT,
         refusal=find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS),
         import_notice=find_plan_notice(uow, console.user_id, paid_plan_text=IMPORTING_FILES_TEXT),
     )
@@ -300,13 +312,14 @@ def _build_page_values(
             uow, console.user_id, *_UPLOAD_QUOTAS, paid_plan_text=IMPORTING_FILES_TEXT
         )
     first_column = first_column if first_column < len(view.choices) else 0
+    choices = sorted(view.choices, key=lambda each: not each.needs_owner)
     return {
         "view": view,
         "refusal": notice,
         "kept_until": view.file_kept_until,
         "form": form,
         "roles": list_roles(view.fields),
-        "choices": view.choices[first_column : first_column + COLUMNS_ON_PAGE],
+        "choices": choices[first_column : first_column + COLUMNS_ON_PAGE],
         "left_out": view.left_out_columns,
         "first_column": first_column,
         "columns_on_page": COLUMNS_ON_PAGE,
@@ -315,6 +328,7 @@ def _build_page_values(
         "field_types": FIELD_TYPES,
         "sheets": view.list_sheet_choices(),
         "status_choices": STATUS_CHOICES,
+        "update_hint": UPDATE_HINT,
     }
 
 

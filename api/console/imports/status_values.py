@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from api.console.console_display import format_count
 from api.console.typed_forms import build_field_error
 from models import ImportKind, MemberImport
 from services.subscriptions.imports.columns.consent_cells import STATUS_VALUES, fold_value
+from services.subscriptions.imports.columns.consent_words import is_date
 from services.subscriptions.imports.columns.known_words import MAX_WORD_CHARACTERS
 
 AS_RECOGNISED = ""
@@ -22,6 +24,7 @@ STATUS_CHOICES = (
     ("not_subscribed", "Not subscribed (not imported)"),
 )
 _UNKNOWN = "unknown"
+_NO_EFFECT = "nothing"
 _MEANING_LABELS = {
     "subscribed": "Subscribed",
     "unsubscribed": "Unsubscribed",
@@ -31,7 +34,7 @@ _MEANING_LABELS = {
     "not_subscribed": "Not subscribed (not imported)",
     "may_pass": "Soft bounce (not imported)",
     _UNKNOWN: "Not recognised (not imported)",
-    "nothing": "No effect",
+    _NO_EFFECT: "No effect",
 }
 
 
@@ -39,16 +42,50 @@ _MEANING_LABELS = {
 class StatusValue:
     """A consent value in the preview of an import.
 
-    ``box``: the name of the select box for the status, or ``None`` if the owner can't assign a
-    status.
+    Attributes:
+        index: the index of the column, or ``None`` if the value is in several columns or in none.
+        read_as: the meaning of the value, as in the result of the import.
+        box: the name of the select box for the status, or ``None`` if the owner can't assign a
+            status.
     """
 
+    index: int | None
     column: str
     value: str
     rows: int
-    meaning: str
+    read_as: str
     box: str | None
     chosen: str
+
+
+@dataclass(frozen=True)
+class ValueGroup:
+    """The consent values of a column that have the same meaning.
+
+    Attributes:
+        values: up to 50 of the values, each with its number of rows.
+        rows: the number of rows with one of the values, listed or not.
+    """
+
+    column: str
+    read_as: str
+    values: Sequence[StatusValue]
+    rows: int
+
+    @property
+    def meaning(self) -> str:
+        return _MEANING_LABELS.get(self.read_as, self.read_as)
+
+    @property
+    def has_more(self) -> bool:
+        return self.rows > sum(each.rows for each in self.values)
+
+    @property
+    def summary(self) -> str:
+        """Return the number of listed values in words, such as "30 dates"."""
+        kind = "date" if all(is_date(each.value) for each in self.values) else "value"
+        count = format_count(len(self.values), kind)
+        return f"more than {count}" if self.has_more else count
 
 
 def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[StatusValue]:
@@ -61,42 +98,70 @@ def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[St
     statuses = {fold_value(value): status for value, status in (task.status_values or {}).items()}
     values: list[StatusValue] = []
     changeable: set[str] = set()
-    for column, value, rows, meaning in _iterate_values(task, result):
+    for index, column, value, rows, read_as in _iterate_values(task, result):
         folded = fold_value(value)
         # The owner can't assign a status to a long consent value, because only its beginning is
         # stored.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
-        is_open = task.dry_run and (meaning == _UNKNOWN or folded in statuses)
+        is_open = task.dry_run and (read_as == _UNKNOWN or folded in statuses)
         box = None
         if is_open and is_whole and folded not in changeable:
             changeable.add(folded)
             box = f"value_{len(values)}"
         status = statuses.get(folded, AS_RECOGNISED)
-        label = _MEANING_LABELS.get(meaning, meaning)
-        values.append(StatusValue(column, value, rows, label, box, status))
+        values.append(StatusValue(index, column, value, rows, read_as, box, status))
     return values
+
+
+def group_values(values: Sequence[StatusValue], result: Mapping[str, Any]) -> list[ValueGroup]:
+    """Group the consent values without a select box by column and meaning.
+
+    Empty cells without a meaning are left out.
+    """
+    remaining_rows: dict[tuple[int | None, str], int] = {
+        (index, each["read_as"]): each["rows"]
+        for index, column in enumerate(result.get("columns", ()))
+        for each in column.get("meanings", ())
+    }
+    groups: dict[tuple[int | None, str, str], list[StatusValue]] = {}
+    for each in values:
+        has_effect = each.value or each.read_as != _NO_EFFECT
+        if each.box is None and has_effect:
+            groups.setdefault((each.index, each.column, each.read_as), []).append(each)
+        elif (each.index, each.read_as) in remaining_rows:
+            remaining_rows[each.index, each.read_as] -= each.rows
+    return [
+        ValueGroup(
+            column,
+            read_as,
+            members,
+            # Imports of release 1.1.0 didn't count the rows per meaning.
+            max(remaining_rows.get((index, read_as), 0), sum(each.rows for each in members)),
+        )
+        for (index, column, read_as), members in groups.items()
+    ]
 
 
 def _iterate_values(
     task: MemberImport, result: Mapping[str, Any]
-) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the column, text, number of rows and meaning of each consent value."""
+) -> Iterator[tuple[int | None, str, str, int, str]]:
+    """Yield the column's index and name, the text, number of rows and meaning of each value."""
     listed = set()
-    for column in result.get("columns", ()):
+    for index, column in enumerate(result.get("columns", ())):
         for each in column.get("values", ()):
             listed.add(fold_value(each["value"]))
-            yield column["name"], each["value"], each["rows"], each["read_as"]
+            yield index, column["name"], each["value"], each["rows"], each["read_as"]
     if task.kind != ImportKind.MEMBERS:
         # For files of opt-outs, the import's result contains only the consent values that were not
         # recognised.
         for each in result.get("unknown_values", ()):
             listed.add(fold_value(each["value"]))
-            yield each["column"], each["value"], each["rows"], _UNKNOWN
+            yield None, each["column"], each["value"], each["rows"], _UNKNOWN
     for value in task.status_values or {}:
         # List a consent value with an assigned status even if the file no longer contains it, so
         # that the owner can remove the status.
         if task.dry_run and fold_value(value) not in listed:
-            yield "", value, 0, _UNKNOWN
+            yield None, "", value, 0, _UNKNOWN
 
 
 def read_status_choices(

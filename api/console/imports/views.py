@@ -3,14 +3,26 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from api.console.console_display import format_count, format_field_value
+from api.console.console_display import (
+    format_count,
+    format_distance,
+    format_duration,
+    format_field_value,
+    format_sentence,
+)
 from api.console.imports.column_choices import ColumnChoice, build_column_choices, find_labels
-from api.console.imports.status_values import StatusValue, list_status_values
+from api.console.imports.status_values import (
+    StatusValue,
+    ValueGroup,
+    group_values,
+    list_status_values,
+)
 from api.console.requests import ConsoleRequest
 from core import clock
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED, IMPORT_NO_ROWS
+from core.errors.jobs import JOB_ROWS_FAILED
 from models import FINISHED, ImportKind, Job, MemberField, MemberImport
 from services.jobs import records as jobs
 from services.jobs.records import Progress
@@ -26,6 +38,8 @@ COLUMNS_ON_PAGE = 20
 MAX_LEFT_OUT_NAMES = 5
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
+# How often the page shows during the first minute how long a job has been running.
+_ACTIVITY_STEP_SECONDS = 5
 DATE_ORDERS = (
     ("", "Detect automatically"),
     (DateOrder.DAY_FIRST.value, "Day first: 31/12/2025"),
@@ -41,6 +55,22 @@ VERDICT_LABELS = {
     "over_quota": "over your plan’s limit",
 }
 
+# The rows with these verdicts are neither members nor opt-outs.
+_REJECTIONS = ("invalid", "duplicate", "denied", "over_quota")
+_ROWS_SECTION = "rows"
+_VALUES_SECTION = "values"
+_PREVIEW_SECTION = "first"
+
+# The reasons why rows with these verdicts weren't added. The problems of a file contain the reasons
+# for invalid rows.
+_REASONS = {
+    "already": "The person is already on the list",
+    "opted_out": "The person opted out earlier",
+    "duplicate": "Another row of the file has the same address",
+    "denied": "The address is on a deny list",
+    "over_quota": "Your plan’s limit for members is reached",
+}
+
 # Labels for the addresses that get no more mail because of an import. Each kind of import has a
 # label for one address, and a label for several addresses.
 _BLOCKED_LABELS = {
@@ -48,6 +78,46 @@ _BLOCKED_LABELS = {
     ImportKind.BOUNCES: ("bounced address", "bounced addresses"),
     ImportKind.COMPLAINTS: ("address with a complaint", "addresses with complaints"),
 }
+
+
+class ResultPart(NamedTuple):
+    """A part of the sentence about an import's result, such as ``374 new``.
+
+    ``section``: the id of the page's section that shows the rows.
+    """
+
+    text: str
+    section: str
+
+
+def describe_result(task: MemberImport) -> list[ResultPart]:
+    """Return the parts of the sentence about the rows of an import, without empty parts."""
+    if task.kind != ImportKind.MEMBERS:
+        one, many = _BLOCKED_LABELS[ImportKind(task.kind)]
+        blocked = format_count(task.opted_out, one, many)
+        parts = [ResultPart(f"No more mail to {blocked}", _ROWS_SECTION)]
+    else:
+        parts = [ResultPart(f"{task.added:,} new", _PREVIEW_SECTION)]
+        unchanged = task.already - task.updated
+        if task.updated:
+            parts.append(ResultPart(f"{task.updated:,} updated", _ROWS_SECTION))
+        if unchanged > 0:
+            parts.append(ResultPart(f"{unchanged:,} already on the list", _ROWS_SECTION))
+        if task.opted_out:
+            opt_outs = format_count(task.opted_out, "opt-out")
+            parts.append(ResultPart(f"{opt_outs} kept out", _VALUES_SECTION))
+    rejected = sum(getattr(task, verdict) for verdict in _REJECTIONS)
+    if rejected:
+        parts.append(ResultPart(f"{rejected:,} not imported", _ROWS_SECTION))
+    return parts
+
+
+def get_import_name(task: MemberImport) -> str:
+    """Return the file name, or how many members an API request contained."""
+    if task.filename:
+        return task.filename
+    members = format_count(task.received, "member") if task.received else "Members"
+    return f"{members} from an API request"
 
 
 @dataclass(frozen=True)
@@ -61,6 +131,7 @@ class ImportView:
         undo: the latest job that undoes the import, or ``None``.
         choices: the columns of a dry run with their roles. Empty after a real import.
         preview: the members that the first rows of the file would create.
+        value_groups: the consent values to which the owner can't assign a status.
         problems: the invalid cells, grouped by column and violated rule.
         readings: sample rows in each possible encoding. Empty if the encoding is certain.
     """
@@ -71,6 +142,7 @@ class ImportView:
     undo: Job | None
     choices: Sequence[ColumnChoice] = ()
     status_values: Sequence[StatusValue] = ()
+    value_groups: Sequence[ValueGroup] = ()
     preview: Sequence[Mapping[str, Any]] = ()
     problems: Sequence[Mapping[str, Any]] = ()
     readings: Sequence[Mapping[str, Any]] = ()
@@ -94,22 +166,82 @@ class ImportView:
         return worker is not None and worker.cancel_requested
 
     @property
-    def headline(self) -> str | None:
-        """Return a summary of the import's result, such as ``3 members added``.
+    def name(self) -> str:
+        return get_import_name(self.task)
 
-        Return ``None`` for a dry run, for an import that hasn't succeeded, and for an import that
-        the owner undoes or has undone.
+    @property
+    def result(self) -> list[ResultPart]:
+        """Return the parts of the sentence about the rows of the file, or of its preview.
+
+        Return an empty list for an import that hasn't succeeded, and for an import that the owner
+        undoes or has undone.
         """
+        is_done = self.task.status == "succeeded" and self.task.undone_at is None
+        return describe_result(self.task) if is_done and not self.is_undoing else []
+
+    @property
+    def reasons(self) -> list[Mapping[str, Any]]:
+        """Return why rows weren't added and cells weren't imported, each with examples."""
+        # The opt-outs in a file are in the table of consent values.
+        has_own_table = self.has_values or self.task.kind != ImportKind.MEMBERS
+        reasons = [
+            {"rule": rule, "column": None, "rows": rows, "examples": ()}
+            for verdict, rule in _REASONS.items()
+            if (rows := getattr(self.task, verdict))
+            and not (has_own_table and verdict == "opted_out")
+        ]
+        return [*self.problems, *reasons]
+
+    @property
+    def has_values(self) -> bool:
+        """Return whether the file has consent values that the page shows."""
+        return bool(self.value_groups) or any(each.box for each in self.status_values)
+
+    @property
+    def importable_rows(self) -> int:
+        """Return the number of rows that change the list."""
+        return self.task.added + self.task.updated + self.task.opted_out
+
+    @property
+    def activity(self) -> str:
+        """Return how long the job has been running, or why it is waiting."""
+        worker = self.undo if self.is_undoing else self.job
+        if worker is None:
+            return ""
+        now = clock.now()
+        retry_time = jobs.get_retry_time(worker)
+        if retry_time is not None:
+            when = format_distance(retry_time, now) if retry_time > now else "soon"
+            reason = format_sentence(worker.last_reason or "The last attempt failed")
+            return f"{reason} The next attempt starts {when}."
+        seconds = max(0, int((now - (worker.started_at or worker.created_at)).total_seconds()))
+        duration = format_duration(seconds - seconds % _ACTIVITY_STEP_SECONDS)
+        if worker.started_at is None:
+            return f"Waiting for a free worker for {duration}."
+        is_opening = not (self.is_undoing or self.task.received)
+        return f"{'Opening the file' if is_opening else 'Running'} for {duration}."
+
+    @property
+    def advice(self) -> list[str]:
+        """Return the next steps after an internal error, as sentences."""
         task = self.task
-        is_done = task.status == "succeeded" and not task.dry_run and task.undone_at is None
-        if not is_done or self.is_undoing:
-            return None
-        if task.kind != ImportKind.MEMBERS:
-            one, many = _BLOCKED_LABELS[ImportKind(task.kind)]
-            return f"No more mail to {format_count(task.opted_out, one, many)}"
-        if task.added or not task.updated:
-            return f"{format_count(task.added, 'member')} added"
-        return f"{format_count(task.updated, 'member')} updated"
+        if not self.is_broken or task.error is None:
+            return []
+        if task.dry_run or not task.added:
+            sentences = ["Nothing was imported."]
+        else:
+            sentences = [f"{format_count(task.added, 'member')} had been added before."]
+        if not task.dry_run:
+            sentences.append("“Try again” continues the import, and adds nobody twice.")
+        if task.error["code"] == JOB_ROWS_FAILED.code:
+            sentences.append("If it fails again, remove these lines from the file.")
+        elif task.source == "file":
+            sentences.append(
+                "If it fails again, split the file into smaller files, and import them one after "
+                "the other."
+            )
+        sentences.append("If the problem continues, ask the operator, who can see the reason.")
+        return sentences
 
     @property
     def undo_stopped(self) -> bool:
@@ -272,12 +404,14 @@ def read_view(uow: UnitOfWork, console: ConsoleRequest, import_id: int) -> Impor
         return view
     result = add_samples(console.state.resources, endings.build_result(task))
     labels = find_labels(result.get("columns", ()), own_fields)
+    status_values = list_status_values(task, result)
     return replace(
         view,
         choices=build_column_choices(task, result.get("columns", ()), own_fields)
         if task.dry_run
         else (),
-        status_values=list_status_values(task, result),
+        status_values=status_values,
+        value_groups=group_values(status_values, result),
         preview=[describe_preview_row(row, labels) for row in result.get("preview", ())],
         problems=result.get("problems", ()),
         readings=[
