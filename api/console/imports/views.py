@@ -232,7 +232,7 @@ class ImportView:
         else:
             sentences = [f"{format_count(task.added, 'member')} had been added before."]
         if not task.dry_run:
-            sentences.append("“Try again” continues the import, and adds nobody twice.")
+            sentences.append("Another attempt continues the import, and adds nobody twice.")
         if task.error["code"] == JOB_ROWS_FAILED.code:
             sentences.append("If it fails again, remove these lines from the file.")
         elif task.source == "file":
