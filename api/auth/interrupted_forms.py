@@ -1,4 +1,4 @@
-"""Keeps what a person typed into a form whose action needs a recent login.
+"""Keeps the values of a form whose action needs a recent login.
 
 An encrypted cookie carries the fields from the refused form to the same form after the login. The
 form is shown again but never sent, because the person must see what the session is about to do.
