@@ -110,8 +110,8 @@ class ConsoleRequest:
     ) -> Response:
         """Render a page of the console, and show the notice from the cookie.
 
-        A page of a list gets the list as ``list``, so that the menus show its pages. The values of a
-        form from before a login are deleted with the first page after the login.
+        A page of a list gets the list as ``list``, so that the menus show its pages. The first page
+        after a login deletes the values of a form from before the login.
         """
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE_COOKIE)

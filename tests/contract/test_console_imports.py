@@ -177,11 +177,11 @@ def test_imports_page_tells_previews_failures_and_imports_apart(console: OwnerAt
     import_members_file(console.api, list_id, content, "import.csv")
     rows = {row[0]: row[1:3] for row in rows_of(console.see("/console/imports"))[1:]}
     assert rows == {
-        "2 members from an API request": ["imported", "2 new"],
-        "3 members from an API request": ["imported", "3 new"],
-        "preview.csv": ["only a preview", "0 new · 5 already on the list · 1 not imported"],
-        "wrong.csv": ["preview failed", "The file is a PDF."],
-        "import.csv": ["imported", "0 new · 5 already on the list · 1 not imported"],
+        "2 members from an API request": ["2 new", "Imported"],
+        "3 members from an API request": ["3 new", "Imported"],
+        "preview.csv": ["0 new · 5 already on the list · 1 not imported", "Only a preview"],
+        "wrong.csv": ["The file is a PDF.", "Preview failed"],
+        "import.csv": ["0 new · 5 already on the list · 1 not imported", "Imported"],
     }
 
 

@@ -358,9 +358,21 @@ class ImportView:
         return f"{count} {verb} left out: {shown_names}{f' and {more} more' if more > 0 else ''}."
 
     @property
-    def verdicts(self) -> list[tuple[int, str]]:
-        counts = ((getattr(self.task, name), words) for name, words in VERDICT_LABELS.items())
-        return [(count, words) for count, words in counts if count]
+    def counts(self) -> list[tuple[str, str]]:
+        """Return the number of rows with each verdict, with its label."""
+        task = self.task
+        is_partial = task.status in {"cancelled", "failed"}
+        counts = [("rows read" if is_partial else "rows in the file", task.received)]
+        if task.kind == ImportKind.MEMBERS:
+            counts.append(("would be added" if task.dry_run else "added", task.added))
+        verdicts = ((words, getattr(task, name)) for name, words in VERDICT_LABELS.items())
+        updated = "would be updated" if task.dry_run else "updated"
+        more = (
+            (f"existing members {updated}", task.updated),
+            ("values that don’t fit", task.left_out),
+        )
+        counts += [(words, count) for words, count in (*verdicts, *more) if count]
+        return [(words, f"{count:,}") for words, count in counts]
 
     @property
     def progress(self) -> Progress | None:
