@@ -28,6 +28,10 @@ _EMPTY_FIELD_TEXTS: Mapping[str, str] = {
     "key": "Enter a key.",
     "email": "Enter an e-mail address.",
     "tag_name": "Enter a tag.",
+    "topic_arn": "Enter the SNS topic ARN.",
+    "signing_key": "Enter the HTTP webhook signing key.",
+    "public_key": "Enter the verification key.",
+    "signing_secret": "Enter the signing secret.",
 }
 # More digits than any number in a form needs. Python refuses to convert thousands of digits.
 _NUMBER_PATTERN = re.compile(r"-?[0-9]{1,18}")

@@ -1,12 +1,13 @@
 """Lists the recent reports of senders, and removes the masked addresses of erased people."""
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from sqlalchemy import ARRAY, BigInteger, any_, cast, select, tuple_, update
 
 from core import ids
 from integrations.senders.port import ReportKind
-from models import MailingList, ReportOutcome, SenderReport, Subscription
+from models import MailingList, ReportOutcome, SenderReport, Subscription, SubscriptionStatus
 from services.access.caller import Caller
 from services.paging import PageOfRows, PageRequest
 from services.senders import senders
@@ -16,6 +17,7 @@ from storage.unit_of_work import UnitOfWork
 # Without a maximum, filling a page could be slow, because a sender may have millions of reports.
 # The request for the next page continues the search.
 _MAX_READ_REPORTS = 20_000
+_STATUSES_AFTER_LEAVING = (SubscriptionStatus.UNSUBSCRIBED, SubscriptionStatus.REMOVED)
 
 
 def list_reports(
@@ -49,20 +51,38 @@ def list_reports(
     return PageOfRows(rows, str(read_ids[-1]) if len(read_ids) == read_limit else None)
 
 
-def read_addresses(
-    uow: UnitOfWork, caller: Caller, members: Collection[tuple[int, int]]
-) -> dict[tuple[int | None, int | None], str]:
-    """Omit erased people, and members of lists that the caller doesn't own."""
+class ReportedMember(NamedTuple):
+    """``has_left``: whether the person unsubscribed or was removed from the list."""
+
+    email: str
+    has_left: bool
+
+
+def find_members(
+    uow: UnitOfWork, caller: Caller, pairs: Collection[tuple[int, int]]
+) -> dict[tuple[int | None, int | None], ReportedMember]:
+    """Map pairs of a list id and a user id to members, active and former.
+
+    Omit erased people, and members of lists that the caller doesn't own.
+    """
     query = (
-        select(Subscription.list_id, Subscription.user_id, Subscription.email)
+        select(
+            Subscription.list_id,
+            Subscription.user_id,
+            Subscription.email,
+            Subscription.status.in_(_STATUSES_AFTER_LEAVING),
+        )
         .join(MailingList, MailingList.id == Subscription.list_id)
         .where(
             MailingList.user_id == caller.user_id,
-            tuple_(Subscription.list_id, Subscription.user_id).in_(members),
-            Subscription.email.is_not(None),
+            tuple_(Subscription.list_id, Subscription.user_id).in_(pairs),
         )
     )
-    return {(row.list_id, row.user_id): row.email for row in uow.session.execute(query)}
+    return {
+        (list_id, user_id): ReportedMember(email, has_left)
+        for list_id, user_id, email, has_left in uow.session.execute(query)
+        if email is not None
+    }
 
 
 def mask_recipient(address: str) -> str:

@@ -24,8 +24,8 @@ def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
     log_in_browser(page, stack, owner.user_id)
     page.goto(f"{stack.api_url}/console/developers/senders")
     page.get_by_role("link", name="Create a sender").click()
+    page.get_by_role("link", name="Your own program").click()
     page.get_by_role("textbox", name="Name").fill("Our mail server")
-    page.get_by_label("Provider", exact=True).select_option(label="Your own program")
     page.get_by_role("button", name="Create sender").click()
     secret = page.get_by_role("textbox", name="Secret of").input_value()
     [record] = data(client.get("/senders"))
@@ -48,7 +48,11 @@ def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
     assert fits_width(page)
     assert require_member(client, list_id, email)["email_enabled"] is True
 
+    page.goto(sender_page)
+    first_report = page.locator("#first-report")
+    expect(first_report).to_contain_text("Waiting for the first report…")
     deliver(stack, client, {**record, "secret": secret}, report)
+    expect(first_report).to_contain_text("Reports arrive", timeout=30_000)
     page.goto(sender_page)
     row = page.get_by_role("region", name="Reports of the last 7 days").get_by_role("row").last
     expect(row).to_contain_text("Bounced (hard)")

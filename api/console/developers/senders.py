@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import orjson
 from fastapi.responses import Response
 
+from api.console.developers.sender_guides import EXAMPLE_BODY, GUIDES, SenderGuide
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -22,6 +24,7 @@ from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
 from api.schemas import senders as schemas
 from api.state import Transaction
+from core import clock
 from integrations.senders.port import ReportKind, SenderProvider
 from integrations.senders.ses import SIGNATURE_V1_WARNING
 from models import ReportOutcome, Sender, SenderReport
@@ -29,8 +32,9 @@ from services.accounts import page_paths
 from services.paging import PageRequest
 from services.senders import report_history, sender_secrets, senders, trials
 from services.senders.notices import FAILURE_SENTENCES
-from services.senders.provider_keys import CREATED_SECRETS, KEY_NAMES
+from services.senders.provider_keys import CREATED_SECRETS
 from services.senders.report import ReportFacts, describe_report
+from services.senders.report_history import ReportedMember
 from services.senders.senders import NewSender, SenderFigures
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
@@ -66,15 +70,8 @@ _OUTCOMES = {
     ReportOutcome.UNMATCHED: ("No member found", "The report fits no member of your lists"),
     ReportOutcome.INVALID: ("Unreadable", "Pressroom can’t read this report"),
 }
-_PROVIDER_LABELS = {
-    SenderProvider.GENERIC: "Your own program",
-    SenderProvider.SES: "Amazon SES",
-    SenderProvider.POSTMARK: "Postmark",
-    SenderProvider.MAILGUN: "Mailgun",
-    SenderProvider.SENDGRID: "SendGrid",
-    SenderProvider.BREVO: "Brevo",
-    SenderProvider.RESEND: "Resend",
-}
+# The label and the explanation of an unmatched report about a person who has left the list.
+_FORMER_MEMBER = ("No longer a member", "The person had left the list")
 _WARNING_SENTENCES: Mapping[str, str] = {
     **{reason.value: sentence for reason, sentence in FAILURE_SENTENCES.items()},
     SIGNATURE_V1_WARNING: (
@@ -82,27 +79,12 @@ _WARNING_SENTENCES: Mapping[str, str] = {
         "of the topic to 2."
     ),
 }
-# The form field for a provider's key has the same name for all providers.
-_KEY_FIELD = "key"
+# How long the page of a new sender looks for the first report by itself. Without a limit, a page
+# that stays open would keep the session alive.
+_MAX_WAIT = timedelta(days=1)
+_PROVIDER_FIELD = "provider"
 _BODY_FIELD = "body"
-# The example in the form "Try a report", which shows the effects that a report would have. The
-# e-mail address in the example belongs to no member.
-_BODY_EXAMPLE = {
-    "type": "delivery.reports",
-    "timestamp": "2026-11-29T12:00:00Z",
-    "data": {
-        "reports": [
-            {
-                "kind": "bounced",
-                "email": "reader@example.com",
-                "occurred_at": "2026-11-29T11:59:58Z",
-                "bounce": {"class": "hard", "status": "5.1.1"},
-            }
-        ]
-    },
-}
 # Maps an error code to the form field that shows the error.
-_KEY_PLACES = {"sender.key_invalid": _KEY_FIELD, "sender.topic_invalid": _KEY_FIELD}
 _BODY_PLACES = {
     "report.invalid": _BODY_FIELD,
     "report.too_many": _BODY_FIELD,
@@ -114,16 +96,25 @@ _BODY_PLACES = {
 
 @dataclass(frozen=True)
 class SenderView:
-    """A sender, formatted for a page. ``list_titles`` is ``None`` for all lists of the owner."""
+    """A sender, formatted for a page.
+
+    ``list_titles`` is ``None`` for all lists of the owner. ``is_new``: whether the page looks for
+    the first report by itself.
+    """
 
     sender: Sender
     url: str
     figures: SenderFigures
     list_titles: Sequence[str] | None
+    is_new: bool
+
+    @property
+    def guide(self) -> SenderGuide:
+        return GUIDES[SenderProvider(self.sender.provider)]
 
     @property
     def provider(self) -> str:
-        return _PROVIDER_LABELS[SenderProvider(self.sender.provider)]
+        return self.guide.label
 
     @property
     def is_own_program(self) -> bool:
@@ -143,12 +134,11 @@ class SenderView:
 class ReportView:
     """A report that a sender posted, or that an owner enters in the form "Try a report".
 
-    ``email``: the member's address, or ``None`` if the report isn't about a member of the owner's
-    lists.
+    ``member``: ``None`` if the report isn't about a person on the owner's lists.
     """
 
     report: SenderReport | ReportFacts
-    email: str | None
+    member: ReportedMember | None
 
     @property
     def kind(self) -> str:
@@ -158,13 +148,28 @@ class ReportView:
         return " ".join(filter(None, (label, code))) or "Unknown"
 
     @property
+    def email(self) -> str | None:
+        return None if self.member is None else self.member.email
+
+    @property
+    def is_about_former_member(self) -> bool:
+        is_unmatched = self.report.outcome == ReportOutcome.UNMATCHED
+        return is_unmatched and self.member is not None and self.member.has_left
+
+    @property
     def outcome(self) -> str:
-        return _OUTCOMES[ReportOutcome(self.report.outcome)][0]
+        return self._outcome_texts[0]
 
     @property
     def outcome_reason(self) -> str:
         """Return why the report changed nothing, or an empty string."""
-        return _OUTCOMES[ReportOutcome(self.report.outcome)][1]
+        return self._outcome_texts[1]
+
+    @property
+    def _outcome_texts(self) -> tuple[str, str]:
+        if self.is_about_former_member:
+            return _FORMER_MEMBER
+        return _OUTCOMES[ReportOutcome(self.report.outcome)]
 
 
 @router.get("")
@@ -175,33 +180,34 @@ def show_senders(console: Console, uow: Transaction) -> Response:
 
 @router.get("/new")
 def show_new_sender(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+    """Show the providers to choose from, or the steps and the form for the chosen provider."""
+    form = form.fill({_PROVIDER_FIELD: console.request.query_params.get(_PROVIDER_FIELD, "")})
+    guide = _find_guide(form.typed)
+    if guide is None:
+        return console.render_page("choose_provider.html", form, guides=GUIDES)
     own_lists = lists.list_choices(uow, console.user_id)
     return console.render_page(
         "new_sender.html",
-        form.fill({"provider": SenderProvider.GENERIC.value}),
-        providers=[(each.value, label) for each, label in _PROVIDER_LABELS.items()],
+        form,
+        guide=guide,
         lists=[("", "All lists"), *((str(each.id), each.title) for each in own_lists)],
     )
 
 
 @router.post("/new")
-@shows_errors_on(show_new_sender, _KEY_PLACES)
+@shows_errors_on(show_new_sender)
 def create_sender(console: RecentConsoleForm, uow: Transaction) -> Response:
     """Create a sender, and show its secret. No other page ever shows the secret."""
     form = console.form
     list_id = parse_id_or_text(read_text(form, "list_id"))
-    provider = form.get("provider", "")
-    key_names = {each.value: name for each, name in KEY_NAMES.items()}
-    key_name = key_names.get(provider)
-    key = read_text(form, _KEY_FIELD)
     values = {
         "name": form.get("name", ""),
-        "provider": provider,
+        _PROVIDER_FIELD: form.get(_PROVIDER_FIELD, ""),
         "list_ids": None if list_id is None else [list_id],
-        "topic_arn": key if provider == SenderProvider.SES else None,
     }
-    if key_name is not None:
-        values[key_name] = key
+    guide = _find_guide(form)
+    if guide is not None and guide.key is not None:
+        values[guide.key.name] = read_text(form, guide.key.name)
     body = parse_body(schemas.NewSender, values)
     new = NewSender(
         name=body.name,
@@ -213,6 +219,11 @@ def create_sender(console: RecentConsoleForm, uow: Transaction) -> Response:
     sender, secret = senders.create_sender(uow, console.caller, new)
     [view] = _build_views(uow, console, [sender])
     return _render_secret(console, view, secret, is_new=True)
+
+
+def _find_guide(typed: Mapping[str, str]) -> SenderGuide | None:
+    provider = typed.get(_PROVIDER_FIELD, "")
+    return next((guide for each, guide in GUIDES.items() if each == provider), None)
 
 
 @router.get("/{sender_id}")
@@ -247,7 +258,7 @@ def show_sender(
 def show_trial(console: Console, uow: Transaction, form: EmptyForm, sender_id: PathId) -> Response:
     view = _find_view(uow, console, sender_id)
     if view.is_own_program:
-        example = orjson.dumps(_BODY_EXAMPLE, option=orjson.OPT_INDENT_2).decode()
+        example = orjson.dumps(EXAMPLE_BODY, option=orjson.OPT_INDENT_2).decode()
         form = form.fill({_BODY_FIELD: example})
     return _render_trial(console, form, view)
 
@@ -323,6 +334,7 @@ def _build_views(
             senders.build_events_url(base, row.id),
             figures[row.id],
             None if row.list_ids is None else [titles.get(each, "?") for each in row.list_ids],
+            is_new=clock.now() - row.created_at < _MAX_WAIT,
         )
         for row in rows
     ]
@@ -332,10 +344,12 @@ def _build_report_views(
     uow: UnitOfWork, console: ConsoleRequest, rows: Iterable[SenderReport | ReportFacts]
 ) -> list[ReportView]:
     facts = list(rows)
-    members = {(row.list_id, row.user_id) for row in facts if row.list_id and row.user_id}
-    emails = report_history.read_addresses(uow, console.caller, members)
-    console.count_members_page(uow)
-    return [ReportView(row, emails.get((row.list_id, row.user_id))) for row in facts]
+    pairs = {(row.list_id, row.user_id) for row in facts if row.list_id and row.user_id}
+    members = report_history.find_members(uow, console.caller, pairs)
+    # A page that shows nobody may look for the first report thousands of times.
+    if members:
+        console.count_members_page(uow)
+    return [ReportView(row, members.get((row.list_id, row.user_id))) for row in facts]
 
 
 def _find_view(uow: UnitOfWork, console: ConsoleRequest, sender_id: int) -> SenderView:
