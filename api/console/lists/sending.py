@@ -19,6 +19,7 @@ from api.state import Transaction
 from core.errors.access import API_KEY_NAME
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
+from models import SenderState
 from services.access import api_keys
 from services.accounts import own_keys
 from services.paging import PageRequest
@@ -26,6 +27,14 @@ from services.senders import senders
 from services.subscriptions import mailings
 
 router = build_router(f"{CONSOLE_PATH}/lists")
+
+# Maps the state of a sender to a mark and to words.
+_SENDER_STATES = {
+    SenderState.WAITING: ("", "waiting for the first report"),
+    SenderState.WORKING: ("good", "reports arrive"),
+    SenderState.FAILING: ("bad", "failing"),
+    SenderState.PAUSED: ("warn", "paused"),
+}
 
 
 @router.get("/{list_id}/send")
@@ -45,6 +54,7 @@ def show_sending(console: Console, uow: Transaction, list_id: ListId) -> Respons
             for sender in senders.list_senders(uow, console.user_id)
             if sender.list_ids is None or mailing_list.id in sender.list_ids
         ],
+        sender_states=_SENDER_STATES,
         mailings=mailings.list_mailings(uow, mailing_list.id, PageRequest(1)).rows,
     )
 
