@@ -184,7 +184,7 @@ def test_preferences_session_remains_on_the_pages_host(
         "/preferences", headers={"Cookie": f"{SESSION_COOKIE}=x; {cookie}"}
     )
     assert read_heading(page) == "Your subscriptions"
-    assert f"{PAGES_URL}/preferences/answers" in page.text
+    assert f'action="{PAGES_URL}/preferences"' in page.text
 
 
 @pytest.mark.parametrize(

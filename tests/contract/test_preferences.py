@@ -2,7 +2,8 @@
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import httpx2
@@ -10,6 +11,7 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
+from services.subscriptions.fields import MAX_FIELDS
 from tests.support.http.pages import follow_redirect, read_heading, read_text, require_headers
 from tests.support.http.replies import data
 from tests.support.imports.bulk import build_address_file, import_members_file
@@ -26,6 +28,7 @@ from tests.support.lists.segments import new_field, put_member
 from tests.support.lists.subscribers import require_member
 from tests.support.people.changed_addresses import change_own_address as move
 from tests.support.people.changed_addresses import join
+from tests.support.people.consoles import forms_of
 from tests.support.people.visiting import Visitor, new_address, read_hidden_fields, user_id_of
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import deliver, delivery_for, report
@@ -163,6 +166,8 @@ def test_trace_id_does_not_open_preferences_or_other_lists(
         assert read_heading(reply, 403) == "Please request a new link"
     for path in ("", "/erase", "/answers"):
         fields = {"list": str(other_list_id), "action": "leave"}
+        if path == "":
+            fields = {"was": f"+{other_list_id}.member"}
         params = {**query, "list": str(other_list_id)}
         reply = stranger.post(f"/preferences{path}", params=params, data=fields)
         assert read_heading(reply, 403) == "Please request a new link"
@@ -348,30 +353,188 @@ def test_reader_can_change_only_their_name_and_public_fields(
     put_member(
         client, subscriber.list_id, subscriber.email, name="A", fields={"note": "kept", "visits": 1}
     )
-    open_preferences(browser, subscriber)
-    path = f"/preferences/answers?list={subscriber.list_id}"
-    page = browser.get(path)
-    assert read_heading(page) == "Your name and answers"
+    page = open_preferences(browser, subscriber)
+    prefix = f"{subscriber.list_id}."
+    assert f'name="{prefix}name"' in page.text
     assert 'value="A"' in page.text
-    assert "note" not in page.text
-    answers = {"fields.city": "Rome", "fields.visits": "many", "fields.news": "no", "name": "Ada"}
-    invalid_reply = browser.post(path, data={**answers, "csrf_token": read_csrf(page)})
-    assert read_heading(invalid_reply, 422) == "Your name and answers"
-    assert 'id="fields.visits-problem"' in invalid_reply.text
+    assert f"{prefix}fields.note" not in page.text
+    answers = {"fields.city": "Rome", "fields.visits": "many", "name": "Ada"}
+    invalid_reply = save(browser, page, {prefix + name: value for name, value in answers.items()})
+    assert read_heading(invalid_reply, 422) == "Your subscriptions"
+    assert f'id="{prefix}fields.visits-problem"' in invalid_reply.text
     assert 'value="Rome"' in invalid_reply.text
-    answers["fields.visits"] = ""
-    assert browser.post(path, data={**answers, "csrf_token": read_csrf(page)}).status_code == 303
+    corrections = {f"{prefix}fields.visits": ""}
+    assert save(browser, invalid_reply, corrections).status_code == 303
     member = require_member(client, subscriber.list_id, subscriber.email)
     assert member["name"] == "Ada"
-    assert member["fields"] == {"city": "Rome", "news": False, "note": "kept"}
-    long_name_reply = browser.post(path, data={"name": "x" * 201, "csrf_token": read_csrf(page)})
-    assert read_heading(long_name_reply, 422) == "Your name and answers"
-    assert 'id="name-problem"' in long_name_reply.text
-    private_field_reply = browser.post(
-        path, data={"fields.note": "x", "csrf_token": read_csrf(page)}
-    )
+    assert member["fields"] == {"city": "Rome", "note": "kept"}
+    long_name_reply = save(browser, page, {f"{prefix}name": "x" * 201})
+    assert read_heading(long_name_reply, 422) == "Your subscriptions"
+    assert f'id="{prefix}name-problem"' in long_name_reply.text
+    private_field_reply = save(browser, page, {f"{prefix}fields.note": "x"})
     assert private_field_reply.status_code == 422
     assert require_member(client, subscriber.list_id, subscriber.email)["fields"]["note"] == "kept"
+
+
+def test_form_of_the_former_release_still_saves_answers(
+    client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    new_field(client, "news", "boolean", public=True)
+    page = open_preferences(browser, subscriber)
+    answers = {"csrf_token": read_csrf(page), "name": "Ada", "fields.news": "no"}
+    path = f"/preferences/answers?list={subscriber.list_id}"
+    assert browser.post(path, data=answers).status_code == 303
+    member = require_member(client, subscriber.list_id, subscriber.email)
+    assert (member["name"], member["fields"]) == ("Ada", {"news": False})
+
+
+def save(
+    browser: httpx2.Client,
+    page: httpx2.Response,
+    typed: Mapping[str, str] = MappingProxyType({}),
+    off: Collection[str] = (),
+) -> httpx2.Response:
+    """Submit the choices on the page. ``off``: the names of the switches that the reader clears."""
+    [values] = [values for action, values in forms_of(page) if action == "/preferences"]
+    assert values.keys() >= set(off)
+    remaining = {name: value for name, value in values.items() if name not in off}
+    return browser.post("/preferences", data={**remaining, **typed})
+
+
+def test_one_save_changes_subscriptions_mail_and_answers(
+    client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    new_field(client, "news", "boolean", public=True)
+    new_field(client, "sports", "boolean", public=True)
+    titles = ("Tea", "Coffee", "Cake")
+    tea_id, coffee_id, cake_id = (new_list(client, title) for title in titles)
+    for list_id in (tea_id, coffee_id, cake_id):
+        put_member(client, list_id, subscriber.email, fields={"sports": True})
+    page = open_preferences(browser, subscriber)
+    submit_action(browser, page, cake_id, "leave")
+    page = browser.get("/preferences")
+    typed = {
+        f"{cake_id}.member": "on",
+        f"{coffee_id}.name": "Ada",
+        f"{coffee_id}.fields.news": "yes",
+    }
+    switched_off = [f"{tea_id}.member", f"{coffee_id}.mail", f"{coffee_id}.fields.sports"]
+    reply = save(browser, page, typed, switched_off)
+    assert "Your changes were saved." in read_text(follow_redirect(browser, reply))
+    members = {
+        list_id: require_member(client, list_id, subscriber.email)
+        for list_id in (subscriber.list_id, tea_id, coffee_id, cake_id)
+    }
+    standings = [(each["status"], each["email_enabled"]) for each in members.values()]
+    assert standings == [
+        ("active", True),
+        ("unsubscribed", True),
+        ("active", False),
+        ("active", True),
+    ]
+    assert members[coffee_id]["name"] == "Ada"
+    assert members[coffee_id]["fields"] == {"news": True, "sports": False}
+    # A checkbox that nobody touched gives no answer.
+    assert members[subscriber.list_id]["fields"] == {}
+    assert members[cake_id]["fields"] == {"sports": True}
+
+
+def test_save_without_changes_adds_nothing_to_the_history(
+    client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    new_field(client, "news", "boolean", public=True)
+    page = open_preferences(browser, subscriber)
+    rows_before = subscriber.list_rows()
+    assert save(browser, page).status_code == 303
+    assert subscriber.list_rows() == rows_before
+
+
+def test_save_of_an_old_page_does_not_lift_a_later_opt_out(
+    browser: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
+    page = open_preferences(browser, subscriber)
+    stranger.post(subscriber.unsubscribe_url, data={"action": "leave"})
+    reply = save(browser, page, {f"{subscriber.list_id}.name": "Ada"})
+    assert subscriber.read_status() == ("unsubscribed", True)
+    assert "Your changes were saved." not in read_text(follow_redirect(browser, reply))
+    assert save(browser, page, {}, [f"{subscriber.list_id}.member"]).status_code == 303
+    assert subscriber.read_status() == ("unsubscribed", True)
+
+
+def test_reader_leaves_all_lists_of_the_owner_at_once(
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    second_list_id = new_list(client, "Tea", confirm_required=True)
+    data(client.patch(f"/lists/{subscriber.list_id}", json={"title": "Coffee"}))
+    stranger_reply = browser.post(
+        f"/subscriptions/{second_list_id}", json={"email": subscriber.email}
+    )
+    assert data(stranger_reply) == 1
+    with stack.client(stack.create_owner().key) as other_owner:
+        foreign_list_id = new_list(other_owner, "Of somebody else")
+        put_member(other_owner, foreign_list_id, subscriber.email)
+        page = open_preferences(browser, subscriber)
+        assert "Unsubscribe from everything" in page.text
+        reply = browser.post(
+            "/preferences", data={"csrf_token": read_csrf(page), "action": "leave_all"}
+        )
+        page = follow_redirect(browser, reply)
+        assert require_member(other_owner, foreign_list_id, subscriber.email)["status"] == "active"
+    assert subscriber.read_status() == ("unsubscribed", True)
+    assert require_member(client, second_list_id, subscriber.email)["status"] == "unsubscribed"
+    assert "Unsubscribe from everything" not in page.text
+    # The switches on the same page undo this.
+    assert save(browser, page, {f"{subscriber.list_id}.member": "on"}).status_code == 303
+    assert subscriber.read_status() == ("active", True)
+
+
+def test_refused_answer_does_not_prevent_leaving_and_keeps_the_choices(
+    client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    new_field(client, "visits", "number", public=True)
+    new_field(client, "news", "boolean", public=True)
+    second_list_id = new_list(client, "Tea")
+    put_member(client, second_list_id, subscriber.email)
+    page = open_preferences(browser, subscriber)
+    first, second = f"{subscriber.list_id}.", f"{second_list_id}."
+    typed = {f"{second}fields.visits": "many", f"{second}fields.news": "yes"}
+    reply = save(browser, page, typed, [f"{first}member", f"{second}mail"])
+    assert reply.status_code == 422
+    assert subscriber.read_status() == ("unsubscribed", True)
+    member = require_member(client, second_list_id, subscriber.email)
+    assert (member["status"], member["email_enabled"], member["fields"]) == ("active", False, {})
+    [values] = [values for action, values in forms_of(reply) if action == "/preferences"]
+    assert values[f"{second}fields.news"] == "yes"
+    assert f"-{second}fields.news" in values["was"].split()
+    assert f"{first}member" not in values
+    assert f"{second}mail" not in values
+    assert save(browser, reply, {f"{second}fields.visits": "3"}).status_code == 303
+    member = require_member(client, second_list_id, subscriber.email)
+    assert member["fields"] == {"visits": 3, "news": True}
+
+
+def test_reader_of_many_lists_with_many_fields_can_change_each_of_them(
+    client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    for number in range(MAX_FIELDS):
+        new_field(client, f"field_{number}", "boolean", public=True)
+    list_ids = [new_list(client, f"Letter {number:02}") for number in range(25)]
+    for list_id in list_ids:
+        put_member(client, list_id, subscriber.email)
+    page = open_preferences(browser, subscriber)
+    last_id = list_ids[-1]
+    for name, is_shown in (("member", False), ("name", False)):
+        assert (f'name="{last_id}.{name}"' in page.text) == is_shown
+        assert f'name="{subscriber.list_id}.{name}"' in page.text
+    assert f'/preferences?list={last_id}"' in page.text
+    page = browser.get(f"/preferences?list={last_id}")
+    assert len(page.content) < 100_000
+    answers = {f"{last_id}.fields.field_{number}": "yes" for number in range(MAX_FIELDS)}
+    reply = save(browser, page, {f"{last_id}.name": "Ada", **answers}, [f"{last_id}.mail"])
+    assert reply.status_code == 303
+    member = require_member(client, last_id, subscriber.email)
+    assert (member["name"], member["email_enabled"]) == ("Ada", False)
+    assert list(member["fields"].values()) == [True] * MAX_FIELDS
 
 
 def test_reader_sees_and_downloads_all_personal_data_of_one_owner(

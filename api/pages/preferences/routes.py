@@ -4,7 +4,8 @@ The reader opens the preferences page with a mailed link. A cookie identifies th
 on this page.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 import orjson
@@ -13,29 +14,31 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import PUBLIC
-from api.bodies.form_or_json import nest_inputs
 from api.bodies.page_forms import FormFields, FormOf
-from api.html.frame import HEADERS
+from api.html.frame import HEADERS, redirect_to
 from api.html.problems import get_reader_language
 from api.limits.bulkheads import LEAVING, RECORDS
 from api.limits.keyed_bulkheads import CHANGES_BY_LIST
 from api.pages.preferences.actions import LIFT_OPT_OUT, OPT_OUTS, build_unknown_action_error
+from api.pages.preferences.choices import (
+    ListChanges,
+    RefusedAnswers,
+    build_form,
+    read_changes,
+)
 from api.pages.preferences.data_words import make_value_formatter, translate_names
 from api.pages.preferences.visits import (
     find_visit,
-    redirect_to_preferences,
     render_last_page,
     render_visit_page,
     require_visit_form,
 )
-from api.record_ids import PathId
+from api.record_ids import PathId, parse_id
 from api.route_classes import ThreadedRoute
-from api.sign_up.inputs import build_inputs, describe_field_errors
 from api.state import State, StateOf, Transaction
 from core.errors import DomainError, mailing
-from models import FieldType
 from services.privacy import erasure
-from services.subscriptions import branding, fields, lists, page_urls
+from services.subscriptions import fields, lists, page_urls
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.preferences import known_data, own_lists
@@ -44,39 +47,123 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 ListQuery = Annotated[PathId, Query(alias="list")]
+OptionalListQuery = Annotated[PathId | None, Query(alias="list")]
+
+# The value of the button that unsubscribes the reader from all lists of the owner.
+_LEAVE_ALL = "leave_all"
 
 
 @router.get(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
-def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
-    visit = find_visit(uow, request, state)
-    subscriptions = own_lists.read_lists(uow, visit)
-    # The address of a subscription may differ from the account's address.
-    email = next(
-        (each.subscription.email for each in subscriptions if each.subscription.email),
-        visit.person.email,
-    )
-    look = own_lists.read_look(uow, visit)
-    return render_visit_page(
-        request, state, look, "preferences.html", lists=subscriptions, email=email
-    )
+def show_preferences(
+    request: Request,
+    state: StateOf,
+    uow: Transaction,
+    list_id: OptionalListQuery = None,
+    saved: Annotated[str | None, Query()] = None,
+) -> Response:
+    return _render_preferences(request, state, uow, list_id, is_saved=saved is not None)
+
+
+@router.get(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
+def show_answers(
+    request: Request, state: StateOf, uow: Transaction, list_id: ListQuery
+) -> Response:
+    """Show the answers for one of many lists."""
+    own_lists.find_list(uow, find_visit(uow, request, state), list_id)
+    return _render_preferences(request, state, uow, list_id)
 
 
 @router.post(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
-async def change_list(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Unsubscribe the reader from a list, stop the list's mail, or lift the reader's opt-out."""
+async def change_preferences(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Apply the reader's choices. Opt-outs come first, because nothing may prevent them."""
     require_visit_form(request, state, form)
-    action = form.get("action", "")
-    list_id = lists.parse_list_id(form.get("list", "")) or 0
+    action = form.get("action")
+    if action == _LEAVE_ALL:
+        list_ids = await LEAVING.run(_find_joined_list_ids, request, state)
+        changes = {list_id: ListChanges(["leave"]) for list_id in list_ids}
+    elif action is None:
+        changes = read_changes(form)
+    else:
+        # Release 1.1.0 has one form per list, and may run next to this release.
+        if action not in OPT_OUTS and action not in LIFT_OPT_OUT:
+            raise build_unknown_action_error()
+        changes = {parse_id(form.get("list", "")) or 0: ListChanges([action])}
+    return await _change_lists(request, state, form, changes)
 
-    def opt_out() -> None:
+
+@router.post(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
+async def change_answers(
+    request: Request, state: StateOf, list_id: ListQuery, form: FormOf
+) -> Response:
+    """Save the form of release 1.1.0, which may run next to this release."""
+    require_visit_form(request, state, form)
+    answers = {f"{list_id}.{name}": value for name, value in form.items()}
+    return await _change_lists(request, state, answers, read_changes(answers))
+
+
+async def _change_lists(
+    request: Request, state: State, form: FormFields, changes: Mapping[int, ListChanges]
+) -> Response:
+    # A form without changes needs a visit too.
+    await LEAVING.run(state.transact, lambda uow: find_visit(uow, request, state))
+    await _store_opt_outs(request, state, changes)
+    result = await _save_answers(request, state, form, changes)
+    if isinstance(result, RefusedAnswers):
+        return await RECORDS.run(_render_refused_answers, request, state, result)
+    await _lift_opt_outs(request, state, changes)
+    path = f"{state.resources.settings.pages_base}{page_urls.PREFERENCES_PATH}"
+    return redirect_to(f"{path}?saved=yes" if result else path)
+
+
+async def _store_opt_outs(
+    request: Request, state: State, changes: Mapping[int, ListChanges]
+) -> None:
+    def opt_out(list_id: int, action: str) -> None:
         with state.resources.unit_of_work() as uow:
             visit = find_visit(uow, request, state)
             mailing_list, _ = own_lists.find_list(uow, visit, list_id)
         actor = _build_actor(request, visit)
-        kind = OPT_OUTS[action]
-        unsubscribe.opt_out(state.resources, mailing_list, visit.person, kind, actor)
+        unsubscribe.opt_out(state.resources, mailing_list, visit.person, OPT_OUTS[action], actor)
 
-    def lift_opt_out(uow: UnitOfWork) -> None:
+    for list_id, change in changes.items():
+        for action in change.actions:
+            if action in OPT_OUTS:
+                await LEAVING.run(opt_out, list_id, action)
+
+
+async def _save_answers(
+    request: Request, state: State, form: FormFields, changes: Mapping[int, ListChanges]
+) -> bool | RefusedAnswers:
+    """Return whether all answers were saved, or the first refused answers.
+
+    Answers for a list that the reader has left since the page was opened aren't saved.
+    """
+
+    def save_answers(uow: UnitOfWork, list_id: int, change: ListChanges) -> None:
+        visit = find_visit(uow, request, state)
+        actor = _build_actor(request, visit)
+        own_lists.change_answers(uow, visit, list_id, actor, name=change.name, values=change.values)
+
+    are_all_saved = True
+    for list_id, change in changes.items():
+        if not change.has_answers or "leave" in change.actions:
+            continue
+        work = partial(save_answers, list_id=list_id, change=change)
+        try:
+            await CHANGES_BY_LIST.run(list_id, state.transact, work)
+        except DomainError as error:
+            if error.code == mailing.FIELD_VALUE.code:
+                return RefusedAnswers(form, list_id, error)
+            if error.code != mailing.SUBSCRIPTION_NOT_FOUND.code:
+                raise
+            are_all_saved = False
+    return are_all_saved
+
+
+async def _lift_opt_outs(
+    request: Request, state: State, changes: Mapping[int, ListChanges]
+) -> None:
+    def lift_opt_out(uow: UnitOfWork, list_id: int, action: str) -> None:
         visit = find_visit(uow, request, state)
         own_lists.find_list(uow, visit, list_id)
         # ``get_list`` raises an error for an archived list, because archived lists accept no
@@ -84,88 +171,49 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
         mailing_list = lists.get_list(uow, list_id)
         LIFT_OPT_OUT[action](uow, mailing_list, visit.person, _build_actor(request, visit))
 
-    if action in OPT_OUTS:
-        await LEAVING.run(opt_out)
-    elif action in LIFT_OPT_OUT:
-        await CHANGES_BY_LIST.run(list_id, state.transact, lift_opt_out)
-    else:
-        raise build_unknown_action_error()
-    return redirect_to_preferences(state)
+    for list_id, change in changes.items():
+        for action in change.actions:
+            if action in LIFT_OPT_OUT:
+                work = partial(lift_opt_out, list_id=list_id, action=action)
+                await CHANGES_BY_LIST.run(list_id, state.transact, work)
 
 
 def _build_actor(request: Request, visit: Visit) -> Actor:
     return actors.build_principal_actor(request, Principal(visit.person.id, Via.PAGE, None))
 
 
-@router.get(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
-def show_answers(request: Request, state: StateOf, list_id: ListQuery) -> Response:
-    return _render_answers(request, state, list_id)
+def _find_joined_list_ids(request: Request, state: State) -> list[int]:
+    with state.resources.unit_of_work() as uow:
+        return own_lists.find_joined_list_ids(uow, find_visit(uow, request, state))
 
 
-@router.post(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
-async def change_answers(
-    request: Request, state: StateOf, list_id: ListQuery, form: FormOf
-) -> Response:
-    require_visit_form(request, state, form)
-    inputs = nest_inputs(list(form.items()), "fields")
-
-    def save_answers(uow: UnitOfWork) -> None:
-        visit = find_visit(uow, request, state)
-        own_lists.change_answers(
-            uow,
-            visit,
-            list_id,
-            _build_actor(request, visit),
-            name=inputs.get("name", ""),
-            values=inputs["fields"],
-        )
-
-    try:
-        await CHANGES_BY_LIST.run(list_id, state.transact, save_answers)
-    except DomainError as error:
-        if error.code != mailing.FIELD_VALUE.code:
-            raise
-        return await RECORDS.run(_render_answers, request, state, list_id, form, error)
-    return redirect_to_preferences(state)
+def _render_refused_answers(request: Request, state: State, refused: RefusedAnswers) -> Response:
+    with state.resources.unit_of_work() as uow:
+        return _render_preferences(request, state, uow, refused.list_id, refused=refused)
 
 
-def _render_answers(
+def _render_preferences(
     request: Request,
     state: State,
-    list_id: int,
-    form: FormFields | None = None,
-    error: DomainError | None = None,
+    uow: UnitOfWork,
+    opened_id: int | None,
+    *,
+    refused: RefusedAnswers | None = None,
+    is_saved: bool = False,
 ) -> Response:
-    """Render the reader's answers, or the submitted answers after an error."""
-    language = get_reader_language(request)
-    with state.resources.unit_of_work() as uow:
-        mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
-        public = fields.read_own_fields(uow, mailing_list.user_id).select_public()
-        look = branding.read_look(uow, mailing_list)
-    values: dict[str, str]
-    if form is None:
-        values = {"name": record.name or ""}
-        for key, value in public.replace_ids(record.fields).items():
-            yes_or_no = "yes" if value else "no"
-            text = yes_or_no if isinstance(value, bool) else fields.format_value(value)
-            values[f"fields.{key}"] = text
-    else:
-        values = form
-    errors = describe_field_errors(language, public.by_key, error)
-    _, *inputs = build_inputs(language, public.by_key.values(), values, errors)
-    for number, each in enumerate(inputs):
-        # Don't use a checkbox for a yes-or-no question, because a checkbox can't represent a
-        # missing answer.
-        if each.kind == FieldType.BOOLEAN:
-            inputs[number] = replace(each, kind="yes_no")
+    visit = find_visit(uow, request, state)
+    form = build_form(uow, visit, get_reader_language(request), opened_id, refused)
+    # The address of a subscription may differ from the account's address.
+    emails = (each.own.subscription.email for each in form.lists)
     return render_visit_page(
         request,
         state,
-        look,
-        "answers.html",
-        status=200 if error is None else 422,
-        list_title=mailing_list.title,
-        inputs=inputs,
+        own_lists.read_look(uow, visit),
+        "preferences.html",
+        status=200 if refused is None else 422,
+        form=form,
+        email=next(filter(None, emails), visit.person.email),
+        is_saved=is_saved,
     )
 
 

@@ -20,8 +20,8 @@ from storage.unit_of_work import UnitOfWork
 # The maximum number of lists on the preferences page.
 MAX_SHOWN_LISTS = 100
 MAX_NAME_CHARACTERS = 200
-# A visitor may change the name and fields of subscriptions with these statuses.
-_EDITABLE_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
+# A visitor may leave subscriptions with these statuses, and change their name and fields.
+_CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,27 @@ def find_list(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList,
     return mailing_list, record
 
 
+def find_joined_list_ids(uow: UnitOfWork, visit: Visit) -> list[int]:
+    query = _select_lists(visit).where(Subscription.status.in_(_CURRENT_STATUSES))
+    return list(uow.session.scalars(query.with_only_columns(MailingList.id)))
+
+
 def change_answers(
     uow: UnitOfWork,
     visit: Visit,
     list_id: int,
     actor: Actor,
     *,
-    name: str,
+    name: str | None,
     values: Mapping[str, str],
 ) -> None:
-    """Change answers. An empty string deletes a value."""
+    """Change answers. An empty string deletes a value. The name ``None`` isn't changed."""
     mailing_list, _ = find_list(uow, visit, list_id)
     locked = lock_subscription(uow, mailing_list, visit.person)
     record = None if locked is None else locked.record
-    if record is None or record.status not in _EDITABLE_STATUSES:
+    if record is None or record.status not in _CURRENT_STATUSES:
         raise SUBSCRIPTION_NOT_FOUND()
+    name = record.name or "" if name is None else name
     if len(name) > MAX_NAME_CHARACTERS:
         problem = FieldProblem(
             "body.name", FIELD_VALUE.code, f"must have at most {MAX_NAME_CHARACTERS} characters"

@@ -29,7 +29,7 @@ READER_TEMPLATES = (
         for page in sorted(API.glob(f"{folder}/templates/*"))
         if page.stem
         in {
-            *("answers", "ask_preferences", "asked_preferences", "base", "confirm", "embed_form"),
+            *("ask_preferences", "asked_preferences", "base", "confirm", "embed_form"),
             *("erase", "open_preferences", "own_data", "preferences", "problem", "reader_form"),
             *("report", "report_page", "sign_up", "subscribed", "unsubscribe", "visit_ended"),
         }
