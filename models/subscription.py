@@ -62,6 +62,14 @@ class Subscription(Model):
             postgresql_ops={"email": "text_pattern_ops"},
             postgresql_where=_ACTIVE,
         ),
+        # An index for sorting active members by the time at which they joined.
+        Index(
+            "ix_subscriptions_active_joined",
+            "list_id",
+            text("coalesce(joined_at, created_at)"),
+            "id",
+            postgresql_where=_ACTIVE,
+        ),
         Index(
             "ix_subscriptions_active_premium",
             "list_id",

@@ -47,6 +47,17 @@ def test_console_creates_and_changes_and_retires_a_custom_field(console: OwnerAt
     console.see(path, 404)
 
 
+def test_console_lists_the_fields_of_the_sign_up_page_as_chips(
+    console: OwnerAtConsole, console_list_id: int
+) -> None:
+    new_field(console.api, "interest", label="What interests you most?", public=True)
+    page = console.see(f"/console/lists/{console_list_id}/public")
+    [chips] = re.findall(r'<ul class="chips" aria-label="Fields on the page">(.*?)</ul>', page, re.S)
+    labels = re.findall(r"<li><bdi>(.*?)</bdi></li>", chips)
+    assert labels == ["E-mail address", "Name", "What interests you most?"]
+    assert "?</bdi>." not in page
+
+
 def test_console_rejects_a_custom_field_that_breaks_a_rule(console: OwnerAtConsole) -> None:
     new_field(console.api, "city")
     for field_name, invalid_value, status in (

@@ -12,6 +12,7 @@ from devstack.harness.stack import Stack
 from services.paging import PageRequest
 from services.subscriptions import lists
 from services.subscriptions.filters import member_filter, searching
+from services.subscriptions.filters.sorting import MemberOrder, read_sorted_page
 from tests.support.stack.plan_log import pretend_growth, whole_scans
 
 VOLUME = Volume(0.01)
@@ -77,8 +78,11 @@ def stack_and_large_tables(make_stack: Callable[[str], Stack]) -> tuple[Stack, s
     return stack, pretend_growth(stack, GROWTH_FACTOR)
 
 
-def explain_search(stack: Stack, filter_json: Json) -> list[Node]:
-    """Search the members of the largest list, and return the query plans of all statements."""
+def explain_search(stack: Stack, filter_json: Json, sort: str = "") -> list[Node]:
+    """Search the members of the largest list, and return the query plans of all statements.
+
+    A sorted search returns the first two pages.
+    """
     statements: list[str] = []
 
     def record_statement(_: Any, cursor: Any, text: str, values: Any, *__: Any) -> None:
@@ -91,7 +95,14 @@ def explain_search(stack: Stack, filter_json: Json) -> list[Node]:
             mailing_list = lists.find_by_slug(uow, "list-1")
             assert mailing_list is not None
             compiled_filter = member_filter.read_filter(uow, mailing_list, filter_json)
-            searching.search_members(uow, mailing_list.id, compiled_filter, PageRequest(20))
+            request = PageRequest(20)
+            if order := MemberOrder.parse(sort):
+                page = read_sorted_page(uow, mailing_list.id, compiled_filter, order, request)
+                assert page
+                request = PageRequest(20, cursor=page.page.next_cursor)
+                read_sorted_page(uow, mailing_list.id, compiled_filter, order, request)
+            else:
+                searching.search_members(uow, mailing_list.id, compiled_filter, request)
     finally:
         event.remove(engine, "before_cursor_execute", record_statement)
     queries = [each for each in statements if each.startswith("SELECT")]
@@ -163,3 +174,29 @@ def test_unindexed_member_filter_reads_large_list_in_index_order_without_sorting
         # only after reading all of them, even for a query with a LIMIT.
         if reads_members and "Limit" in kinds:
             assert {"Sort", "Incremental Sort"}.isdisjoint(kinds), filter_json
+
+
+@pytest.mark.usefixtures("short_scan_of_few_members")
+@pytest.mark.parametrize("filter_json", [{"field": "status", "is": "active"}, UNINDEXED_FILTERS[4]])
+@pytest.mark.parametrize(
+    ("sort", "index"),
+    [
+        ("joined", "ix_subscriptions_active_joined"),
+        ("-joined", "ix_subscriptions_active_joined"),
+        ("email", "ix_subscriptions_active_email"),
+        ("-email", "ix_subscriptions_active_email"),
+    ],
+)
+def test_sorted_page_of_a_large_list_reads_members_in_the_order_of_an_index(
+    stack_and_large_tables: tuple[Stack, set[str]], filter_json: Json, sort: str, index: str
+) -> None:
+    stack, large = stack_and_large_tables
+    plans = explain_search(stack, filter_json, sort)
+    nodes = [node for plan in plans for node in iterate_nodes(plan)]
+    assert index in {node.get("Index Name") for node in nodes}
+    assert [scan for plan in plans for scan in whole_scans("", plan, large)] == []
+    for plan in plans:
+        kinds = {node["Node Type"] for node in iterate_nodes(plan)}
+        is_scan = index in {node.get("Index Name") for node in iterate_nodes(plan)}
+        # Two members rarely have the same address, so an incremental sort of them is short.
+        assert not is_scan or "Sort" not in kinds

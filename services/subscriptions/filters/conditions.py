@@ -63,7 +63,7 @@ MIN_INDEXED_CHARACTERS = 3
 # text must equal the text in the definitions of the partial indexes, because otherwise Postgres
 # wouldn't use these indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
-_CASE_FOLDING_COLLATION = "pg_unicode_fast"
+CASE_FOLDING_COLLATION = "pg_unicode_fast"
 _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
     Operator.BEFORE: lt,
     Operator.NOT_AFTER: le,
@@ -133,7 +133,7 @@ _IndexedConditionBuilder = Callable[[Comparison, Members], Condition | None]
 
 
 def _fold_case(value: ColumnElement[str]) -> ColumnElement[str]:
-    return func.casefold(collate(value, _CASE_FOLDING_COLLATION))
+    return func.casefold(collate(value, CASE_FOLDING_COLLATION))
 
 
 def _build_pattern(operator: Operator, value: str) -> str:

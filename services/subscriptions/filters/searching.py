@@ -87,6 +87,23 @@ def search_members(
         return _Search(uow, list_id, member_filter, statuses, page.limit).read_page(before)
 
 
+def is_long(uow: UnitOfWork, list_id: int, statuses: tuple[SubscriptionStatus, ...]) -> bool:
+    """Return whether a list has more members with the statuses than a short scan checks."""
+    query = _build_scan_end_query(statuses, MAX_SHORT_SCAN_MEMBERS, by_cursor=False)
+    return uow.session.scalar(query, {_LIST_ID.key: list_id}) is not None
+
+
+def find_all_ids(
+    uow: UnitOfWork, list_id: int, member_filter: MemberFilter, max_members: int
+) -> list[int] | None:
+    """Return ``None`` if more members match, or if not all members could be checked."""
+    statuses = member_filter.list_statuses()
+    if not statuses:
+        return []
+    ids, end = _Search(uow, list_id, member_filter, statuses, max_members).find_ids(None)
+    return ids if end is None and len(ids) <= max_members else None
+
+
 @dataclass(frozen=True)
 class _Search:
     """A search for one page. ``before`` is the id of the last member on the previous page."""
@@ -98,7 +115,7 @@ class _Search:
     limit: int
 
     def read_page(self, before: int | None) -> MemberSearchPage:
-        matching_ids, end = self._find_ids(before)
+        matching_ids, end = self.find_ids(before)
         page_ids = matching_ids[: self.limit]
         if len(matching_ids) > self.limit:
             end = page_ids[-1]
@@ -107,7 +124,7 @@ class _Search:
             total = len(page_ids)
         # Count the matching members only in a short list, because counting in a long list would be
         # slow.
-        elif before is None and self._find_scan_end(MAX_SHORT_SCAN_MEMBERS, None) is None:
+        elif before is None and not is_long(self.uow, self.list_id, self.statuses):
             scanned = build_newest_query(self.statuses, MAX_SHORT_SCAN_MEMBERS, by_cursor=False)
             query = select(func.count()).select_from(scanned).where(self._build_condition(scanned))
             total = self.uow.session.scalar(query, self._list_parameters(None))
@@ -118,7 +135,7 @@ class _Search:
             rows = PageOfRows(rows.rows, str(end))
         return MemberSearchPage(rows, total)
 
-    def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
+    def find_ids(self, before: int | None) -> tuple[list[int], int | None]:
         """Return one additional id if more members match, and the last checked id.
 
         The last checked id is ``None`` if all members were checked.
@@ -147,10 +164,7 @@ class _Search:
         )
 
     def _find_scan_end(self, max_members: int, before: int | None) -> int | None:
-        scanned = build_newest_query(
-            self.statuses, max_members, by_cursor=before is not None, has_only_ids=True
-        )
-        query = _order_newest_first(select(scanned.c.id), scanned).offset(max_members - 1).limit(1)
+        query = _build_scan_end_query(self.statuses, max_members, by_cursor=before is not None)
         end: int | None = self.uow.session.scalar(query, self._list_parameters(before))
         return end
 
@@ -223,6 +237,14 @@ def build_newest_query(
         return queries[0].subquery()
     merged = union_all(*queries).subquery()
     return _order_newest_first(select(merged), merged).limit(max_members).subquery()
+
+
+def _build_scan_end_query(
+    statuses: tuple[SubscriptionStatus, ...], max_members: int, *, by_cursor: bool
+) -> Select[int]:
+    scanned = build_newest_query(statuses, max_members, by_cursor=by_cursor, has_only_ids=True)
+    query = _order_newest_first(select(scanned.c.id), scanned)
+    return query.offset(max_members - 1).limit(1)
 
 
 def _order_newest_first(query: Select[Any], rows: Subquery) -> Select[Any]:

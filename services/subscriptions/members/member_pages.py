@@ -185,7 +185,7 @@ def _size_in_bytes(row: _Row) -> int:
 def read_members_by_id(
     uow: UnitOfWork, list_id: int, fields: OwnFields, subscription_ids: Sequence[int]
 ) -> PageOfRows[_Row]:
-    """Return the columns of ``read_member_page``. The ids must be in descending order."""
+    """Return the columns of ``read_member_page`` in the order of the ids."""
     remaining_ids = list(subscription_ids)
     if not remaining_ids:
         return PageOfRows([], None)
@@ -195,6 +195,7 @@ def read_members_by_id(
         del remaining_ids[: part.limit]
         records = uow.session.execute(_BY_IDS, {"list_id": list_id, "ids": part_ids}).all()
         rows = [dict(zip(_NAMES, record, strict=True)) for record in records]
+        rows.sort(key=lambda row: part_ids.index(row["id"]))
         return PageOfRows(rows, str(part_ids[-1]) if remaining_ids else None, _cursor_of)
 
     def add_attributes(rows: list[_Row]) -> list[_Row]:
