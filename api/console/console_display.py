@@ -32,11 +32,11 @@ SOURCES = {
     "owner": "Added individually",
 }
 ORIGINS = {
-    "utm_source": "UTM source",
-    "utm_medium": "UTM medium",
-    "utm_campaign": "UTM campaign",
-    "utm_term": "UTM term",
-    "utm_content": "UTM content",
+    "utm_source": "Campaign source",
+    "utm_medium": "Campaign medium",
+    "utm_campaign": "Campaign",
+    "utm_term": "Campaign term",
+    "utm_content": "Campaign content",
     "referrer": "Came from website",
     "landing": "Signed up on page",
 }

@@ -214,6 +214,37 @@ def test_console_counts_a_segment_during_editing_and_duplicates_a_segment(
     assert (copied_form["name"], copied_form["value.0.0"]) == ("", "berlin")
 
 
+def test_console_counts_a_segment_only_if_every_condition_is_complete(
+    console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    path = f"/console/lists/{id_of_list_with_fields}/segments/new"
+    form = {"field.0.0": "fields.city", "kind.0.0": "text", "operator.0.0": "is"}
+    form["value.0.0"] = "berlin"
+    form |= {"field.0.1": "tag", "kind.0.1": "label", "operator.0.1": "is", "value.0.1": ""}
+    page = read_page(console.send(path, do="count", **form))
+    assert "Complete the condition to count." in page
+    assert "match" not in page.partition('<div id="count"')[2].partition("</div>")[0]
+    form["value.0.1"] = "press"
+    assert "<b>1</b> member matches" in read_page(console.send(path, do="count", **form))
+
+
+def test_console_filter_form_groups_the_attributes(
+    console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    page = console.see(f"/console/lists/{id_of_list_with_fields}/members")
+    groups = {
+        name: re.findall(r"<option [^>]*>([^<]+)</option>", options)
+        for name, options in re.findall(
+            r'<optgroup label="([^"]+)">(.*?)</optgroup>', page, re.DOTALL
+        )
+    }
+    assert groups["Person"] == ["Tier", "Address", "Name", "Tag"]
+    assert groups["Own fields"] == ["City", "Age"]
+    assert groups["Leaving"] == ["Left because"]
+    assert "Campaign source" in groups["Joining"]
+    assert "UTM" not in page
+
+
 def test_console_shows_no_count_after_the_last_condition_of_a_segment_was_removed(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:

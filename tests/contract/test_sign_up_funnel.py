@@ -266,7 +266,7 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         assert "<bdi>&lt;script&gt;x&lt;/script&gt;</bdi>" in text
         user_id = require_member(console.api, list_id, emails[0])["user_id"]
         member_page = console.see(f"{path}/members/{user_id}")
-        assert "<dt>UTM source</dt><dd><bdi>fair</bdi></dd>" in member_page
+        assert "<dt>Campaign source</dt><dd><bdi>fair</bdi></dd>" in member_page
         assert "<dt>Came from website</dt><dd><bdi>news.example.com</bdi></dd>" in member_page
         assert "Signed up on page" not in member_page
         members_page = console.see(f"{path}/members")

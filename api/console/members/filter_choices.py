@@ -47,25 +47,27 @@ _DAYS_AGO_OPERATOR_LABELS: Mapping[str, str] = {
     Operator.NOT_BEFORE: "is at most",
     Operator.AFTER: "is less than",
 }
-_NAME_LABELS = {
-    "status": "Status",
-    "type": "Tier",
-    "email": "Address",
-    "name": "Name",
-    "source": "Source",
-    "import_id": "Import",
-    "email_enabled": "Gets mail",
-    "bounced": "Bounced",
-    "left_reason": "Left because",
-    "bounced_mailing": "Bounced in mailing",
-    "complained_mailing": "Complained about mailing",
-    "left_mailing": "Left by mailing",
-    "joined_at": "Joined",
-    "created_at": "Added",
-    "updated_at": "Last changed",
-    "tag": "Tag",
-    **ORIGINS,
+_OWN_FIELDS = "Own fields"
+# The groups in which the filter form offers the attributes, with the attributes' labels.
+_LABELS_BY_GROUP: Mapping[str, Mapping[str, str]] = {
+    "Person": {"tag": "Tag", "type": "Tier", "email": "Address", "name": "Name"},
+    _OWN_FIELDS: {},
+    "Mail": {"status": "Status", "email_enabled": "Gets mail", "bounced": "Bounced"},
+    "Joining": {
+        "joined_at": "Joined",
+        "source": "Joined by",
+        "import_id": "Import",
+        **ORIGINS,
+    },
+    "Leaving": {"left_reason": "Left because"},
+    "Mailings": {
+        "bounced_mailing": "Bounced in mailing",
+        "complained_mailing": "Complained about mailing",
+        "left_mailing": "Left by mailing",
+    },
+    "Changes": {"created_at": "Added", "updated_at": "Last changed"},
 }
+_GROUP_BY_NAME = {name: group for group, names in _LABELS_BY_GROUP.items() for name in names}
 _STATUS_LABELS = {
     SubscriptionStatus.PENDING: "not confirmed",
     SubscriptionStatus.ACTIVE: "active",
@@ -92,6 +94,7 @@ class Choice:
         operators: maps each operator that the form offers to its label.
         options: maps each value that the user can choose to its label. ``options`` is empty if the
             user must type the value.
+        group: the label of the group in which the form offers the attribute.
     """
 
     name: str
@@ -100,6 +103,7 @@ class Choice:
     operators: Mapping[str, str]
     options: Mapping[str, str] = field(default_factory=dict)
     suggestions: tuple[str, ...] = ()
+    group: str = _OWN_FIELDS
 
     @property
     def value(self) -> str:
@@ -109,8 +113,8 @@ class Choice:
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
     """Return the member attributes that the filter form can test, keyed by ``build_choice_key``.
 
-    A date attribute has two choices with different keys: the user can type a date or a number of
-    days ago.
+    The choices of each group are next to each other. A date attribute has two choices with
+    different keys: the user can type a date or a number of days ago.
     """
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
@@ -127,7 +131,8 @@ def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice
                 label=f"{choice.label} (days ago)",
                 operators={**_DAYS_AGO_OPERATOR_LABELS},
             )
-    return choices
+    groups = [*_LABELS_BY_GROUP]
+    return dict(sorted(choices.items(), key=lambda item: groups.index(item[1].group)))
 
 
 def build_choice_key(name: str, kind: str) -> str:
@@ -159,5 +164,6 @@ def _build_choice(
     suggestions = tag_names if name.name == "tag" else ()
     if name.name == "source":
         suggestions = tuple(SOURCES)
-    label = member_field.label if member_field is not None else _NAME_LABELS[name.name]
-    return Choice(name.name, name.kind, label, operators, options, suggestions)
+    group = _GROUP_BY_NAME.get(name.name, _OWN_FIELDS)
+    label = member_field.label if member_field else _LABELS_BY_GROUP[group][name.name]
+    return Choice(name.name, name.kind, label, operators, options, suggestions, group)

@@ -193,6 +193,11 @@ class FilterDraft:
         """Return whether the filter is empty, except for the open first row."""
         return self.group is not None and _is_untouched(self.group)
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Return whether a row of the form has no value yet."""
+        return self.group is not None and any(row.is_open for row in self.group.rows())
+
     def to_json(self) -> dict[str, Any] | None:
         """Return the edited filter as JSON, or ``None`` if the filter is empty."""
         if self.group is not None:

@@ -1,12 +1,12 @@
 """Pages on which an owner manages the segments and the tags of a list."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
+from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
@@ -21,6 +21,8 @@ from api.console.members.filter_form import (
 )
 from api.console.members.forms import (
     ALL_ACTIVE,
+    EXACT_COUNT,
+    NOBODY,
     SELECTION_PLACES,
     MemberCount,
     Selection,
@@ -58,6 +60,8 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 SEGMENTS_ON_PAGE = 50
 # A page with segments or tags spends at most this time on counting their members.
 MAX_COUNTING_TIME = timedelta(milliseconds=300)
+# The time limit for the exact counts, which the page requests once it is quiet.
+MAX_EXACT_COUNTING_TIME = timedelta(seconds=4)
 TAGS_ON_PAGE = 50
 # Maps an error code to the form field that shows the error.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
@@ -67,7 +71,7 @@ _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 @router.get("/segments")
 @threaded_as_search
 def show_segments(
-    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
+    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None, count: str = ""
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     page_request = PageRequest(SEGMENTS_ON_PAGE, cursor=cursor)
@@ -78,11 +82,12 @@ def show_segments(
         )
         for each in page.rows
     ]
-    counts = _count_matches(console, uow, mailing_list, filters)
+    counts = _count_matches(console, uow, mailing_list, filters, count)
     return console.render_page(
         "segments.html",
         list=mailing_list,
         segments=list(zip(page.rows, counts, strict=True)),
+        recount=_build_recount_query(counts, cursor, count),
         next_cursor=page.next_cursor,
     )
 
@@ -92,20 +97,40 @@ def _count_matches(
     uow: UnitOfWork,
     mailing_list: MailingList,
     filters: Sequence[Callable[[UnitOfWork], MemberFilter]],
-) -> Iterator[MemberCount | None]:
-    """Yield the number of matching members for each filter, or ``None`` for an invalid filter.
+    count: str,
+) -> list[MemberCount | None]:
+    """Return the number of matching members for each filter, ``NOBODY`` for an invalid filter.
 
-    After ``MAX_COUNTING_TIME``, yield ``None`` for all remaining filters.
+    After ``MAX_COUNTING_TIME``, or the longer limit for exact counts, all remaining filters get
+    ``None``.
+
+    ``count``: ``EXACT_COUNT`` for exact counts.
     """
-    end = monotonic() + MAX_COUNTING_TIME.total_seconds()
+    max_time = MAX_EXACT_COUNTING_TIME if count == EXACT_COUNT else MAX_COUNTING_TIME
+    end = monotonic() + max_time.total_seconds()
+    counts: list[MemberCount | None] = []
     for read_filter in filters:
-        count = None
-        if monotonic() < end:
-            with suppress(DomainError):
-                parsed_filter = read_filter(uow)
-                uow.roll_back()
-                count = count_selection(console.state.resources, mailing_list, parsed_filter)
-        yield count
+        if monotonic() >= end:
+            counts.append(None)
+            continue
+        try:
+            parsed_filter = read_filter(uow)
+        except DomainError:
+            counts.append(NOBODY)
+            continue
+        uow.roll_back()
+        counts.append(count_selection(console.state.resources, mailing_list, parsed_filter, count))
+    return counts
+
+
+def _build_recount_query(
+    counts: Sequence[MemberCount | None], cursor: str | None, count: str
+) -> str | None:
+    """Return the query of the page with exact counts, or ``None`` if the counts are final."""
+    if count == EXACT_COUNT or all(each and each.is_exact for each in counts):
+        return None
+    page = {} if cursor is None else {"cursor": cursor}
+    return f"?{urlencode({**page, 'count': EXACT_COUNT})}"
 
 
 @router.get("/segments/new")
@@ -240,9 +265,11 @@ def _render_edited_draft(
     except DomainError as error:
         return _render_error(console, uow, list_id, error, draft, segment_id, status=HTTPStatus.OK)
     member_count = None
-    if filter_json is not None:
+    if filter_json is not None and not draft.is_incomplete:
         uow.roll_back()
-        member_count = count_selection(console.state.resources, mailing_list, parsed_filter)
+        member_count = count_selection(
+            console.state.resources, mailing_list, parsed_filter, EXACT_COUNT
+        )
         # Don't show the link to the exact count, because following the link would discard the
         # edited filter.
         member_count = replace(member_count, recount=None)
@@ -309,7 +336,7 @@ def _render_segment_form(
 @router.get("/tags")
 @threaded_as_search
 def show_tags(
-    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
+    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None, count: str = ""
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     page = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
@@ -323,11 +350,12 @@ def show_tags(
         )
         for each in page.rows
     ]
-    counts = _count_matches(console, uow, mailing_list, filters)
+    counts = _count_matches(console, uow, mailing_list, filters, count)
     return console.render_page(
         "tags.html",
         list=mailing_list,
         tags=list(zip(page.rows, counts, strict=True)),
+        recount=_build_recount_query(counts, cursor, count),
         next_cursor=page.next_cursor,
     )
 
