@@ -84,11 +84,10 @@ def test_owner_can_create_list_find_members_and_undo_bulk_action(
 
     console_page.get_by_role("link", name="Members").first.click()
     console_page.get_by_label("Select ada@example.com").check()
-    button = console_page.get_by_role("button", name="Bulk action")
-    expect(button).to_have_text("Bulk action on 1 selected")
+    expect(console_page.get_by_role("button", name="Bulk action on all")).to_have_count(0)
+    expect(console_page.get_by_text("1 selected", exact=True)).to_be_visible()
     console_page.get_by_label("Select ada@example.com").uncheck()
-    expect(button).to_have_text("Bulk action")
-    button.click()
+    console_page.get_by_role("button", name="Bulk action on all 2").click()
     console_page.get_by_role("list", name="Existing tags").get_by_role("button", name="vip").click()
     expect(console_page.get_by_label("Tag", exact=True)).to_have_value("vip")
     console_page.get_by_label("Turn mail off").check()
@@ -99,6 +98,30 @@ def test_owner_can_create_list_find_members_and_undo_bulk_action(
     expect(state.filter(has_text="Undone: 2 members restored")).to_be_visible()
     ada = data(client.get(f"/lists/{mailing_list['id']}/members/ada@example.com"))
     assert (ada["name"], ada["tags"], ada["email_enabled"]) == ("Ada", ["vip"], True)
+
+
+@pytest.mark.tier("browser")
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+def test_ticked_members_raise_a_bar_with_bulk_actions_with_and_without_scripts(
+    stack: Stack, open_empty_page: OpenPage, owner: Owner, client: httpx2.Client, scripts: bool
+) -> None:
+    page = open_empty_page(scripts=scripts)
+    log_in_browser(page, stack, owner.user_id)
+    list_id = new_list(client)["id"]
+    import_members_file(client, list_id, build_address_file("ada@example.com", "bob@example.com"))
+    page.goto(f"{stack.api_url}/console/lists/{list_id}/members")
+    for_all = page.get_by_role("button", name="Bulk action on all 2")
+    mail_off = page.get_by_role("button", name="Mail off")
+    expect(for_all).to_be_visible()
+    expect(mail_off).to_have_count(0)
+    page.get_by_label("Select ada@example.com").check()
+    expect(for_all).to_have_count(0)
+    if scripts:
+        expect(page.get_by_text("1 selected", exact=True)).to_be_visible()
+        require_accessible(page)
+    mail_off.click()
+    expect(page.get_by_label("Turn mail off")).to_be_checked()
+    expect(page.get_by_role("button", name="Apply to 1 member")).to_be_visible()
 
 
 @pytest.mark.tier("browser")

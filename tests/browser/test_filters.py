@@ -56,6 +56,7 @@ def test_filter_with_a_long_value_fits_a_phone(
     query = urlencode({"filter": json.dumps({"field": "landing", "begins": "/" + "p" * 200})})
     page.set_viewport_size({"width": 360, "height": 780})
     page.goto(f"{stack.api_url}/console/lists/{new_list(client)['id']}/members?{query}")
+    page.get_by_text("Filters", exact=True).click()
     page.get_by_text("As JSON", exact=True).click()
     assert fits_width(page, 360)
 

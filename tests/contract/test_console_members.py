@@ -1,6 +1,7 @@
 """Tests of the console pages on which an owner finds, adds, changes, moves or removes members."""
 
 import html
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,11 @@ def id_of_list_with_members(console: OwnerAtConsole) -> int:
         console.api, mailing_list["id"], build_csv(["Email", "Name", "Type", "Tags"], *rows)
     )
     return int(mailing_list["id"])
+
+
+# The indexes of the forms on the page of a member with the button "Turn mail off" or "on".
+DETAILS_FORM = 1
+MOVE_FORM = 2
 
 
 def members_path(list_id: int, suffix: str = "") -> str:
@@ -131,8 +137,8 @@ def test_console_shows_up_to_three_custom_fields_as_member_columns(
             f"{members_path(id_of_list_with_members)}?column=a&column=b&column=c&column=d{query}"
         )
         head, *rows = rows_of(text)
-        assert head[5:-1] == ["A", "B", "C"]
-        assert next(row for row in rows if row[0] == "ada@example.com")[5:-1] == ["Yes", "", "No"]
+        assert head[4:-1] == ["A", "B", "C"]
+        assert next(row for row in rows if row[0] == "ada@example.com")[4:-1] == ["Yes", "", "No"]
     # Links on the page keep the chosen columns.
     assert "columns=a%2Cb%2Cc%2Cd" in console.see(
         f"{members_path(id_of_list_with_members)}?columns=a,b,c,d&q=ada"
@@ -166,7 +172,8 @@ def test_console_adds_a_member_and_shows_the_member_page(
         name="Nia",
         type="silver",
     )
-    assert heading(text) == "new@example.com"
+    assert heading(text) == "Nia"
+    assert '<span data-copy="address">new<wbr>@example.com</span>' in text
     assert "new@example.com is on the list." in text
     assert "Added by you" in text
     new_member = get_member(console, id_of_list_with_members, "new@example.com")
@@ -211,7 +218,7 @@ def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
         "fields.vegan": "true",
         "fields.size": "M",
     }
-    assert "The changes were saved." in console.do(path, **form_values)
+    assert "The changes were saved." in console.do(path, DETAILS_FORM, **form_values)
     record = get_member(console, id_of_list_with_members, "ada@example.com")
     assert (record["name"], record["type"], record["tags"]) == (
         "Ada L.",
@@ -227,8 +234,8 @@ def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
         "size": "M",
     }
     # Saving an unchanged form changes nothing. Saving an empty field deletes the stored value.
-    assert "There were no changes to save." in console.do(path)
-    console.do(path, **{"fields.city": "", "tags": "", "paid_expiry": ""})
+    assert "There were no changes to save." in console.do(path, DETAILS_FORM)
+    console.do(path, DETAILS_FORM, **{"fields.city": "", "tags": "", "paid_expiry": ""})
     record = get_member(console, id_of_list_with_members, "ada@example.com")
     assert (record["tags"], record["paid_expiry"]) == ([], None)
     assert "city" not in record["fields"]
@@ -249,7 +256,7 @@ def test_console_shows_member_errors_next_to_their_fields(
         ("name", "x" * 201),
         ("paid_expiry", "soon"),
     ):
-        reply = console.send(path, **{field_name: invalid_value})
+        reply = console.send(path, DETAILS_FORM, **{field_name: invalid_value})
         assert read_error(read_page(reply, 422), field_name)
     assert get_member(console, id_of_list_with_members, "ada@example.com") == member_before
 
@@ -258,9 +265,9 @@ def test_console_switches_mail_of_a_member_but_never_overrides_an_opt_out(
     console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
 ) -> None:
     path = member_path(console, id_of_list_with_members, "ada@example.com")
-    assert "Mail was turned off." in console.do(path, 1, enabled="no")
+    assert "Mail was turned off." in console.do(path, enabled="no")
     assert get_member(console, id_of_list_with_members, "ada@example.com")["email_enabled"] is False
-    assert "Mail was turned on." in console.do(path, 1, enabled="yes")
+    assert "Mail was turned on." in console.do(path, enabled="yes")
     reader = make_reader()
     reader.joins(id_of_list_with_members).wants_mail(id_of_list_with_members, False)
     path = member_path(console, id_of_list_with_members, reader.email)
@@ -290,7 +297,7 @@ def test_console_shows_why_mail_is_off_and_turns_it_on_once_after_a_bounce(
     assert "off after a hard bounce (5.1.1)" in page
     assert "Mail turned off after a hard bounce" in page
     assert "reported by your mail service" in page
-    assert "Mail was turned on." in console.do(path, 1, enabled="yes")
+    assert "Mail was turned on." in console.do(path, enabled="yes")
     bounce_hard(stack, build_mailing(list_id, user_id, mailing_id=2), status=None)
     page = console.see(path)
     assert "off after a hard bounce" in page
@@ -304,13 +311,13 @@ def test_console_moves_a_member_to_another_list(
 ) -> None:
     target_list = new_list(console.api, title="The target")
     path = member_path(console, id_of_list_with_members, "bob@example.com")
-    [_, _, (action, values), *_] = forms_of(console.visitor.get(path))
+    action, values = forms_of(console.visitor.get(path))[MOVE_FORM]
     assert action.endswith("/move")
     # No list is preselected, so that a single click can't move a member.
     assert values["list"] == ""
     reply = console.visitor.client.post(action, data=values)
     assert "Choose the list to move this member to." in read_page(reply, 422)
-    text = console.do(path, 2, list=str(target_list["id"]))
+    text = console.do(path, MOVE_FORM, list=str(target_list["id"]))
     assert "The member was moved to “The target”." in text
     assert require_member(console.api, target_list["id"], "bob@example.com")["tags"] == ["vip"]
     assert "Moved to another list" in console.see(path)
@@ -323,8 +330,8 @@ def test_console_offers_no_actions_for_a_member_who_unsubscribed(
     reader = make_reader()
     reader.joins(id_of_list_with_members).leaves(id_of_list_with_members)
     page = console.see(member_path(console, id_of_list_with_members, reader.email))
-    assert "<dt>Status</dt><dd>Unsubscribed</dd>" in page
-    for action_text in ("<dt>Mail</dt>", "Turn mail", "Move to another list", "Remove from list"):
+    assert "Unsubscribed, and gets no mail from this list. Only they can subscribe again." in page
+    for action_text in ("Gets mail", "Turn mail", "Move to another list", "Remove from list"):
         assert action_text not in page
     # The confirmation page doesn't say that the owner can add the person again, because the owner
     # can't.
@@ -385,3 +392,176 @@ def test_console_applies_a_bulk_action_to_the_ticked_members(console: OwnerAtCon
         return {each["email"] for each in listed_members if each["tags"]} == set(emails[:2])
 
     eventually(has_tagged_two_members, what="the tag on two members")
+
+
+def test_console_sorts_members_by_the_links_in_the_heads_of_the_columns(
+    stack: Stack, console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
+    path = members_path(id_of_list_with_members)
+    for address, name, day in (
+        ("bob@example.com", None, "2024-01-01"),
+        ("ada@example.com", "Ádá", "2025-01-01"),
+    ):
+        put_member(console.api, id_of_list_with_members, address, name=name)
+        stack.query(
+            "UPDATE subscriptions SET joined_at = %s WHERE list_id = %s AND email = %s",
+            *(day, id_of_list_with_members, address),
+        )
+    text = console.see(path)
+    assert "aria-sort" not in text
+    for label, order in (("Address", "abc"), ("Name", "acb"), ("Joined", "cab")):
+        for expected in (order, order[::-1]):
+            text = follow_head(console, text, label)
+            assert "".join(row[0][0] for row in rows_of(text)[1:]) == expected
+            is_descending = (expected == order) == (label == "Joined")
+            direction = "descending" if is_descending else "ascending"
+            assert re.findall(r'aria-sort="(\w+)"', text) == [direction]
+    # The search keeps the order, and the order keeps the search.
+    text = console.see(path, q="example.com", sort="-email")
+    assert [row[0] for row in rows_of(text)[1:]] == ["bob@example.com", "ada@example.com"]
+    assert '<input type="hidden" name="sort" value="-email">' in text
+    text = follow_head(console, text, "Address")
+    assert [row[0] for row in rows_of(text)[1:]] == ["ada@example.com", "bob@example.com"]
+
+
+def follow_head(console: OwnerAtConsole, text: str, label: str) -> str:
+    """Follow the link in the head of a column of the members table."""
+    [url] = re.findall(rf'<a href="([^"]+)">{label}</a>', text)
+    return read_page(console.visitor.client.get(html.unescape(url)))
+
+
+def test_console_sorted_pages_show_every_member_once_and_reject_cursors_of_other_orders(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
+    addresses = [f"reader{number}@example.net" for number in range(60)]
+    import_members_file(console.api, id_of_list_with_members, build_address_file(*addresses))
+    path = members_path(id_of_list_with_members)
+    emails: list[str] = []
+    text = console.see(path, sort="-email")
+    assert '<span id="all-found" class="meta">63</span>' in text
+    while True:
+        emails += [row[0] for row in rows_of(text)[1:]]
+        next_link = re.search(r'rel="next" href="[^"]+cursor=([^"]+)"', text)
+        if next_link is None:
+            break
+        cursor = next_link[1]
+        text = console.see(path, sort="-email", cursor=cursor)
+    assert emails == sorted(emails, reverse=True)
+    assert len(emails) == len(set(emails)) == 63
+    for query in ({"sort": "email"}, {"sort": "-joined"}, {}):
+        page = console.see(path, 400, cursor=cursor, **query)
+        assert "cursor must be the next_cursor of an earlier page." in page
+
+
+def test_console_names_the_orders_that_members_can_have(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
+    page = console.see(members_path(id_of_list_with_members), 400, sort="city")
+    assert "must be one of joined, email, name, with a minus sign for a descending order" in page
+
+
+def test_console_shows_only_unusual_states_and_tiers_of_members(
+    stack: Stack, console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
+    list_id = id_of_list_with_members
+    bob = get_member(console, list_id, "bob@example.com")
+    bounce_hard(stack, build_mailing(list_id, bob["user_id"]))
+    cleo_path = member_path(console, list_id, "cleo@example.org")
+    console.do(cleo_path, enabled="no")
+    put_member(console.api, list_id, "dan@example.org")
+    rows = {row[0]: row[2] for row in rows_of(console.see(members_path(list_id)))[1:]}
+    assert rows == {
+        "ada@example.com": "paid, gold",
+        "bob@example.com": "bounced",
+        "cleo@example.org": "mail off",
+        "dan@example.org": "",
+    }
+    console.do(f"{cleo_path}/remove")
+    [_, row] = rows_of(console.see(members_path(list_id), status="removed"))
+    assert (row[0], row[2]) == ("cleo@example.org", "removed")
+
+
+def test_console_adds_a_column_for_each_attribute_in_the_filter(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
+    list_id = id_of_list_with_members
+    new_field(console.api, "city")
+    put_member(console.api, list_id, "ada@example.com", fields={"city": "Rome"})
+    for condition, label, value in (
+        ({"field": "fields.city", "is": "rome"}, "City", "Rome"),
+        ({"field": "source", "is": "import"}, "Joined by", "Imported"),
+        ({"not": {"field": "utm_campaign", "exists": True}}, "Campaign", ""),
+    ):
+        member_filter = json.dumps({"all": [condition, {"field": "tag", "is": "vip"}]})
+        text = console.see(members_path(list_id), filter=member_filter, q="ada")
+        head, row = rows_of(text)
+        assert (head[4:-1], row[4:-1]) == ([label], [value])
+    console.do(f"{member_path(console, list_id, 'ada@example.com')}/remove")
+    member_filter = json.dumps({"field": "left_reason", "is": "removed"})
+    head, row = rows_of(console.see(members_path(list_id), filter=member_filter))
+    assert (head[4:-1], row[4:-1]) == (["Left because"], ["removed"])
+
+
+def test_console_names_the_number_of_members_of_a_bulk_action_and_preselects_the_action(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
+    page = console.see(members_path(id_of_list_with_members))
+    assert ">Bulk action on all 3</button>" in page
+    actions = re.findall(r'<button [^>]*name="action" value="(\w+)"', page)
+    assert actions == ["tag", "email_off", "remove"]
+    path = f"/console/lists/{id_of_list_with_members}/bulk-actions/new"
+    for action in actions:
+        page = console.see(path, action=action, chosen="ada@example.com")
+        assert f'name="action" value="{action}" checked' in page
+        assert "Apply to 1 member" in page
+    assert 'value="tag" checked' in console.see(path, action="explode")
+
+
+def test_console_timeline_of_a_member_shows_each_change_and_consent_once(
+    console: OwnerAtConsole, make_reader: Callable[[], Reader]
+) -> None:
+    mailing_list = new_list(console.api, consent_wording="I want it.")
+    reader = make_reader()
+    for _ in range(8):
+        reader.joins(mailing_list["id"]).leaves(mailing_list["id"])
+    for number in range(10):
+        body = {"name": f"Name {number}"}
+        data(console.api.patch(f"/lists/{mailing_list['id']}/members/{reader.user_id}", json=body))
+    path = members_path(mailing_list["id"], f"/{reader.user_id}")
+    pages = [console.see(path)]
+    while next_link := re.search(r'rel="next" href="[^"]*cursor=([^"]+)"', pages[-1]):
+        pages.append(console.see(path, cursor=next_link[1]))
+    entries = [entry for page in pages for entry in list_entries(page)]
+    history = data(console.api.get(f"/lists/{mailing_list['id']}/members/{reader.user_id}/history"))
+    assert len(pages) == 2
+    assert len(entries) == len(history["items"]) == 26
+    # A consent is part of the change with which it was stored.
+    consents = [entry for entry in entries if "Consent Subscribed while logged in" in entry]
+    assert len(consents) == 8
+    assert all(entry.startswith("Subscribed") and "I want it." in entry for entry in consents)
+    for cursor in ("1", "x_-", "_x", "1_2_3"):
+        console.see(path, 400, cursor=cursor)
+
+
+def list_entries(page: str) -> list[str]:
+    """Return the texts of the entries in the timeline of a member."""
+    timeline = page.partition('<ul class="plain timeline">')[2].partition("</ul>")[0]
+    items = re.findall(r"<li[^>]*>(.*?)</li>", timeline, re.DOTALL)
+    return [html.unescape(" ".join(re.sub(r"<[^>]+>", " ", item).split())) for item in items]
+
+
+def test_console_shows_a_member_s_state_and_its_button_before_everything_else(
+    stack: Stack, console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
+    list_id = id_of_list_with_members
+    user_id = get_member(console, list_id, "ada@example.com")["user_id"]
+    path = members_path(list_id, f"/{user_id}")
+    bounce_hard(stack, build_mailing(list_id, user_id))
+    page = console.see(path)
+    parts = (
+        "because the address doesn’t exist.",
+        "Turn mail on",
+        'aria-labelledby="history"',
+        'name="name"',
+    )
+    assert sorted(parts, key=page.index) == [*parts]

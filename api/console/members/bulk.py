@@ -22,6 +22,7 @@ from api.console.members.forms import (
     Selection,
     count_selection,
     format_json,
+    iterate_fields,
 )
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
@@ -118,9 +119,15 @@ def show_bulk_actions(
 @router.get("/new")
 @threaded_as_search
 def show_new_bulk_action(
-    console: Console, uow: Transaction, list_id: ListId, selection: Selection, count: str = ""
+    console: Console,
+    uow: Transaction,
+    list_id: ListId,
+    selection: Selection,
+    count: str = "",
+    action: str = "",
 ) -> Response:
-    form = TypedForm({"action": BulkActionKind.TAG})
+    """Show the form with an action preselected, such as the button that the user pressed."""
+    form = TypedForm({"action": action if action in ACTIONS else BulkActionKind.TAG})
     return _render_new_action(console, uow, list_id, selection, form, count)
 
 
@@ -249,20 +256,13 @@ def _build_members_query(
     }[BulkActionKind(bulk.action)]
     # Omit the bulk action's filter if the filter tests the changed field, because such a filter may
     # no longer match the changed members.
-    conditions = [] if _uses_field(filter_json, field) else [filter_json]
+    conditions = [] if field in iterate_fields(filter_json) else [filter_json]
     if value is not None:
         conditions.append({"field": field, "is": value})
     if not conditions:
         return None
     text = orjson.dumps({"all": conditions} if len(conditions) > 1 else conditions[0]).decode()
     return None if len(text) > MAX_INPUT_CHARACTERS else f"?{urlencode({'filter': text})}"
-
-
-def _uses_field(filter_json: object, field: str) -> bool:
-    if isinstance(filter_json, dict):
-        parts = [*filter_json.values()]
-        return filter_json.get("field") == field or _uses_field(parts, field)
-    return isinstance(filter_json, list) and any(_uses_field(each, field) for each in filter_json)
 
 
 @router.post("/{bulk_id}/undo")

@@ -4,11 +4,11 @@ The URL of a page of members contains all search criteria, so that an owner can 
 the page.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from urllib.parse import urlencode
 
 import orjson
@@ -18,15 +18,19 @@ from api.console.members.filter_form import FilterDraft, parse_filter, read_draf
 from api.record_ids import parse_id
 from core.errors import DomainError
 from core.errors.mailing import FILTER_INVALID
+from core.errors.requests import REQUEST_INVALID
 from models import MailingList, SubscriptionStatus
 from services.subscriptions import segments
 from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
+from services.subscriptions.filters.sorting import MemberOrder, SortKey
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 # The query parameters that select the rows and columns of a table of members.
-_INPUT_NAMES = ("q", "segment", "filter", "columns")
+_INPUT_NAMES = ("q", "segment", "filter", "columns", "sort")
+# The query parameters that don't change which members the page shows.
+_DISPLAY_NAMES = frozenset({"columns", "sort"})
 # Maps the query parameters for common conditions to an attribute and an operator. For example,
 # links on the page of tags use these parameters.
 _CONDITIONS_BY_PARAMETER = {
@@ -47,6 +51,7 @@ SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
 # The value of the query parameter ``count`` that requests an exact count.
 EXACT_COUNT = "exactly"
+_SORT_RULE = f"must be one of {', '.join(SortKey)}, with a minus sign for a descending order"
 # The maximum number of members that can be ticked in the table of members.
 MAX_TICKED_ROWS = 100
 
@@ -55,11 +60,14 @@ MAX_TICKED_ROWS = 100
 class MemberSelection:
     """The criteria that select the members on a page.
 
-    ``typed``: maps query parameters to their values, without empty values.
+    Attributes:
+        typed: maps query parameters to their values, without empty values.
+        is_editing: whether the user pressed a button that edits the filter.
     """
 
     typed: Mapping[str, str]
     draft: FilterDraft = field(default_factory=lambda: FilterDraft(None))
+    is_editing: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -68,7 +76,7 @@ class MemberSelection:
             has_only_status = self._find_conditions() == [{"field": "status", "is": self.status}]
         else:
             has_only_status = True
-        return has_only_status and not self.typed.keys() - {"filter", "columns"}
+        return has_only_status and not self.criteria.keys() - {"filter"}
 
     @property
     def status(self) -> str | None:
@@ -96,13 +104,33 @@ class MemberSelection:
         return self.typed.get("columns", "").split(",")[:MAX_COLUMNS]
 
     @property
+    def criteria(self) -> dict[str, str]:
+        return {name: text for name, text in self.typed.items() if name not in _DISPLAY_NAMES}
+
+    @property
+    def order(self) -> MemberOrder | None:
+        """Return the order of the members, or ``None`` for the newest members first.
+
+        Raises ``request.invalid`` for an unknown order.
+        """
+        text = self.typed.get("sort")
+        order = MemberOrder.parse(text) if text else None
+        if text and order is None:
+            raise REQUEST_INVALID(place="query.sort", rule=_SORT_RULE)
+        return order
+
+    @property
     def is_segment(self) -> bool:
         """Return whether a segment is the only criterion that selects the members."""
-        return self.typed.keys() - {"columns"} == {"segment"}
+        return self.criteria.keys() == {"segment"}
 
     @property
     def query(self) -> str:
         return f"?{urlencode(self.typed)}"
+
+    def with_sort(self, sort: str | None) -> Self:
+        typed = {name: text for name, text in self.typed.items() if name != "sort"}
+        return replace(self, typed=typed | ({"sort": sort} if sort else {}))
 
     @property
     def segment_id(self) -> int | None:
@@ -146,7 +174,8 @@ async def _read_selection(request: Request) -> MemberSelection:
     if conditions:
         typed["filter"] = _add_conditions(typed["filter"], conditions)
         draft = FilterDraft(None, typed["filter"])
-    return MemberSelection({name: text for name, text in typed.items() if text}, draft)
+    present = {name: text for name, text in typed.items() if text}
+    return MemberSelection(present, draft, is_editing="do" in query)
 
 
 def _add_conditions(text: str, conditions: list[dict[str, str]]) -> str:
@@ -160,6 +189,18 @@ def _add_conditions(text: str, conditions: list[dict[str, str]]) -> str:
 
 
 Selection = Annotated[MemberSelection, Depends(_read_selection)]
+
+
+def iterate_fields(filter_json: object) -> Iterator[str]:
+    """Yield the name of the field in each condition of a JSON filter."""
+    match filter_json:
+        case {"field": str(name)}:
+            yield name
+        case {"not": inner}:
+            yield from iterate_fields(inner)
+        case {"all": [*parts]} | {"any": [*parts]}:
+            for part in parts:
+                yield from iterate_fields(part)
 
 
 def format_json(value: object) -> str:

@@ -1,6 +1,6 @@
 """Pages on which an owner sees, changes, moves and removes one member of a list."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,11 +12,12 @@ from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.members.views import (
+    TimelineEntry,
     describe_consent,
     describe_event,
-    describe_mail,
-    describe_network,
     describe_origin,
+    describe_state,
+    merge_timeline,
 )
 from api.console.navigation import get_list_path
 from api.console.requests import (
@@ -35,11 +36,13 @@ from api.schemas.subscriptions import MemberChanges, SubscriptionRecord, build_m
 from api.state import Transaction
 from core.errors import FieldProblem
 from core.errors.mailing import FIELD_VALUE, TAG_TOO_MANY_OF_MEMBER
-from models import FieldType, MailingList, MemberField, Subscription
+from core.errors.requests import CURSOR_INVALID
+from models import FieldType, MailingList, MemberField, Subscription, SubscriptionEvent
 from services.accounts import accounts
-from services.paging import PageRequest
+from services.paging import PageOfRows, PageRequest
 from services.subscriptions import fields, lists, mailings, member_attributes
 from services.subscriptions.consent import evidence, networks
+from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.members import bounces, members, transfers
 from services.subscriptions.members.changes import Actor
@@ -90,10 +93,7 @@ def show_member(
 ) -> Response:
     member = _get_member(uow, console, list_id, user_id)
     own_fields = fields.list_fields(uow, console.user_id)
-    page_request = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-    history = members.list_history(uow, member.mailing_list, user_id, page_request)
-    consent = evidence.list_evidence(uow, member.subscription, PageRequest(ENTRIES_ON_PAGE))
-    counts_by_network = networks.count_people_by_network(uow, member.subscription, consent.rows)
+    timeline = _read_timeline(uow, member, {each.key: each.label for each in own_fields}, cursor)
     own_lists = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
     has_lifted_bounce = bounces.has_owner_lifted(uow, list_id, user_id)
     console.count_members_page(uow)
@@ -113,27 +113,65 @@ def show_member(
         form,
         list=member.mailing_list,
         member=record,
-        status_words=STATUSES.get(record.status, record.status),
+        state=describe_state(record),
         source_words=SOURCES.get(record.source, record.source),
         origin=describe_origin(record.origin),
         fields=[_build_field_input(each, form) for each in own_fields],
         tiers=[*TIERS.items()],
         targets=[(str(each.id), each.title) for each in own_lists if each.id != list_id],
-        mail_words=describe_mail(record.email_off),
         may_turn_mail_on=_may_turn_mail_on(record, has_lifted_bounce=has_lifted_bounce),
-        history=[
-            describe_event(event, {each.key: each.label for each in own_fields})
-            for event in history.rows
-        ],
+        timeline=timeline.rows,
+        timeline_cursor=timeline.next_cursor,
         mailing_names=mailings.list_names(
-            uow, list_id, {event.mailing_id for event in history.rows if event.mailing_id}
+            uow, list_id, {entry.mailing_id for entry in timeline.rows if entry.mailing_id}
         ),
-        history_cursor=history.next_cursor,
-        consent=[
-            (describe_consent(each), describe_network(each, counts_by_network), each)
-            for each in consent.rows
-        ],
     )
+
+
+def _read_timeline(
+    uow: UnitOfWork, member: _Member, field_labels: Mapping[str, str], cursor: str | None
+) -> PageOfRows[TimelineEntry]:
+    """Return a page of the member's changes and consents, newest first.
+
+    The cursor contains the cursors of the next change and of the next consent. An empty cursor
+    stands for the end, and a hyphen for the start.
+    """
+    change_start, separator, consent_start = ("-_-" if cursor is None else cursor).partition("_")
+    if not separator:
+        raise CURSOR_INVALID()
+    history: PageOfRows[SubscriptionEvent] = PageOfRows([], None)
+    consents: PageOfRows[ConsentEvidence] = PageOfRows([], None)
+    if change_start:
+        history = members.list_history(
+            uow,
+            member.mailing_list,
+            member.subscription.user_id,
+            _build_page_request(change_start),
+        )
+    if consent_start:
+        consents = evidence.list_evidence(
+            uow, member.subscription, _build_page_request(consent_start)
+        )
+    counts_by_network = networks.count_people_by_network(uow, member.subscription, consents.rows)
+    timeline, change_count, consent_count = merge_timeline(
+        [describe_event(event, field_labels) for event in history.rows],
+        [describe_consent(each, counts_by_network) for each in consents.rows],
+        ENTRIES_ON_PAGE,
+    )
+    next_start = _find_next_start(history, change_count, change_start)
+    next_start += f"_{_find_next_start(consents, consent_count, consent_start)}"
+    return PageOfRows(timeline, None if next_start == "_" else next_start)
+
+
+def _build_page_request(start: str) -> PageRequest:
+    return PageRequest(ENTRIES_ON_PAGE, cursor=None if start == "-" else start)
+
+
+def _find_next_start(page: PageOfRows[Any], count: int, start: str) -> str:
+    """Return the cursor after the first ``count`` rows of a page that begins at ``start``."""
+    if count == len(page.rows) and page.next_cursor is None:
+        return ""
+    return page.cursor_after(count) if count else start
 
 
 def _may_turn_mail_on(record: SubscriptionRecord, *, has_lifted_bounce: bool) -> bool:

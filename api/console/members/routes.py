@@ -1,7 +1,7 @@
 """Pages on which an owner searches the members of a list, and adds members."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,16 +11,19 @@ from fastapi.responses import Response
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import TIERS
 from api.console.members import filter_choices, filter_form
+from api.console.members.columns import build_heads, list_columns
 from api.console.members.filter_choices import Choice
 from api.console.members.filter_form import FilterDraft
 from api.console.members.forms import (
+    ALL_ACTIVE,
     MAX_COLUMNS,
     SELECTION_PLACES,
     MemberSelection,
     Selection,
     format_json,
 )
-from api.console.members.member_page import STATUSES, build_actor, get_member_path
+from api.console.members.member_page import build_actor, get_member_path
+from api.console.members.views import describe_marks
 from api.console.plan_notices import ADDING_MEMBERS_TEXT, can_import, find_plan_notice
 from api.console.requests import (
     Console,
@@ -46,8 +49,9 @@ from models import MailingList
 from models import SubscriptionStatus as Status
 from services.accounts import email_addresses
 from services.paging import PageOfRows, PageRequest
-from services.subscriptions import fields, segments
-from services.subscriptions.filters import member_filter, searching
+from services.subscriptions import fields, segments, subscriber_counts
+from services.subscriptions.filters import member_filter, searching, sorting
+from services.subscriptions.filters.sorting import MAX_SORTED_MEMBERS, MemberOrder
 from services.subscriptions.members import member_pages, members
 from services.subscriptions.members.member_pages import MemberFilters
 from storage.unit_of_work import UnitOfWork
@@ -73,7 +77,8 @@ _ADDRESS_PLACES = {
 async def show_members(
     console: Console, list_id: ListId, selection: Selection, cursor: Cursor = None
 ) -> Response:
-    in_thread = RECORDS.threaded if selection.is_plain else threaded_as_search
+    is_listing = selection.is_plain and "sort" not in selection.typed
+    in_thread = RECORDS.threaded if is_listing else threaded_as_search
     return await in_thread(_render_members)(
         console=console,
         uow=console.unit_of_work(),
@@ -92,8 +97,8 @@ def _render_members(
 ) -> Response:
     form = TypedForm(selection.typed)
     draft = selection.draft
-    page: PageOfRows[dict[str, Any]] = PageOfRows([], None)
-    total = None
+    found = _FoundMembers(PageOfRows([], None), None, None)
+    order = None
     filter_json = None
     page_request = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
     mailing_list = console.get_own_list(uow, list_id)
@@ -107,21 +112,22 @@ def _render_members(
     draft = filter_form.open_first_row(filter_form.convert_to_rows(draft, choices), choices)
     segment_choices = [(str(each.id), each.name) for each in own_segments]
     common_filters = _build_common_filters(selection)
-    has_common_filter = any(is_current for _, _, is_current in common_filters)
     try:
         if (draft_json := draft.to_json()) is not None:
             # Validate the edited filter before combining it with other criteria, so that an error
             # contains the path of the invalid row.
             member_filter.read_filter(uow, mailing_list, draft_json)
+        order = selection.order
         filter_json = selection.build_filter(uow, mailing_list)
-        page, total = _search_members(
-            console, uow, mailing_list, selection, filter_json, page_request
-        )
+        found = _search_members(console, uow, mailing_list, selection, filter_json, page_request)
         console.count_members_page(uow)
     except DomainError as error:
         form = form.add_error(error, SELECTION_PLACES)
         if draft.add_error(error):
             form = replace(form, errors={})
+    refused = order if found.order is None and form.problem is None else None
+    if refused is not None:
+        selection = selection.with_sort(None)
     return console.render_page(
         "members.html",
         form,
@@ -131,19 +137,18 @@ def _render_members(
         list=mailing_list,
         segments=segment_choices,
         fields=[(key, each.label) for key, each in own_fields.items()],
-        columns=[(key, own_fields[key].label) for key in selection.columns if key in own_fields],
+        columns=list_columns(uow, selection, filter_json, choices, found.page.rows),
         most_columns=MAX_COLUMNS,
-        members=page.rows,
-        next_cursor=page.next_cursor,
-        total=total,
+        heads=build_heads(selection, found.order, found.total, refused),
+        most_sorted=MAX_SORTED_MEMBERS,
+        members=found.page.rows,
+        describe_marks=describe_marks,
+        next_cursor=found.page.next_cursor,
+        total=found.total,
         selection=selection,
-        is_filtered=not has_common_filter
-        and ("filter" in selection.typed or not draft.is_untouched),
         filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
         search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
-        statuses=STATUSES,
-        tiers=TIERS,
         common_filters=common_filters,
         can_import=can_add,
     )
@@ -190,6 +195,18 @@ def _build_query_without(typed: Mapping[str, str], name: str) -> str:
     return f"?{urlencode({each: text for each, text in typed.items() if each != name})}"
 
 
+@dataclass(frozen=True)
+class _FoundMembers:
+    """A page of members, and the number of all matching members if it is known.
+
+    ``order``: the order of the page, or ``None`` for the newest members first.
+    """
+
+    page: PageOfRows[dict[str, Any]]
+    total: int | None
+    order: MemberOrder | None
+
+
 def _search_members(
     console: ConsoleRequest,
     uow: UnitOfWork,
@@ -197,11 +214,22 @@ def _search_members(
     selection: MemberSelection,
     filter_json: dict[str, Any] | None,
     page_request: PageRequest,
-) -> tuple[PageOfRows[dict[str, Any]], int | None]:
-    """Return a page of members, and the number of all matching members if it is known.
+) -> _FoundMembers:
+    """Return the newest members first if too many members match to sort them.
 
     Raises ``filter.too_slow`` if the search exceeds its time limit.
     """
+    if selection.order is not None:
+        parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json or ALL_ACTIVE)
+        result = sorting.read_sorted_page(
+            uow, mailing_list.id, parsed_filter, selection.order, page_request
+        )
+        if result is not None:
+            total = result.total
+            if total is None and parsed_filter.is_all_active:
+                total = subscriber_counts.count_subscribers(uow, [mailing_list.id])[mailing_list.id]
+            return _FoundMembers(result.page, total, selection.order)
+        page_request = replace(page_request, cursor=None)
     status = selection.status or Status.ACTIVE
     if selection.is_plain and status in [*Status]:
         filters = MemberFilters(Status(status))
@@ -214,10 +242,10 @@ def _search_members(
             filters,
             page_request,
         )
-        return member_page.page, member_page.total
+        return _FoundMembers(member_page.page, member_page.total, None)
     parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
-    result = searching.search_members(uow, mailing_list.id, parsed_filter, page_request)
-    return result.page, result.total
+    found = searching.search_members(uow, mailing_list.id, parsed_filter, page_request)
+    return _FoundMembers(found.page, found.total, None)
 
 
 @router.get("/new")

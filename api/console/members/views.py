@@ -1,11 +1,14 @@
-"""Describes the history, the consent and the origin of a member for pages of the console."""
+"""Describes the state, the timeline and the origin of a member for pages of the console."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from api.console.console_display import LEFT_REASONS, ORIGINS
-from api.schemas.subscriptions import EmailOff, SignUpOrigin
-from models import SubscriptionEvent
+from api.schemas.subscriptions import SignUpOrigin, SubscriptionRecord
+from core import clock
+from models import SubscriptionEvent, SubscriptionStatus, Tier
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
 
@@ -31,6 +34,20 @@ _ACTION_LABELS = {
     "soft_bounced": "Mail turned off after several soft bounces",
     "erased": "Erased",
 }
+# The actions that are stored together with a consent.
+_CONSENTING_ACTIONS = frozenset(
+    {
+        "requested",
+        "subscribed",
+        "added",
+        "confirmed",
+        "unsubscribing_undone",
+        "transferred_in",
+        "imported",
+    }
+)
+# The maximum time between an action and the consent that was stored together with it.
+_MAX_CONSENT_GAP = timedelta(seconds=2)
 # Imported files of bounces and complaints unsubscribe people.
 _IMPORTED_LABELS = {
     "bounced": "Unsubscribed, because a mail bounced",
@@ -71,21 +88,70 @@ _CONSENT_LABELS = {
 _CLAIM_LABELS = {"owner": "your statement", "file": "stated in the file"}
 
 
+# Maps the status code of a hard bounce (RFC 3463) to its cause.
+_BOUNCE_CAUSES = {
+    "5.1.1": "the address doesn’t exist",
+    "5.1.2": "the domain of the address doesn’t exist",
+    "5.1.3": "the address is invalid",
+    "5.1.6": "the mailbox has moved",
+    "5.1.10": "the domain of the address accepts no mail",
+    "5.2.1": "the mailbox is disabled",
+}
 # Maps each reason why a member gets no mail to a label.
 _EMAIL_OFF_LABELS = {
     "bounced": "off after a hard bounce",
     "soft_bounced": "off after several soft bounces",
     "person": "off by the member",
-    "owner": "off",
+    "owner": "off by you",
+}
+_STATUS_SENTENCES = {
+    "pending": "Hasn’t confirmed the sign-up yet, and gets no mail until then.",
+    "unsubscribed": "Unsubscribed, and gets no mail from this list. Only they can subscribe again.",
+    "removed": "Removed from this list, and gets no mail.",
+}
+_STATUS_MARKS = {
+    "pending": ("warn", "not confirmed"),
+    "unsubscribed": ("", "unsubscribed"),
+    "removed": ("", "removed"),
 }
 
 
-def describe_mail(email_off: EmailOff | None) -> str:
-    """Return "on" if a member gets mail, or else the reason why the member gets no mail."""
+class Mark(NamedTuple):
+    """Words about a member, and the colour: ``good``, ``warn``, ``bad`` or an empty text."""
+
+    kind: str
+    text: str
+
+
+def describe_marks(row: Mapping[str, Any]) -> list[Mark]:
+    """Return a mark for each unusual status, mail setting or tier of a member in a table."""
+    marks = []
+    if row["status"] in _STATUS_MARKS:
+        marks.append(Mark(*_STATUS_MARKS[row["status"]]))
+    elif not row["email_enabled"]:
+        has_bounced = row["email_off"] is not None and "bounced" in row["email_off"].reason
+        marks.append(Mark("bad", "bounced") if has_bounced else Mark("warn", "mail off"))
+    if row["type"] != Tier.FREE:
+        is_paid = row["paid_expiry"] is None or row["paid_expiry"] > clock.now()
+        marks.append(Mark("good", f"paid, {row['type']}") if is_paid else Mark("", "tier expired"))
+    return marks
+
+
+def describe_state(record: SubscriptionRecord) -> Mark:
+    """Return one sentence about whether the member gets mail, and why not."""
+    if record.email is None:
+        return Mark("", "Erased, with the name, the address and all details.")
+    if record.status in _STATUS_SENTENCES:
+        return Mark(_STATUS_MARKS[record.status][0], _STATUS_SENTENCES[record.status])
+    email_off = record.email_off
     if email_off is None:
-        return "on"
-    label = _EMAIL_OFF_LABELS[email_off.reason]
-    return label if email_off.status is None else f"{label} ({email_off.status})"
+        return Mark("good", "Gets mail.")
+    text = f"Gets no mail: {_EMAIL_OFF_LABELS[email_off.reason]}"
+    if email_off.status:
+        text += f" ({email_off.status})"
+    if cause := _BOUNCE_CAUSES.get(email_off.status or ""):
+        text += f", because {cause}"
+    return Mark("bad" if "bounced" in email_off.reason else "warn", f"{text}.")
 
 
 def describe_origin(origin: SignUpOrigin | None) -> list[tuple[str, str]]:
@@ -94,7 +160,31 @@ def describe_origin(origin: SignUpOrigin | None) -> list[tuple[str, str]]:
     return [(ORIGINS[name], value) for name, value in values.items() if value]
 
 
-def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class TimelineEntry:
+    """A change of a member, a consent, or both if they were stored together.
+
+    Attributes:
+        kind: the kind of the entry's mark, as in ``Mark``.
+        text: the change, or an empty text if the entry is only a consent.
+        hint: the actor and the channel of the change.
+        may_consent: whether a consent can be stored together with the change.
+        consent: the consent in words, or an empty text if the entry is only a change.
+        consent_hint: the network, browser and page of the consent.
+    """
+
+    at: datetime
+    kind: str = ""
+    text: str = ""
+    hint: str = ""
+    may_consent: bool = False
+    mailing_id: int | None = None
+    consent: str = ""
+    consent_hint: str = ""
+    wording: str | None = None
+
+
+def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) -> TimelineEntry:
     changed = [
         _ATTRIBUTE_LABELS.get(name) or field_labels.get(key, key)
         for name in event.changed or ()
@@ -109,25 +199,88 @@ def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) ->
     # The origin of a change, such as "by you with a bulk action".
     origin = (_ACTOR_LABELS.get(event.actor, event.actor), _VIA_LABELS.get(event.via))
     network = f", IP address {event.ip}" if event.ip else ""
-    return {
-        "text": text,
-        "origin": " ".join(filter(None, origin)) + network,
-        "occurred_at": event.created_at,
-        "mailing_id": event.mailing_id,
-    }
+    return TimelineEntry(
+        at=event.created_at,
+        kind=_find_kind(event),
+        text=text,
+        hint=" ".join(filter(None, origin)) + network,
+        may_consent=event.action in _CONSENTING_ACTIONS,
+        mailing_id=event.mailing_id,
+    )
 
 
-def describe_consent(evidence: ConsentEvidence) -> str:
+def _find_kind(event: SubscriptionEvent) -> str:
+    before, after = (
+        (status == SubscriptionStatus.ACTIVE) and has_mail is not False
+        for status, has_mail in (
+            (event.status_before, event.email_enabled_before),
+            (event.status_after, event.email_enabled_after),
+        )
+    )
+    if before == after:
+        return ""
+    return "good" if after else "warn"
+
+
+def describe_consent(evidence: ConsentEvidence, others: Mapping[str, int]) -> TimelineEntry:
+    """Describe a consent, with the number of other people who signed up from the same network."""
     text = _CONSENT_LABELS.get(evidence.how, evidence.how)
-    if evidence.claimed_by is None:
-        return text if evidence.confirmed else f"{text} (not confirmed by the person)"
-    claim = _CLAIM_LABELS.get(evidence.claimed_by, f"stated by {evidence.claimed_by}")
-    return f"{text} ({claim})"
+    if evidence.claimed_by is not None:
+        claim = _CLAIM_LABELS.get(evidence.claimed_by, f"stated by {evidence.claimed_by}")
+        text += f" ({claim})"
+    elif not evidence.confirmed:
+        text += " (not confirmed by the person)"
+    network = f"{evidence.ip}{_describe_network(evidence, others)}" if evidence.ip else None
+    page = f"on {evidence.url}" if evidence.url else None
+    return TimelineEntry(
+        at=evidence.occurred_at,
+        consent=text,
+        consent_hint=", ".join(filter(None, (network, evidence.browser, page))),
+        wording=evidence.wording,
+    )
 
 
-def describe_network(evidence: ConsentEvidence, others: Mapping[str, int]) -> str:
+def _describe_network(evidence: ConsentEvidence, others: Mapping[str, int]) -> str:
     count = 0 if evidence.claimed_by or evidence.ip is None else others.get(evidence.ip, 0)
     if not count:
         return ""
     number = f"{count:,} or more" if count == MAX_COUNTED_PEOPLE else f"{count:,}"
     return f" ({number} other {'person' if count == 1 else 'people'} signed up from this network)"
+
+
+def merge_timeline(
+    changes: Sequence[TimelineEntry], consents: Sequence[TimelineEntry], limit: int
+) -> tuple[list[TimelineEntry], int, int]:
+    """Merge changes and consents, newest first.
+
+    Return at most ``limit`` entries, and the numbers of merged changes and merged consents.
+    """
+    timeline: list[TimelineEntry] = []
+    change_count = consent_count = 0
+    while len(timeline) < limit:
+        change = next(iter(changes[change_count:]), None)
+        consent = next(iter(consents[consent_count:]), None)
+        if change and consent and _belong_together(change, consent):
+            timeline.append(
+                replace(
+                    change,
+                    consent=consent.consent,
+                    consent_hint=consent.consent_hint,
+                    wording=consent.wording,
+                )
+            )
+            change_count += 1
+            consent_count += 1
+        elif change and (consent is None or change.at >= consent.at):
+            timeline.append(change)
+            change_count += 1
+        elif consent:
+            timeline.append(consent)
+            consent_count += 1
+        else:
+            break
+    return timeline, change_count, consent_count
+
+
+def _belong_together(change: TimelineEntry, consent: TimelineEntry) -> bool:
+    return change.may_consent and abs(change.at - consent.at) <= _MAX_CONSENT_GAP

@@ -17,12 +17,11 @@
   const showBoxes = () => {
     for (const box of document.querySelectorAll("[data-ticks][hidden]")) box.hidden = false;
   };
-  // If a button acts on ticked rows, show the number of ticked rows in the button.
+  // Show the number of ticked rows next to the buttons that act on them.
   const countTicks = () => {
-    for (const button of document.querySelectorAll("[data-counts]")) {
-      const count = button.form.querySelectorAll(`[name="${button.dataset.counts}"]:checked`).length;
-      button.dataset.label ||= button.textContent;
-      button.textContent = button.dataset.label + (count ? ` on ${count} selected` : "");
+    for (const number of document.querySelectorAll("[data-counts]")) {
+      const form = number.closest("form");
+      number.textContent = form.querySelectorAll(`[name="${number.dataset.counts}"]:checked`).length;
     }
   };
   const refresh = () => { showBoxes(); countTicks(); };

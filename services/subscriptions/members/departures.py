@@ -1,11 +1,13 @@
 """The reasons why members left a list, which their history contains."""
 
+from collections.abc import Collection
 from enum import StrEnum
 
 from sqlalchemy import ColumnElement, FromClause, and_, case, not_, or_, select
 
-from models import SubscriptionEvent, SubscriptionStatus
+from models import Subscription, SubscriptionEvent, SubscriptionStatus
 from services.subscriptions.members import changes
+from storage.unit_of_work import UnitOfWork
 
 
 class LeftReason(StrEnum):
@@ -92,3 +94,11 @@ def select_latest(
         .limit(1)
     )
     return case((or_(is_off_list, has_no_mail), latest.correlate(members).scalar_subquery()))
+
+
+def read_reasons(uow: UnitOfWork, subscription_ids: Collection[int]) -> dict[int, list[str]]:
+    """Return why each member left: the ``LeftReason``, and the ``StatedReason`` if there is one."""
+    members = Subscription.__table__
+    reasons = (select_latest(each, members) for each in (LEFT_REASON, STATED_REASON))
+    query = select(members.c.id, *reasons).where(members.c.id.in_(subscription_ids))
+    return {row[0]: [each for each in row[1:] if each] for row in uow.session.execute(query)}
