@@ -96,9 +96,7 @@ def test_console_shows_the_price_of_each_pack_and_orders_the_chosen_pack(
 ) -> None:
     text = console.see(BUY_PATH)
     for label, price in (("500", "5.00 USD"), ("1,000", "10.00 USD"), ("5,000", "50.00 USD")):
-        assert re.search(
-            rf'<span>{label} credits<span class="hint">.*<span>{price}</span>', text
-        ), label
+        assert f'<span>{label} credits<span class="hint">{price}' in text
     # If the user typed a number of credits and then chose a pack, the typed number is ignored.
     text = console.do(BUY_PATH, pack="1000", credit_amount="7", currency="USD")
     assert heading(text) == "1,000 credits for 10.00 USD"

@@ -268,7 +268,7 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
     )
 
 
-def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str, str, str]]:
     """Return the value, label and prices of each pack that the order form offers.
 
     A pack of credits is left out if its price is too low or too high for an order.
@@ -279,8 +279,8 @@ def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str
             amounts = [_format_price(settings, each, Decimal(pack)) for each in currencies]
         except DomainError:
             continue
-        packs.append((pack, f"{int(pack):,} credits", amounts))
-    return [*packs, (OTHER_PACK, "Another number", [])] if packs else []
+        packs.append((pack, f"{int(pack):,} credits", " · ".join(amounts)))
+    return [*packs, (OTHER_PACK, "Another number", "")] if packs else []
 
 
 def _format_price(settings: Settings, currency: str, credit_amount: Decimal) -> str:
