@@ -52,7 +52,9 @@ def test_console_lists_the_fields_of_the_sign_up_page_as_chips(
 ) -> None:
     new_field(console.api, "interest", label="What interests you most?", public=True)
     page = console.see(f"/console/lists/{console_list_id}/public")
-    [chips] = re.findall(r'<ul class="chips" aria-label="Fields on the page">(.*?)</ul>', page, re.S)
+    [chips] = re.findall(
+        r'<ul class="chips" aria-label="Fields on the page">(.*?)</ul>', page, re.S
+    )
     labels = re.findall(r"<li><bdi>(.*?)</bdi></li>", chips)
     assert labels == ["E-mail address", "Name", "What interests you most?"]
     assert "?</bdi>." not in page

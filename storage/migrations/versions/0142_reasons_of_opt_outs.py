@@ -7,7 +7,7 @@ action locked the list. A trigger names the departures that its workers import f
 from alembic import op
 
 revision = "0142"
-down_revision = "0140"
+down_revision = "0141"
 branch_labels = None
 depends_on = None
 

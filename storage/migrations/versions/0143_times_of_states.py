@@ -6,7 +6,7 @@ Triggers also record the changes that release 1.1.0 makes. Earlier changes have 
 from alembic import op
 
 revision = "0143"
-down_revision = "0140"
+down_revision = "0142"
 branch_labels = None
 depends_on = None
 
