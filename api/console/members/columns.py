@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class SortableHead:
-    """The head of a column by which the table can be sorted.
+    """A column's head with a link that sorts the table.
 
     Attributes:
         query: the URL query that sorts by the column, or reverses the current order. ``None`` if

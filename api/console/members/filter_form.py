@@ -189,11 +189,6 @@ class FilterDraft:
     reason: str = ""
 
     @property
-    def is_untouched(self) -> bool:
-        """Return whether the filter is empty, except for the open first row."""
-        return self.group is not None and _is_untouched(self.group)
-
-    @property
     def is_incomplete(self) -> bool:
         """Return whether a row of the form has no value yet."""
         return self.group is not None and any(row.is_open for row in self.group.rows())
