@@ -73,6 +73,7 @@ _TEMPLATES.globals |= {
     "path": "",
     "base": "",
     "console": CONSOLE_PATH,
+    "pages": "",
     "docs_url": None,
     "page_script": None,
     "back": None,

@@ -137,6 +137,7 @@ class ConsoleRequest:
         path = self.request.scope["path"]
         return {
             "base": resources.settings.public_base,
+            "pages": resources.settings.pages_base,
             "console": f"{resources.settings.public_base}{CONSOLE_PATH}",
             "docs_url": resources.settings.docs_url,
             "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),

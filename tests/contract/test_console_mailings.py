@@ -108,12 +108,12 @@ def test_mailings_page_explains_the_empty_state(
     console: OwnerAtConsole, mailed_list_id: int
 ) -> None:
     text = console.see(mailings_path(mailed_list_id))
-    assert "When your sending app downloads the recipients" in text
+    assert "When your program downloads the recipients with this call" in text
     assert (
         f'class="button" href="{console.visitor.stack.api_url}/console/lists/{mailed_list_id}/send"'
         in text
     )
-    assert 'console/developers/senders">Connect a mail service</a>' in text
+    assert f"/lists/{mailed_list_id}/exports" in text
     assert "<table" not in text
 
 
