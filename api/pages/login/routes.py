@@ -48,7 +48,7 @@ _PROTECTED_ACTIONS = {
         r"/imports/\w+/undo": "undo an import",
         r"/imports/\w+/not-added": "download the rows that were not imported",
         r"/images/\w+/link": "create a link to a private image",
-        r"/console/operators(/\w+)*": "make a change as an operator",
+        r"/operators/\w+(/\w+)?": "make a change as an operator",
     }.items()
 }
 
