@@ -97,7 +97,7 @@ def _render_members(
 ) -> Response:
     form = TypedForm(selection.typed)
     draft = selection.draft
-    found = _FoundMembers(PageOfRows([], None), None, None)
+    found_members = _FoundMembers(PageOfRows([], None), None, None)
     order = None
     filter_json = None
     page_request = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
@@ -119,13 +119,15 @@ def _render_members(
             member_filter.read_filter(uow, mailing_list, draft_json)
         order = selection.order
         filter_json = selection.build_filter(uow, mailing_list)
-        found = _search_members(console, uow, mailing_list, selection, filter_json, page_request)
+        found_members = _search_members(
+            console, uow, mailing_list, selection, filter_json, page_request
+        )
         console.count_members_page(uow)
     except DomainError as error:
         form = form.add_error(error, SELECTION_PLACES)
         if draft.add_error(error):
             form = replace(form, errors={})
-    refused = order if found.order is None and form.problem is None else None
+    refused = order if found_members.order is None and form.problem is None else None
     if refused is not None:
         selection = selection.with_sort(None)
     return console.render_page(
@@ -137,14 +139,14 @@ def _render_members(
         list=mailing_list,
         segments=segment_choices,
         fields=[(key, each.label) for key, each in own_fields.items()],
-        columns=list_columns(uow, selection, filter_json, choices, found.page.rows),
+        columns=list_columns(uow, selection, filter_json, choices, found_members.page.rows),
         most_columns=MAX_COLUMNS,
-        heads=build_heads(selection, found.order, found.total, refused),
+        heads=build_heads(selection, found_members.order, found_members.total, refused),
         most_sorted=MAX_SORTED_MEMBERS,
-        members=found.page.rows,
+        members=found_members.page.rows,
         describe_marks=describe_marks,
-        next_cursor=found.page.next_cursor,
-        total=found.total,
+        next_cursor=found_members.page.next_cursor,
+        total=found_members.total,
         selection=selection,
         filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
@@ -244,8 +246,8 @@ def _search_members(
         )
         return _FoundMembers(member_page.page, member_page.total, None)
     parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
-    found = searching.search_members(uow, mailing_list.id, parsed_filter, page_request)
-    return _FoundMembers(found.page, found.total, None)
+    matching = searching.search_members(uow, mailing_list.id, parsed_filter, page_request)
+    return _FoundMembers(matching.page, matching.total, None)
 
 
 @router.get("/new")
