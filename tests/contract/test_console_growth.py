@@ -142,7 +142,7 @@ def test_panels_lead_to_the_members_and_mailings_of_their_rows(
     for label, count in (("Gold", 1), ("Free", 2), ("Imported", 3)):
         [link] = re.findall(rf'href="([^"]+)"><bdi>{label}<', text)
         found = console.see(html.unescape(link).removeprefix(stack.api_url))
-        assert f"{count}</b> member" in found
+        assert f'class="meta">{count}<' in found
     # The longest bar belongs to the largest number.
     assert [row for row in rows if row[0] in ("Gold", "Free")] == [["Free", "2"], ["Gold", "1"]]
     widths = re.findall(r'<rect width="([\d.]+)%" height="100%"/></svg>\n<a [^>]*><bdi>(\w+)', text)
