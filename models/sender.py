@@ -93,7 +93,7 @@ class Sender(Model):
     last_report_at: Mapped[datetime | None]
     last_refused_at: Mapped[datetime | None]
     # When the sender got its state, or its latest warning. A database trigger sets `state_since`.
-    # NULL if this happened before migration 0143, or if the sender has always been `waiting`.
+    # NULL before migration 0143, or if a `waiting` sender never changed its state or got a warning.
     state_since: Mapped[datetime | None]
     # When the owner last dismissed the warning that the sender is failing.
     dismissed_at: Mapped[datetime | None]

@@ -36,7 +36,7 @@ class NextStep(StrEnum):
     RESUME_WEBHOOK = "resume_webhook"
     CHECK_RECEIVER = "check_receiver"
     CHECK_PROVIDER = "check_provider"
-    RESUME_SENDER = "resume_sender"  # The sender was paused, because its API key expired.
+    RESUME_SENDER = "resume_sender"  # The sender is paused, and its API key has expired.
 
 
 _MODELS: dict[AttentionKind, type[MemberImport | WebhookEndpoint | Sender]] = {
@@ -134,7 +134,7 @@ def _list_webhooks(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
 
 
 def _list_senders(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
-    """Omit a sender that its owner paused, because it has no problem."""
+    """Omit paused senders, unless their API key has expired."""
     is_paused = Sender.state == SenderState.PAUSED
     at = func.coalesce(Sender.state_since, Sender.last_report_at, Sender.created_at)
     query = (

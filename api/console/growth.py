@@ -191,7 +191,7 @@ def build_growth_plot(
     ``members``: the number of members at the end of the last day.
     """
     # Each column covers one day, or whole weeks if there would be too many columns. Rates are
-    # always weekly, because many people confirm on a later day.
+    # always for whole weeks, because many people confirm on a later day.
     size = 1
     if len(days) > _MAX_BARS or figure is Figure.CONFIRMED:
         size = _DAYS_PER_WEEK * -(-len(days) // (_DAYS_PER_WEEK * _MAX_BARS))

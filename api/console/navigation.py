@@ -171,7 +171,7 @@ def _build_list_pages(list_path: str) -> tuple[NavigationEntry, ...]:
 
 
 def _find_current_entry(entries: Iterable[NavigationEntry], path: str) -> NavigationEntry | None:
-    """Return the entry with the longest path that leads to ``path``."""
+    """Return the entry that has the longest prefix of ``path`` among its paths."""
     matches = [entry for entry in entries if entry.measure_match(path)]
     return max(matches, key=lambda entry: entry.measure_match(path), default=None)
 

@@ -1,7 +1,7 @@
 """Reads the mailings of lists, with the numbers of bounces and other reported events.
 
-A program that sends an issue for hours exports several rosters, so the issue has several mailings.
-Mailings of a list with the same name on the same day in UTC count as one issue.
+A program may export several rosters for one issue, for example every 15 minutes. Mailings of a list
+with the same name on the same day in UTC count as one issue.
 """
 
 from collections.abc import Collection, Mapping, Sequence

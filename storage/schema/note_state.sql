@@ -1,5 +1,5 @@
 -- Records since when a webhook or a sender has had its state. A sender that fails for another reason
--- has failed again. Release 1.1.0 ignores the column, so its changes are recorded too.
+-- has failed again. Release 1.1.0 doesn't set the column. The trigger therefore records its changes too.
 CREATE FUNCTION note_state() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -277,7 +277,7 @@ def test_many_refused_addresses_stop_only_the_first_run(sender: Sender) -> None:
         assert len(sender.mails(accepted_email)) == expected_mails, completed.stderr
     with sender.stack.client(sender.owner.key) as client:
         mailings = data(client.get(f"/lists/{slug}/mailings"))["items"]
-    assert [each["label"] for each in mailings] == [f"{slug} (3)", f"{slug} (2)", slug]
+    assert {each["label"] for each in mailings} == {slug}
 
 
 class _ServerWithoutExtensions:

@@ -134,7 +134,7 @@ class SenderView:
 class ReportView:
     """A report that a sender posted, or that an owner enters in the form "Try a report".
 
-    ``member``: ``None`` if the report isn't about a person on the owner's lists.
+    ``member``: the current or former member, or ``None`` if there is none or the person was erased.
     """
 
     report: SenderReport | ReportFacts

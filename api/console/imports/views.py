@@ -199,7 +199,7 @@ class ImportView:
 
     @property
     def importable_rows(self) -> int:
-        """Return the number of rows that change the list."""
+        """Return the number of additions, updates and opt-outs, including earlier opt-outs."""
         return self.task.added + self.task.updated + self.task.opted_out
 
     @property

@@ -54,7 +54,8 @@ _MAILINGS_ON_PAGE = 5
 class Tile:
     """A figure whose chart the page can show.
 
-    ``change``: compared with the period before, or empty if there is nothing to compare with.
+    ``change``: the growth of ``MEMBERS`` in the period. For other figures, the difference from the
+    period before, or empty if there is nothing to compare with.
     """
 
     figure: Figure
@@ -78,7 +79,8 @@ class OriginPanel:
 
     Attributes:
         by: the kind of origin, a key of ``_ORIGIN_LABELS``.
-        other, unknown: how many other people joined from rarer origins, and without an origin.
+        other: how many people joined from origins that ``rows`` omits.
+        unknown: how many joined without an origin.
     """
 
     by: str

@@ -60,7 +60,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 SEGMENTS_ON_PAGE = 50
 # A page with segments or tags spends at most this time on counting their members.
 MAX_COUNTING_TIME = timedelta(milliseconds=300)
-# The time limit for the exact counts, which the page requests once it is quiet.
+# The time limit for the exact counts, which the page requests shortly after loading.
 MAX_EXACT_COUNTING_TIME = timedelta(seconds=4)
 TAGS_ON_PAGE = 50
 # Maps an error code to the form field that shows the error.

@@ -195,7 +195,7 @@ def _describe_failure(line: AttentionLine, hosts: Mapping[str, int]) -> str:
         return f"The import of {line.name or 'members'} failed."
     if line.kind is AttentionKind.SENDER:
         if line.next_step is NextStep.RESUME_SENDER:
-            return f"The sender {line.name} is paused, because its API key expired."
+            return f"The sender {line.name} is paused, and its API key has expired."
         reasons = " and ".join(_FAILURES[reason] for reason in line.reasons)
         return f"The sender {line.name} is failing{reasons and ': '}{reasons}."
     url = urlsplit(line.name or "")

@@ -68,7 +68,7 @@ def show_preferences(
 def show_answers(
     request: Request, state: StateOf, uow: Transaction, list_id: ListQuery
 ) -> Response:
-    """Show the answers for one of many lists."""
+    """Show the preferences page with this list first."""
     own_lists.find_list(uow, find_visit(uow, request, state), list_id)
     return _render_preferences(request, state, uow, list_id)
 

@@ -26,7 +26,7 @@ _event = SubscriptionEvent.__table__.c
 
 
 def compare_left_reason(values: tuple[Value, ...], members: FromClause) -> Condition:
-    """Without values, the condition is true for all members who left."""
+    """Compare the reasons why members left. No values: match all who left."""
     left_reason = select_latest(LEFT_REASON, members)
     if not values:
         return left_reason.is_not(None)

@@ -1,8 +1,8 @@
 """Reads pages of the members who match a filter, sorted by joining time, address or name.
 
 Two indexes contain the active members of a list in order: one by joining time, the other by
-address. In a long list, a page scans such an index and skips the members who don't match. Every
-other page sorts all matching members, so it exists only for at most ``MAX_SORTED_MEMBERS``.
+address. In a long list, a page first scans such an index briefly. If too few members match, it
+sorts all matching members, at most ``MAX_SORTED_MEMBERS``. If more match, it scans further.
 """
 
 import base64
@@ -52,7 +52,8 @@ from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
 MAX_SORTED_MEMBERS = 20_000
-# The last Unicode character. Members without a name or an address are sorted last.
+# The last Unicode character. Members without a name or an address come last, or first in a
+# descending order.
 _LAST_CHARACTER = "\U0010ffff"
 _record = Subscription.__table__.c
 _LIST_ID: BindParameter[int] = bindparam("list_id", type_=BigInteger)

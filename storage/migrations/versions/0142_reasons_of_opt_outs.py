@@ -1,6 +1,6 @@
-"""Add the stated reason to opt-outs, and tell imported bounces of release 1.1.0 from other opt-outs.
+"""Add the stated reason to opt-outs, and name imported bounces and complaints of release 1.1.0.
 
-Release 1.1.0 ignores the column, so that its workers lose a reason that was stated while a bulk
+Release 1.1.0 ignores the column. Its workers therefore lose a reason that was stated while a bulk
 action locked the list. A trigger names the departures that its workers import from now on.
 """
 

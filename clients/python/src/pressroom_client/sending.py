@@ -127,8 +127,7 @@ def send_issue(
             accept the mail, ``AddressUnsupported`` if the server can't send to the address at all,
             and ``MailDelayed`` if the server doesn't accept the mail now.
         log: an SQLite file, which records who got the issue. Each issue needs its own file, whose
-            name without the suffix becomes the name of the mailing. Each further roster is a
-            mailing of its own, such as ``tea (2)`` after ``tea``.
+            name without the suffix becomes the name of the mailing.
         max_roster_seconds: the age at which a new roster replaces the roster, so that people who
             unsubscribe during a long run get no mail.
 
@@ -138,11 +137,9 @@ def send_issue(
     database = sqlite3.connect(log, isolation_level=None)
     try:
         run = _Run(_SendingLog(database), send)
-        is_complete = False
-        while not is_complete:
-            label = run.log.name_roster(Path(log).stem)
-            roster = read_roster(client, list_id, label=label)
-            is_complete = run.send_roster(roster, max_roster_seconds)
+        label = Path(log).stem[:_MAX_LABEL_CHARACTERS]
+        while not run.send_roster(read_roster(client, list_id, label=label), max_roster_seconds):
+            pass
     finally:
         database.close()
     if run.report.failed:
@@ -158,7 +155,8 @@ class _SendingLog:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        # The people whose first mail this run begins. No earlier run can have delivered it.
+        # The people whose mail to their present address this run began. No earlier run can have
+        # delivered that mail.
         self._new_ids: set[int] = set()
         try:
             # Lock the file, so that two programs never send the same issue.
@@ -174,13 +172,6 @@ class _SendingLog:
             raise SendingStopped(f"Another program is sending the issue: {error}.") from error
         row = database.execute("SELECT row FROM members LIMIT 1").fetchone()
         self._list_id = None if row is None else _get_list_id(json.loads(row[0]))
-
-    def name_roster(self, issue: str) -> str:
-        """Return the label of the next roster: the issue's name, or ``tea (2)`` for the second."""
-        [rosters] = self._database.execute("PRAGMA user_version").fetchone()
-        self._database.execute(f"PRAGMA user_version = {rosters + 1}")
-        suffix = f" ({rosters + 1})" if rosters else ""
-        return issue[: _MAX_LABEL_CHARACTERS - len(suffix)] + suffix
 
     def begin(self, recipient: Recipient) -> Recipient | None:
         """Return the recipient of the mail to send now, or ``None`` if the mail was sent.
