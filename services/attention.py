@@ -134,8 +134,11 @@ def _list_webhooks(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
 
 
 def _list_senders(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
-    """Omit paused senders, unless their API key has expired."""
+    """Omit senders that their owner paused."""
     is_paused = Sender.state == SenderState.PAUSED
+    was_active_until_expiry = Sender.state_since.is_(None) | (
+        Sender.state_since >= ApiKey.expires_at
+    )
     at = func.coalesce(Sender.state_since, Sender.last_report_at, Sender.created_at)
     query = (
         select(Sender, at)
@@ -143,7 +146,8 @@ def _list_senders(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
         .where(
             Sender.user_id == user_id,
             is_not_deleted(),
-            (Sender.state == SenderState.FAILING) | (is_paused & _HAS_KEY_EXPIRED),
+            (Sender.state == SenderState.FAILING)
+            | (is_paused & _HAS_KEY_EXPIRED & was_active_until_expiry),
             Sender.dismissed_at.is_(None) | (Sender.dismissed_at < at),
         )
         .order_by(Sender.id.desc())

@@ -41,7 +41,7 @@ from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
 MAX_NOTICE_CHARACTERS = 500
-RESTORED_FORM_TEXT = "You are logged in. Check the form, then submit it again."
+RESTORED_FORM_TEXT = "Check the form, then submit it again."
 _NO_SOURCES: Mapping[str, str] = {}
 _NO_PLACES: Mapping[str, str] = {}
 _NO_FORM = TypedForm()

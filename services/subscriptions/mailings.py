@@ -44,7 +44,8 @@ class Outcome(StrEnum):
 class Issue:
     """The mailings of one issue, and the numbers of their recipients by outcome.
 
-    ``recipients``: the size of the largest roster, because each roster contains all members.
+    ``recipients``: the size of the largest roster, because each roster of an issue usually contains
+    all members. If more mails were delivered or bounced, their number.
     """
 
     mailings: Sequence[Mailing]
@@ -52,7 +53,8 @@ class Issue:
 
     @property
     def recipients(self) -> int:
-        return max(each.rows for each in self.mailings)
+        reported = self.counts[Outcome.DELIVERED] + self.counts[Outcome.BOUNCED]
+        return max(reported, *(each.rows for each in self.mailings))
 
     @property
     def has_reports(self) -> bool:
@@ -114,7 +116,9 @@ def find_earlier_issues(uow: UnitOfWork, issue: Issue) -> list[Issue]:
     query = query.order_by(Mailing.id.desc()).limit(_MAX_SEARCHED_MAILINGS)
     rows_by_issue: dict[tuple[str | int, date], list[Mailing]] = {}
     for row in uow.session.scalars(query):
-        key = (row.label or row.id, _get_day(row))
+        key = _get_issue_key(row)
+        if key == _get_issue_key(first):
+            continue
         rows_by_issue.setdefault(key, []).append(row)
     reported = [rows for rows in rows_by_issue.values() if any(map(_has_reports, rows))]
     return _build_issues(uow, reported[:_MAX_COMPARED_ISSUES])
@@ -134,6 +138,10 @@ def _build_issues(uow: UnitOfWork, mailings: Sequence[Sequence[Mailing]]) -> lis
         )
         for rows in mailings
     ]
+
+
+def _get_issue_key(mailing: Mailing) -> tuple[str | int, date]:
+    return mailing.label or mailing.id, _get_day(mailing)
 
 
 def _get_day(mailing: Mailing) -> date:

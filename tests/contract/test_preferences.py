@@ -449,6 +449,34 @@ def test_save_without_changes_adds_nothing_to_the_history(
     assert subscriber.list_rows() == rows_before
 
 
+def test_save_of_an_old_page_keeps_later_answers(
+    client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    new_field(client, "city", "text", public=True)
+    new_field(client, "news", "boolean", public=True)
+    path = f"/lists/{subscriber.list_id}/members/{subscriber.email}"
+    data(client.patch(path, json={"name": "Ada", "fields": {"city": "Rome", "news": True}}))
+    page = open_preferences(browser, subscriber)
+    later = {"name": "Grace", "fields": {"city": "Bern", "news": False}}
+    data(client.patch(path, json=later))
+    assert save(browser, page, {}, [f"{subscriber.list_id}.mail"]).status_code == 303
+    member = require_member(client, subscriber.list_id, subscriber.email)
+    assert {"name": member["name"], "fields": member["fields"]} == later
+    assert member["email_enabled"] is False
+
+
+def test_error_of_one_list_prevents_no_opt_out_from_another_list(
+    stack: Stack, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    with stack.client(stack.create_owner().key) as other_owner:
+        foreign_list_id = new_list(other_owner, "Of somebody else")
+    page = open_preferences(browser, subscriber)
+    was = f"+{foreign_list_id}.member +{subscriber.list_id}.member"
+    form = {"csrf_token": read_csrf(page), "was": was}
+    assert browser.post("/preferences", data=form).status_code == 404
+    assert subscriber.read_status() == ("unsubscribed", True)
+
+
 def test_save_of_an_old_page_does_not_lift_a_later_opt_out(
     browser: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:

@@ -427,7 +427,7 @@ def test_login_page_names_each_action_that_requires_a_recent_login() -> None:
     assert describe_protected_action(None) == "continue"
 
 
-FORM_NOTICE = "You are logged in. Check the form, then submit it again."
+FORM_NOTICE = "Check the form, then submit it again."
 
 
 def interrupt_form(console: OwnerAtConsole, path: str, **typed: str) -> str:
@@ -451,7 +451,7 @@ def log_in_again(console: OwnerAtConsole) -> None:
     [
         ("/console/lists/{list_id}/export", {"format": "jsonl", "status_active": "on"}),
         ("/console/developers/keys/new", {"name": "Press & more", "lifetime": "30"}),
-        ("/console/developers/senders/new", {"name": "Ours", "provider": "generic"}),
+        ("/console/developers/senders/new?provider=generic", {"name": "Ours"}),
         ("/console/developers/webhooks/new", {"url": "https://example.com/hook?a=1&b=é"}),
     ],
 )

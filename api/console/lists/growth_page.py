@@ -24,6 +24,7 @@ from api.record_ids import ListId
 from api.responses.lists import describe_list
 from api.state import Transaction
 from core import clock
+from core.settings.notations import Retained
 from services.paging import PageRequest
 from services.subscriptions import daily_figures, mailings
 from services.subscriptions.daily_figures import DayRange, FiguresBy
@@ -110,6 +111,8 @@ def show_list(
     compared_days = DayRange(today - timedelta(days=2 * day_count - 1), today)
     figures = daily_figures.read_figures(uow, mailing_list.id, compared_days, FiguresBy.DAY)
     period_figures = figures[day_count:]
+    kept_days = console.state.resources.settings.retention[Retained.SUBSCRIPTION_EVENTS]
+    first_kept_day = today - timedelta(days=kept_days)
     # Without a whole period before, a comparison would show growth that never happened.
     has_period_before = mailing_list.created_at.date() <= compared_days.first
     before = GrowthSpan.of(figures[:day_count]) if has_period_before else None
@@ -119,7 +122,9 @@ def show_list(
         "list.html",
         list=record,
         plot=plot,
-        tiles=_build_tiles(plot.total, before),
+        tiles=_build_tiles(
+            plot.total, before, has_confirmations=compared_days.first >= first_kept_day
+        ),
         seen=sum(each.seen or 0 for each in period_figures),
         origins=_list_origins(uow, mailing_list.id, day_range, origin_kind, plot.total.joined),
         origin_labels=_ORIGIN_LABELS,
@@ -134,14 +139,17 @@ def show_list(
     )
 
 
-def _build_tiles(total: GrowthSpan, before: GrowthSpan | None) -> list[Tile]:
+def _build_tiles(
+    total: GrowthSpan, before: GrowthSpan | None, *, has_confirmations: bool
+) -> list[Tile]:
+    """``has_confirmations``: whether the confirmations of the period before are still stored."""
     percentage = total.confirmed_percentage
     changes = dict.fromkeys((Figure.JOINED, Figure.LEFT, Figure.CONFIRMED), "")
     if before is not None:
         changes[Figure.JOINED] = format_change(total.joined - before.joined)
         changes[Figure.LEFT] = format_change(total.left - before.left)
         former_percentage = before.confirmed_percentage
-        if percentage is not None and former_percentage is not None:
+        if has_confirmations and percentage is not None and former_percentage is not None:
             changes[Figure.CONFIRMED] = f"{format_change(percentage - former_percentage)} points"
     return [
         Tile(

@@ -3,9 +3,11 @@
 Each name in the form begins with the id of a list, for example ``12.fields.city``. Browsers don't
 send a checkbox that is off. The field ``was`` therefore contains the name of each checkbox on the
 page. A plus sign before the name means that the checkbox was on, and a minus sign that it was off.
-Only changes by the reader are applied, even if the page is older than the stored state.
+For other inputs, the field contains ``=``, the hash of the value, a colon and the name. Only
+changes by the reader are applied, even if the page is older than the stored state.
 """
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -59,7 +61,7 @@ class PreferencesForm:
     """The form with a reader's choices.
 
     Attributes:
-        was: the field with the stored state of each checkbox.
+        was: the field with the stored state of each checkbox and the hash of each other value.
         switched_on: the names of the switches that are on in the form.
     """
 
@@ -93,7 +95,11 @@ class RefusedAnswers:
 def read_changes(form: FormFields) -> dict[int, ListChanges]:
     """Return the reader's changes by list id, and ignore fields with other names."""
     changes: dict[int, ListChanges] = {}
+    stored_state = _read_stored_state(form)
+    unchanged_words = form.get(_WAS, "").split()
     for name, value in form.items():
+        if stored_state.get(name) or _describe_value(name, value) in unchanged_words:
+            continue
         list_id, choice = _split_name(name)
         change = changes.setdefault(list_id, ListChanges())
         key = choice.removeprefix(_FIELDS)
@@ -101,7 +107,7 @@ def read_changes(form: FormFields) -> dict[int, ListChanges]:
             change.name = value
         elif key != choice:
             change.values[key] = value
-    for name, was_on in _read_stored_state(form).items():
+    for name, was_on in stored_state.items():
         is_on = name in form
         list_id, choice = _split_name(name)
         change = changes.setdefault(list_id, ListChanges())
@@ -148,8 +154,10 @@ def build_form(
             name = f"{list_id}.{_FIELDS}{key}"
             if member_field.type == FieldType.BOOLEAN:
                 checkboxes[name] = stored.get(key) is True
-            elif key in stored:
-                values[name] = fields.format_value(stored[key])
+            else:
+                values[name] = fields.format_value(stored[key]) if key in stored else ""
+    stored_words = [f"{'+' if is_on else '-'}{name}" for name, is_on in checkboxes.items()]
+    stored_words += [_describe_value(name, value) for name, value in values.items()]
     switched_on = {name for name, is_on in checkboxes.items() if is_on}
     if refused is not None:
         values |= refused.form
@@ -173,7 +181,7 @@ def build_form(
             for each in shown_lists
             for list_id in (each.mailing_list.id,)
         ],
-        was=" ".join(f"{'+' if is_on else '-'}{name}" for name, is_on in checkboxes.items()),
+        was=" ".join(stored_words),
         switched_on=switched_on,
     )
 
@@ -186,7 +194,15 @@ def _split_name(name: str) -> tuple[int, str]:
 
 
 def _read_stored_state(form: FormFields) -> dict[str, bool]:
-    return {word[1:]: word.startswith("+") for word in form.get(_WAS, "").split()}
+    words = form.get(_WAS, "").split()
+    return {word[1:]: word.startswith("+") for word in words if word.startswith(("+", "-"))}
+
+
+def _describe_value(name: str, value: str) -> str:
+    """Return the word for an input in the field ``was``."""
+    # Browsers send line breaks as CR LF.
+    digest = hashlib.sha256(value.replace("\r\n", "\n").encode()).hexdigest()
+    return f"={digest[:16]}:{name}"
 
 
 def _build_answers(

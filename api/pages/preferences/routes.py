@@ -106,18 +106,23 @@ async def _change_lists(
 ) -> Response:
     # A form without changes needs a visit too.
     await LEAVING.run(state.transact, lambda uow: find_visit(uow, request, state))
-    await _store_opt_outs(request, state, changes)
-    result = await _save_answers(request, state, form, changes)
+    errors = await _store_opt_outs(request, state, changes)
+    result = await _save_answers(request, state, form, changes, errors)
     if isinstance(result, RefusedAnswers):
         return await RECORDS.run(_render_refused_answers, request, state, result)
-    await _lift_opt_outs(request, state, changes)
+    await _lift_opt_outs(request, state, changes, errors)
+    if errors:
+        raise errors[0]
     path = f"{state.resources.settings.pages_base}{page_urls.PREFERENCES_PATH}"
     return redirect_to(f"{path}?saved=yes" if result else path)
 
 
 async def _store_opt_outs(
     request: Request, state: State, changes: Mapping[int, ListChanges]
-) -> None:
+) -> list[DomainError]:
+    """Return the errors. The error of one list prevents no opt-out from another list."""
+    errors: list[DomainError] = []
+
     def opt_out(list_id: int, action: str) -> None:
         with state.resources.unit_of_work() as uow:
             visit = find_visit(uow, request, state)
@@ -128,11 +133,19 @@ async def _store_opt_outs(
     for list_id, change in changes.items():
         for action in change.actions:
             if action in OPT_OUTS:
-                await LEAVING.run(opt_out, list_id, action)
+                try:
+                    await LEAVING.run(opt_out, list_id, action)
+                except DomainError as error:
+                    errors.append(error)
+    return errors
 
 
 async def _save_answers(
-    request: Request, state: State, form: FormFields, changes: Mapping[int, ListChanges]
+    request: Request,
+    state: State,
+    form: FormFields,
+    changes: Mapping[int, ListChanges],
+    errors: list[DomainError],
 ) -> bool | RefusedAnswers:
     """Return whether all answers were saved, or the first refused answers.
 
@@ -155,13 +168,16 @@ async def _save_answers(
             if error.code == mailing.FIELD_VALUE.code:
                 return RefusedAnswers(form, list_id, error)
             if error.code != mailing.SUBSCRIPTION_NOT_FOUND.code:
-                raise
+                errors.append(error)
             are_all_saved = False
     return are_all_saved
 
 
 async def _lift_opt_outs(
-    request: Request, state: State, changes: Mapping[int, ListChanges]
+    request: Request,
+    state: State,
+    changes: Mapping[int, ListChanges],
+    errors: list[DomainError],
 ) -> None:
     def lift_opt_out(uow: UnitOfWork, list_id: int, action: str) -> None:
         visit = find_visit(uow, request, state)
@@ -175,7 +191,10 @@ async def _lift_opt_outs(
         for action in change.actions:
             if action in LIFT_OPT_OUT:
                 work = partial(lift_opt_out, list_id=list_id, action=action)
-                await CHANGES_BY_LIST.run(list_id, state.transact, work)
+                try:
+                    await CHANGES_BY_LIST.run(list_id, state.transact, work)
+                except DomainError as error:
+                    errors.append(error)
 
 
 def _build_actor(request: Request, visit: Visit) -> Actor:

@@ -231,10 +231,17 @@ def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
         account_opt_out.kind == OptOut.kind,
         account_opt_out.user_id == to.id,
     )
-    # If the account already has an opt-out of the same kind from the same list, set the user id of
-    # the transferred opt-out to NULL. An account can't have two equal opt-outs.
-    new_user_id = case((has_same_opt_out, None), else_=to.id)
-    _execute_update(uow, update(OptOut).where(is_of_person).values(user_id=new_user_id))
+    # If the account already has an opt-out of the same kind from the same list, detach the
+    # transferred opt-out from the account. An account can't have two equal opt-outs.
+    new_values = {
+        column: case((has_same_opt_out, None), else_=value)
+        for column, value in (
+            (OptOut.user_id, to.id),
+            (OptOut.reason, OptOut.reason),
+            (OptOut.mailing_id, OptOut.mailing_id),
+        )
+    }
+    _execute_update(uow, update(OptOut).where(is_of_person).values(new_values))
 
 
 def _execute_update(uow: UnitOfWork, statement: Update) -> None:
