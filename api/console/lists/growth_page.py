@@ -142,7 +142,7 @@ def show_list(
 def _build_tiles(
     total: GrowthSpan, before: GrowthSpan | None, *, has_confirmations: bool
 ) -> list[Tile]:
-    """``has_confirmations``: whether the confirmations of the period before are still stored."""
+    """``has_confirmations`` says whether the confirmations of ``before`` are still stored."""
     percentage = total.confirmed_percentage
     changes = dict.fromkeys((Figure.JOINED, Figure.LEFT, Figure.CONFIRMED), "")
     if before is not None:
