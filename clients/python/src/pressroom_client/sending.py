@@ -217,7 +217,7 @@ class _SendingLog:
 
 def _get_list_id(row: Mapping[str, Any]) -> str:
     """Return the list's permanent id from the row's URL ``…/subscriptions/{list_id}/delete``."""
-    return urlsplit(row["one_click_url"]).path.split("/")[-2]
+    return urlsplit(str(row["one_click_url"])).path.split("/")[-2]
 
 
 @dataclass
