@@ -21,7 +21,7 @@ from cli.output import (
 from models import MailingList
 from services.accounts import accounts
 from services.subscriptions import (
-    daily_figures,
+    figures_verification,
     list_reports,
     lists,
     page_urls,
@@ -139,7 +139,7 @@ def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
 def verify(as_json: Json = False) -> None:
     """Check the statistics of all lists. The exit code is 1 if any statistics are wrong."""
     with open_command_resources() as resources:
-        faults = daily_figures.verify_figures(resources)
+        faults = figures_verification.verify_figures(resources)
     if faults or as_json:
         print_records([asdict(each) for each in faults], as_json=as_json)
     else:

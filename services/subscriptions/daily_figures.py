@@ -44,8 +44,6 @@ from services.subscriptions.members.departures import (
     LeftReason,
     StatedReason,
 )
-from storage.replica_reads import ReplicaFailed
-from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 # A query for daily figures may span at most this number of days, because the response contains one
@@ -59,7 +57,6 @@ MAX_ORIGIN_KEYS = 100
 REST_KEY = "other"
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
-_MAX_VERIFICATION_DURATION = timedelta(hours=1)
 _DAYS = DAYS_AND_DELTAS.c
 # The number of members who joined by an import.
 _IMPORTED_SUM: ColumnElement[Any] = func.coalesce(
@@ -90,20 +87,6 @@ FROM subscription_events AS e {_JOIN_MEMBER} WHERE {_IS_SIGN_UP}
     )
     .subquery("sign_ups")
 )
-_FIND_FAULTS = text("""
-    SELECT list_id, source, type, CAST(sum(active) AS bigint), CAST(sum(counted) AS bigint)
-    FROM (
-        SELECT list_id, source, type, count(*) AS active, 0 AS counted
-        FROM subscriptions WHERE status = 'active' GROUP BY list_id, source, type
-        UNION ALL
-        SELECT list_id, source, type, 0, joined - gone + moved_in - moved_out FROM member_days
-        UNION ALL
-        SELECT list_id, source, type, 0, joined - gone + moved_in - moved_out
-        FROM member_day_deltas
-    ) AS either
-    GROUP BY list_id, source, type HAVING sum(active) <> sum(counted)
-    ORDER BY list_id, source, type
-    """)
 
 
 class FiguresBy(StrEnum):
@@ -208,17 +191,6 @@ class DayRange:
 class SignUps(NamedTuple):
     asked: int
     confirmed: int
-
-
-@dataclass(frozen=True)
-class FiguresFault:
-    """A wrong figure (``counted``), which should be ``active`` according to ``subscriptions``."""
-
-    list_id: int
-    source: str
-    tier: str
-    active: int
-    counted: int
 
 
 def choose_days(first: date | None, last: date | None) -> DayRange:
@@ -382,19 +354,6 @@ def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> d
     for list_id, day, change in uow.session.execute(query):
         growth[list_id][min((day - first_day).days, days - 1)] += int(change)
     return growth
-
-
-def verify_figures(resources: Resources) -> list[FiguresFault]:
-    """Compare the figures with the members in a single database snapshot."""
-    failures = 0
-    while True:
-        try:
-            with resources.replica_reads.view(
-                _MAX_VERIFICATION_DURATION, failures=failures
-            ) as connection:
-                return [FiguresFault(*row) for row in connection.execute(_FIND_FAULTS)]
-        except ReplicaFailed:
-            failures += 1
 
 
 def _read_origin_figures(

@@ -21,7 +21,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from devstack.supervisor.home_folder import Home
 from services.credits import verify
-from services.subscriptions import daily_figures
+from services.subscriptions import figures_verification
 from tests.growth.rounds import measure_round
 from tests.support.http.replies import data
 from tests.support.stack.plan_log import (
@@ -106,7 +106,7 @@ def test_generated_benchmark_rows_are_consistent_with_product_invariants(
         WHERE c.active IS DISTINCT FROM s.active
     """
     assert not filled_stack.query(wrong_counts)
-    assert daily_figures.verify_figures(filled_stack.resources) == []
+    assert figures_verification.verify_figures(filled_stack.resources) == []
     for table, column, referenced_table, key in filled_stack.query(FOREIGN_KEYS):
         referenced = f"SELECT 1 FROM {referenced_table} AS o WHERE o.{key} = t.{column}"
         dangling = (

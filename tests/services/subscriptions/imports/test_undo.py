@@ -9,7 +9,7 @@ from models import MemberImport
 from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure
-from services.subscriptions import count_merging, daily_figures, lists
+from services.subscriptions import count_merging, daily_figures, figures_verification, lists
 from services.subscriptions.daily_figures import DayRange, FiguresBy
 from services.subscriptions.imports import undo
 from services.subscriptions.imports.chunks import applying, chunks
@@ -103,7 +103,7 @@ def age_by_a_day(importing: ImportRunner, list_id: int) -> None:
 
 
 def require_possible_figures(importing: ImportRunner, list_id: int) -> None:
-    faults = daily_figures.verify_figures(importing.resources)
+    faults = figures_verification.verify_figures(importing.resources)
     assert [fault for fault in faults if fault.list_id == list_id] == []
     for days_ago in range(3):
         day = clock.now().date() - timedelta(days=days_ago)

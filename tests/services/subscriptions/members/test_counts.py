@@ -5,7 +5,7 @@ import pytest
 
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner
-from services.subscriptions import count_merging, daily_figures
+from services.subscriptions import count_merging, figures_verification
 from tests.support.lists.acting import ListActions, Person
 from tests.support.lists.model import Reply
 from tests.support.lists.racing import (
@@ -42,7 +42,7 @@ def require_figures_of_history(acting: ListActions, list_id: int) -> None:
 
     No import runs in this test, so Pressroom records an event for every change of a subscription.
     """
-    faults = daily_figures.verify_figures(acting.resources)
+    faults = figures_verification.verify_figures(acting.resources)
     assert [each for each in faults if each.list_id == list_id] == []
     [(joined_count, left_count)] = acting.stack.query(
         "SELECT count(*) FILTER (WHERE status_after = 'active'"
