@@ -6,8 +6,9 @@ A later success removes a line. An owner can dismiss a line until the next failu
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
-from sqlalchemy import case, func, select, update
+from sqlalchemy import ColumnElement, Select, case, func, select, update
 
 from models import (
     ApiKey,
@@ -44,6 +45,7 @@ _MODELS: dict[AttentionKind, type[MemberImport | WebhookEndpoint | Sender]] = {
     AttentionKind.WEBHOOK: WebhookEndpoint,
     AttentionKind.SENDER: Sender,
 }
+SubjectT = TypeVar("SubjectT", WebhookEndpoint, Sender)
 _HAS_KEY_EXPIRED = ApiKey.expires_at <= func.now()
 
 
@@ -108,16 +110,8 @@ def _list_webhooks(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
     # A dismissed failure doesn't hide a later pause.
     paused_at = case((is_paused, endpoint.state_since))
     at = func.coalesce(paused_at, endpoint.failing_since, expired_at, endpoint.created_at)
-    query = (
-        select(endpoint, at)
-        .outerjoin(ApiKey, ApiKey.id == endpoint.key_id)
-        .where(
-            endpoint.user_id == user_id,
-            endpoint.state != EndpointState.ENDED,
-            is_paused | endpoint.failing_since.is_not(None),
-            endpoint.dismissed_at.is_(None) | (endpoint.dismissed_at < at),
-        )
-        .order_by(endpoint.id.desc())
+    query = _select_failures(endpoint, user_id, at).where(
+        endpoint.state != EndpointState.ENDED, is_paused | endpoint.failing_since.is_not(None)
     )
     return [
         AttentionLine(
@@ -140,17 +134,10 @@ def _list_senders(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
         Sender.state_since >= ApiKey.expires_at
     )
     at = func.coalesce(Sender.state_since, Sender.last_report_at, Sender.created_at)
-    query = (
-        select(Sender, at)
-        .outerjoin(ApiKey, ApiKey.id == Sender.key_id)
-        .where(
-            Sender.user_id == user_id,
-            is_not_deleted(),
-            (Sender.state == SenderState.FAILING)
-            | (is_paused & _HAS_KEY_EXPIRED & was_active_until_expiry),
-            Sender.dismissed_at.is_(None) | (Sender.dismissed_at < at),
-        )
-        .order_by(Sender.id.desc())
+    query = _select_failures(Sender, user_id, at).where(
+        is_not_deleted(),
+        (Sender.state == SenderState.FAILING)
+        | (is_paused & _HAS_KEY_EXPIRED & was_active_until_expiry),
     )
     return [
         AttentionLine(
@@ -163,3 +150,18 @@ def _list_senders(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
         )
         for row, began_at in uow.session.execute(query)
     ]
+
+
+def _select_failures(
+    model: type[SubjectT], user_id: int, at: ColumnElement[datetime]
+) -> Select[tuple[SubjectT, datetime]]:
+    """Return a query for the owner's rows that were not dismissed since ``at``, newest first."""
+    return (
+        select(model, at)
+        .outerjoin(ApiKey, ApiKey.id == model.key_id)
+        .where(
+            model.user_id == user_id,
+            model.dismissed_at.is_(None) | (model.dismissed_at < at),
+        )
+        .order_by(model.id.desc())
+    )

@@ -1,11 +1,9 @@
 """Lists the pages in the menus and in the search of the console."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from api.console.assets import CONSOLE_PATH
-
-_ALL_LISTS_PATH = f"{CONSOLE_PATH}/lists"
 
 
 @dataclass(frozen=True)
@@ -51,78 +49,83 @@ class Navigation:
     view: NavigationEntry | None
 
 
+def _build_pages(start: str, pages: Mapping[str, str]) -> tuple[NavigationEntry, ...]:
+    """``pages``: maps the label of each page to the rest of its path after ``start``."""
+    return tuple(NavigationEntry(label, f"{start}{rest}") for label, rest in pages.items())
+
+
+def _build_area(label: str, path: str, pages: Mapping[str, str]) -> NavigationEntry:
+    """``pages``: maps the label of each view to the rest of its path after ``path``."""
+    return NavigationEntry(label, path, _build_pages(path, pages))
+
+
 OVERVIEW_PAGE = NavigationEntry("Overview", CONSOLE_PATH)
 FIND_PAGE = NavigationEntry("Find", f"{CONSOLE_PATH}/find")
-OPERATORS_PAGE = NavigationEntry(
+OPERATORS_PAGE = _build_area(
     "Operators",
     f"{CONSOLE_PATH}/operators",
-    (
-        NavigationEntry("Needs attention", f"{CONSOLE_PATH}/operators"),
-        NavigationEntry("Users", f"{CONSOLE_PATH}/operators/users"),
-        NavigationEntry("Orders", f"{CONSOLE_PATH}/operators/orders"),
-        NavigationEntry("Jobs", f"{CONSOLE_PATH}/operators/jobs"),
-        NavigationEntry("Maintenance", f"{CONSOLE_PATH}/operators/maintenance"),
-    ),
+    {
+        "Needs attention": "",
+        "Users": "/users",
+        "Orders": "/orders",
+        "Jobs": "/jobs",
+        "Maintenance": "/maintenance",
+    },
 )
+_FIELDS_PAGE = NavigationEntry("Fields", f"{CONSOLE_PATH}/fields")
 _LISTS_PAGE = NavigationEntry(
     "Lists",
-    _ALL_LISTS_PATH,
+    f"{CONSOLE_PATH}/lists",
     (
-        NavigationEntry("All lists", _ALL_LISTS_PATH),
-        NavigationEntry("Fields", f"{CONSOLE_PATH}/fields"),
-        NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
-        NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
+        NavigationEntry("All lists", f"{CONSOLE_PATH}/lists"),
+        _FIELDS_PAGE,
+        *_build_pages(CONSOLE_PATH, {"Imports": "/imports", "Exports": "/exports"}),
     ),
 )
-_LIBRARY_PAGES = (
-    NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
-    NavigationEntry("Composer", f"{CONSOLE_PATH}/composer"),
-)
+_LIBRARY_PAGES = _build_pages(CONSOLE_PATH, {"Images": "/images", "Composer": "/composer"})
 _ACCOUNT_PAGES = (
-    NavigationEntry(
-        "Credits",
-        f"{CONSOLE_PATH}/credits",
-        (
-            NavigationEntry("Balance", f"{CONSOLE_PATH}/credits"),
-            NavigationEntry("Orders", f"{CONSOLE_PATH}/credits/orders"),
-        ),
-    ),
-    NavigationEntry(
+    _build_area("Credits", f"{CONSOLE_PATH}/credits", {"Balance": "", "Orders": "/orders"}),
+    _build_area(
         "Developers",
         f"{CONSOLE_PATH}/developers",
-        (
-            NavigationEntry("Overview", f"{CONSOLE_PATH}/developers"),
-            NavigationEntry("API keys", f"{CONSOLE_PATH}/developers/keys"),
-            NavigationEntry("Connected apps", f"{CONSOLE_PATH}/developers/access"),
-            NavigationEntry("Webhooks", f"{CONSOLE_PATH}/developers/webhooks"),
-            NavigationEntry("Senders", f"{CONSOLE_PATH}/developers/senders"),
-            NavigationEntry("Events", f"{CONSOLE_PATH}/developers/feed"),
-        ),
+        {
+            "Overview": "",
+            "API keys": "/keys",
+            "Connected apps": "/access",
+            "Webhooks": "/webhooks",
+            "Senders": "/senders",
+            "Events": "/feed",
+        },
     ),
-    NavigationEntry(
+    _build_area(
         "Account",
         "/account",
-        (
-            NavigationEntry("Overview", "/account"),
-            NavigationEntry("Password", "/account/password"),
-            NavigationEntry("E-mail address", "/account/email"),
-            NavigationEntry("Second factors", "/account/factors"),
-            NavigationEntry("History", "/account/events"),
-        ),
+        {
+            "Overview": "",
+            "Password": "/password",
+            "E-mail address": "/email",
+            "Second factors": "/factors",
+            "History": "/events",
+        },
     ),
 )
 
 # Pages that the search names differently than a menu, or that are in no menu.
 _SEARCHABLE_PAGES = (
-    NavigationEntry("Member fields", f"{CONSOLE_PATH}/fields"),
-    NavigationEntry("Orders and receipts", f"{CONSOLE_PATH}/credits/orders"),
     NavigationEntry("Your account: password, sessions, second factors", "/account"),
-    NavigationEntry("Create a list", f"{_ALL_LISTS_PATH}/new"),
-    NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
-    NavigationEntry("Create an API key", f"{CONSOLE_PATH}/developers/keys/new"),
-    NavigationEntry("Create a webhook", f"{CONSOLE_PATH}/developers/webhooks/new"),
-    NavigationEntry("Create a sender", f"{CONSOLE_PATH}/developers/senders/new"),
-    NavigationEntry("Buy credits", f"{CONSOLE_PATH}/credits/buy"),
+    *_build_pages(
+        CONSOLE_PATH,
+        {
+            "Member fields": "/fields",
+            "Orders and receipts": "/credits/orders",
+            "Create a list": "/lists/new",
+            "Import a file": "/imports/new",
+            "Create an API key": "/developers/keys/new",
+            "Create a webhook": "/developers/webhooks/new",
+            "Create a sender": "/developers/senders/new",
+            "Buy credits": "/credits/buy",
+        },
+    ),
 )
 
 
@@ -155,17 +158,20 @@ def _build_list_pages(list_path: str) -> tuple[NavigationEntry, ...]:
             "Members",
             f"{list_path}/members",
             (
-                NavigationEntry("Members", f"{list_path}/members"),
-                NavigationEntry("Tags", f"{list_path}/tags"),
-                NavigationEntry("Fields", f"{CONSOLE_PATH}/fields"),
-                NavigationEntry("Bulk actions", f"{list_path}/bulk-actions"),
-                NavigationEntry("Export", f"{list_path}/export"),
+                *_build_pages(list_path, {"Members": "/members", "Tags": "/tags"}),
+                _FIELDS_PAGE,
+                *_build_pages(list_path, {"Bulk actions": "/bulk-actions", "Export": "/export"}),
             ),
         ),
-        NavigationEntry("Segments", f"{list_path}/segments"),
-        NavigationEntry("Mailings", f"{list_path}/mailings"),
-        NavigationEntry("Send", f"{list_path}/send"),
-        NavigationEntry("Sign-up", f"{list_path}/public"),
+        *_build_pages(
+            list_path,
+            {
+                "Segments": "/segments",
+                "Mailings": "/mailings",
+                "Send": "/send",
+                "Sign-up": "/public",
+            },
+        ),
         NavigationEntry("Settings", f"{list_path}/settings", other_path=f"{list_path}/archive"),
     )
 
