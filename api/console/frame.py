@@ -11,14 +11,13 @@ from pathlib import Path
 
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from jinja2.runtime import Macro
 
 from api.console import console_display, task_labels
 from api.console.assets import CONSOLE_PATH, get_asset_path
 from api.console.console_display import FILTER_MATCHES
 from api.console.navigation import build_navigation
 from api.html.content_policy import build_policy
-from api.html.frame import HEADERS
+from api.html.frame import HEADERS, share_macros
 from api.html.problems import ErrorDetails, describe_error, find_next_page
 from core.errors.requests import REQUEST_INVALID
 from core.settings import Settings
@@ -76,7 +75,11 @@ _TEMPLATES.globals |= {
     "pages": "",
     "docs_url": None,
     "page_script": None,
+    "has_changing_parts": True,
     "back": None,
+    "heading": None,
+    "heading_link": None,
+    "footnote": None,
 }
 _TEMPLATES.filters |= {
     "number": console_display.format_number,
@@ -96,10 +99,7 @@ _TEMPLATES.filters |= {
     "sentence": console_display.format_sentence,
     "shell": shlex.join,
 }
-# Macros that each page can use without an import.
-for _name in ("addresses.html", "forms.html", "parts.html"):
-    _macros = vars(_TEMPLATES.get_template(_name).module)
-    _TEMPLATES.globals |= {name: each for name, each in _macros.items() if isinstance(each, Macro)}
+share_macros(_TEMPLATES, ("addresses.html", "parts.html", "forms.html"))
 
 
 def render_console_part(template: str, values: Mapping[str, object]) -> str:

@@ -5,7 +5,7 @@ headers keep this URL out of caches, search engines and ``Referer`` headers.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from jinja2 import Environment, FileSystemLoader
+from jinja2.runtime import Macro
 
 from api.html.content_policy import build_policy, hash_source
 from core.languages.reader_languages import ENGLISH, create_templates, load_translations
@@ -33,6 +34,9 @@ _PASSKEY_SCRIPT = files(__package__).joinpath("passkeys.js").read_text()
 _HYPHEN_OF_EMAIL = re.compile(r"(?<=\be)-(?=mail)", re.IGNORECASE)
 _POLICY_HEADER = "Content-Security-Policy"
 _NO_SOURCES: Mapping[str, str] = {}
+_DEFAULT_VALUES = dict.fromkeys(
+    ("list_title", "list_url", "list_style", "logo_url", "is_reader_page", "footnote")
+)
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
@@ -140,8 +144,16 @@ def _load_templates(language: str) -> Environment:
         lambda one, many, count: _keep_on_one_line(translations.ngettext(one, many, count)),
         newstyle=True,
     )
-    templates.globals.update(style=_STYLE, script=_PASSKEY_SCRIPT)
+    templates.globals.update(_DEFAULT_VALUES, style=_STYLE, script=_PASSKEY_SCRIPT)
+    share_macros(templates, ("addresses.html", "form.html", "reader_form.html"))
     return templates
+
+
+def share_macros(templates: Environment, names: Iterable[str]) -> None:
+    """Let each template use the macros of the named templates without an import."""
+    for name in names:
+        macros = vars(templates.get_template(name).module)
+        templates.globals |= {key: each for key, each in macros.items() if isinstance(each, Macro)}
 
 
 def _keep_on_one_line(text: str) -> str:

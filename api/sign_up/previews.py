@@ -56,7 +56,7 @@ def render_preview(
             wants_mail=must_confirm,
             must_confirm=False,
             address=email_addresses.mask_address(owner.email),
-            list_url=page_urls.sign_up_url(settings, mailing_list.slug),
+            list_url=page_urls.sign_up_url(settings, mailing_list.slug) if must_confirm else None,
             site_url=None,
             answers=None,
             mailbox=None,

@@ -22,7 +22,8 @@ def read_results(console: OwnerAtConsole, words: str) -> str:
 def read_rows(console: OwnerAtConsole, words: str) -> list[str]:
     """Return the text of each result, without the links that search the members of one list."""
     results = read_results(console, words).partition("<h2>")[0]
-    return [re.sub(r"<[^>]+>", "", row) for row in re.findall(r"<li>(.*?)</li>", results)]
+    rows = re.findall(r"<li>(.*?)</li>", results, re.DOTALL)
+    return [" ".join(re.sub(r"<[^>]+>", "", row).split()) for row in rows]
 
 
 def test_console_search_shows_the_api_call_that_searches_the_members_of_a_list(

@@ -114,11 +114,7 @@ _RESET = _PasswordPage(
 
 @router.get(page_paths.REGISTER_PATH, dependencies=[PUBLIC])
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
-    return (
-        render_page("mailed.html")
-        if sent is not None
-        else _render_request(request, state, _REGISTER)
-    )
+    return _show_request(request, state, _REGISTER, sent)
 
 
 @router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
@@ -131,11 +127,7 @@ async def request_registration(request: Request, state: StateOf, form: FormOf) -
 
 @router.get(page_paths.FORGOTTEN_PATH, dependencies=[PUBLIC])
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
-    return (
-        render_page("mailed.html")
-        if sent is not None
-        else _render_request(request, state, _FORGOTTEN)
-    )
+    return _show_request(request, state, _FORGOTTEN, sent)
 
 
 @router.post(page_paths.FORGOTTEN_PATH, dependencies=[LOGIN])
@@ -192,6 +184,12 @@ async def undo_address_change(
     )
     query = urlencode({"token": reset_token})
     return redirect_to_path(state, f"{page_paths.RESET_PATH}?{query}")
+
+
+def _show_request(request: Request, state: State, texts: _PageTexts, sent: str | None) -> Response:
+    if sent is None:
+        return _render_request(request, state, texts)
+    return render_page("mailed.html")
 
 
 def _render_request(request: Request, state: State, texts: _PageTexts, **values: Any) -> Response:
