@@ -203,12 +203,35 @@ def test_console_finder_opens_by_shortcut_and_leads_to_pages_lists_and_members(
     console_page.keyboard.press("ArrowDown")
     console_page.keyboard.press("ArrowDown")
     console_page.keyboard.press("Enter")
-    expect(console_page).to_have_title("letty@example.com – Pressroom")
+    expect(console_page.get_by_role("heading", level=1)).to_have_text("letty@example.com")
     console_page.keyboard.press("Control+k")
-    console_page.keyboard.type("letters")
+    console_page.keyboard.type("letty")
     expect(console_page.get_by_role("dialog").get_by_role("link")).to_have_count(1)
+    # Enter opens no result of an earlier text.
+    console_page.keyboard.press("Control+a")
+    console_page.keyboard.type("letters")
     console_page.keyboard.press("Enter")
     expect(console_page).to_have_title("Letters to find – Pressroom")
+
+
+# Presses Ctrl-K as soon as the page has its heading.
+PRESS_SHORTCUT = """
+new MutationObserver((_, observer) => {
+  if (!document.querySelector("h1")) return;
+  observer.disconnect();
+  document.dispatchEvent(new KeyboardEvent("keydown", { key: "k", ctrlKey: true }));
+}).observe(document, { childList: true, subtree: true });
+"""
+
+
+@pytest.mark.tier("browser")
+def test_console_finder_opens_by_shortcut_before_the_rest_of_the_page_has_loaded(
+    stack: Stack, console_page: Page
+) -> None:
+    console_page.add_init_script(PRESS_SHORTCUT)
+    console_page.goto(f"{stack.api_url}/console")
+    expect(console_page.get_by_role("dialog")).to_be_visible()
+    expect(console_page.locator(":focus")).to_have_attribute("type", "search")
 
 
 def test_console_search_after_session_end_opens_login_with_return_path(

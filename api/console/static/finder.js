@@ -1,9 +1,9 @@
 // Opens a dialog that searches pages, lists and members. The keys ⌘K and Ctrl-K open the dialog on
 // every page of the console. Without this script, the link "Find" opens a page with the same search.
+// The page waits for this script, so that the keys work as soon as the page is visible.
 (() => {
   "use strict";
-  const links = document.querySelectorAll("a[data-finder]");
-  if (!links.length || typeof HTMLDialogElement !== "function") return;
+  if (typeof HTMLDialogElement !== "function") return;
 
   const made = (tag, attributes) => Object.assign(document.createElement(tag), attributes);
   const dialog = made("dialog", { className: "finder-dialog" });
@@ -18,30 +18,35 @@
   row.append(input, close);
   const keys = made("p", { className: "meta finder-keys", textContent: "↑ and ↓ select a result, Enter opens it." });
   dialog.append(label, row, keys, found);
-  document.body.append(dialog);
 
   let timer = 0;
-  let asked = 0;
+  // The text whose results are shown, and whether to open the first result of the next search.
+  let searched = "";
+  let isEntered = false;
+
+  const openFirst = () => found.querySelector(".links a")?.click();
 
   const look = async () => {
-    const number = ++asked;
-    const url = new URL(links[0].href);
-    url.searchParams.set("q", input.value);
+    const text = input.value;
+    const url = new URL(document.querySelector("a[data-finder]").href);
+    url.searchParams.set("q", text);
+    let results = null;
     try {
       const reply = await fetch(url, { credentials: "same-origin" });
-      const page = new DOMParser().parseFromString(await reply.text(), "text/html");
-      if (number !== asked) return;
-      const there = page.getElementById("found");
-      // The session has ended. The page redirects to the login, and returns after the login.
-      if (!there && reply.redirected) location.assign(url);
-      if (there) found.replaceChildren(...there.childNodes);
-    } catch {
-      if (number === asked) location.assign(url);
-    }
+      results = new DOMParser().parseFromString(await reply.text(), "text/html").getElementById("found");
+    } catch { /* The page below shows the error. */ }
+    if (text !== input.value || !dialog.open) return;
+    // The session may have ended. The page redirects to the login, and returns after the login.
+    if (!results) return location.assign(url);
+    found.replaceChildren(...results.childNodes);
+    searched = text;
+    if (isEntered) openFirst();
   };
 
   const open = () => {
     if (dialog.open) return;
+    if (!dialog.isConnected) document.body.append(dialog);
+    isEntered = false;
     dialog.showModal();
     input.select();
   };
@@ -53,6 +58,7 @@
   };
 
   input.addEventListener("input", () => {
+    isEntered = false;
     clearTimeout(timer);
     timer = setTimeout(look, 150);
   });
@@ -62,8 +68,10 @@
       move(event.key === "ArrowDown" ? 1 : -1);
     } else if (event.key === "Enter" && event.target === input) {
       event.preventDefault();
-      const first = found.querySelector(".links a");
-      if (first) first.click();
+      // Never open a result of an earlier text.
+      isEntered = searched !== input.value;
+      if (isEntered) look();
+      else openFirst();
     }
   });
   // A click next to the dialog closes the dialog, like the key Escape.
@@ -71,15 +79,16 @@
     if (event.target === dialog) dialog.close();
   });
   const key = /Mac|iP(hone|ad)/.test(navigator.platform) ? "⌘K" : "Ctrl K";
-  for (const link of links) {
-    link.dataset.finder = key;
-    link.addEventListener("click", (event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      open();
-    });
-  }
+  addEventListener("DOMContentLoaded", () => {
+    for (const link of document.querySelectorAll("a[data-finder]")) link.dataset.finder = key;
+  });
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("a[data-finder]") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    open();
+  });
   document.addEventListener("keydown", (event) => {
+    if (!document.querySelector("a[data-finder]")) return;
     if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
       event.preventDefault();
       open();
