@@ -46,7 +46,6 @@ class Stack:
             check=False,
             capture_output=True,
             text=True,
-            timeout=240,
             env={**os.environ, **self.variables},
         )
 
@@ -294,7 +293,7 @@ def test_printed_curl_command_uploads_a_picture(running_stack: Stack) -> None:
     output = running_stack.command("up").stdout
     line = next(line for line in output.splitlines() if line.startswith("curl "))
     words = [*shlex.split(line), "-o", os.devnull, "-w", "%{http_code}"]
-    completed = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+    completed = subprocess.run(words, check=True, capture_output=True, text=True)
     assert completed.stdout in {"200", "201", "202"}
 
 
@@ -339,7 +338,7 @@ def test_commands_that_start_the_devstack_at_once_print_its_login_into_no_log(
         for _ in range(2)
     ]
     try:
-        outputs = [each.communicate(timeout=240)[0] for each in starts]
+        outputs = [each.communicate()[0] for each in starts]
         assert [each.returncode for each in starts] == [0, 0]
         demo = stack.run["demo"]
         for output in outputs:
@@ -458,7 +457,7 @@ def test_killed_devstack_leaves_no_process_and_restarts_with_the_same_data(
     assert running_stack.run["database_url"] == killed_run["database_url"]
 
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=40)
+    output, _ = process.communicate()
     assert process.returncode == 0, output
     assert not (running_stack.home / "run.json").exists()
     assert list_users(running_stack.home) == []
@@ -467,7 +466,7 @@ def test_killed_devstack_leaves_no_process_and_restarts_with_the_same_data(
 # Slows down the exit of the supervisor, as on a busy machine.
 SLOW_EXIT = """
 import atexit, sys, time
-if sys.orig_argv[-2:] == ["-m", "devstack"]:
+if "devstack" in sys.orig_argv:
     atexit.register(time.sleep, 3)
 """
 
@@ -489,7 +488,7 @@ def test_ctrl_c_during_start_stops_the_devstack(tmp_path: Path) -> None:
     process = stack.start()
     eventually((stack.home / "logs" / "valkey.log").exists)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=40)
+    output, _ = process.communicate()
     assert process.returncode == 0, output
     assert list_users(stack.home) == []
 
@@ -523,15 +522,18 @@ def test_failed_prepare_ends_the_stack_and_shows_the_reason(tmp_path: Path) -> N
     assert list_users(stack.home) == []
 
 
-# Computes for eight seconds before a worker starts, and lowers the supervisor's time limit.
+# Lowers the supervisor's time limit to five seconds. Each worker computes until the supervisor has
+# logged that the start takes longer than this limit.
 SLOW_WORKER_START = """
-import sys, time
+import os, re, sys
+from pathlib import Path
 if "worker" in sys.orig_argv:
-    while time.process_time() < 8: pass
-if sys.orig_argv[-2:] == ["-m", "devstack"]:
+    log = Path(os.environ["SUPERVISOR_LOG"])
+    while not re.search("Still starting after ([6-9]|[1-9][0-9]+) s", log.read_text()): pass
+if "devstack" in sys.orig_argv:
     from devstack.supervisor import start_progress
     start_progress.MAX_STALLED_SECONDS = 5.0
-    start_progress._REPORT_SECONDS = 2.0
+    start_progress._REPORT_SECONDS = 1.0
 """
 
 
@@ -541,13 +543,12 @@ def test_stack_waits_for_a_program_that_computes_longer_than_the_time_limit(
 ) -> None:
     stack = stack_at(tmp_path / "home")
     (tmp_path / "sitecustomize.py").write_text(SLOW_WORKER_START)
-    stack.variables["PYTHONPATH"] = str(tmp_path)
+    log = stack.home / "logs" / "supervisor.log"
+    stack.variables |= {"PYTHONPATH": str(tmp_path), "SUPERVISOR_LOG": str(log)}
     started = stack.command("up", "--detach")
     try:
         assert started.returncode == 0, started.stderr
-        log = (stack.home / "logs" / "supervisor.log").read_text()
-        assert "Still starting after" in log
-        assert "worker-computing" in log
+        assert re.search("Still starting after .*worker-computing", log.read_text())
     finally:
         assert stack.command("down").returncode == 0
 
