@@ -71,7 +71,6 @@ def is_healthy(stack: Stack) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("failure_signal", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
 def test_redis_failover_to_replica_loses_no_accepted_work(
     make_stack: Callable[[str], Stack],

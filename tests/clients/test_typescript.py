@@ -19,7 +19,6 @@ from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from tests.support.clients import building, javascript_client, readme_examples, signed_messages
 from tests.support.clients.building import (
-    RUN_SECONDS,
     are_built,
     build_typescript,
     run_program,
@@ -245,7 +244,6 @@ def test_third_party_generator_reads_the_document_without_a_warning(
         cwd=typescript_project,
         capture_output=True,
         text=True,
-        timeout=RUN_SECONDS,
     )
     # The generators write warnings to the error stream, and everything else to the output stream.
     assert completed.stderr == ""

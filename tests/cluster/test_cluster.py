@@ -32,7 +32,7 @@ from tests.support.stack.haproxy import find_haproxy
 from tests.support.stack.load import Caller, Load, charge
 from tests.support.stack.replica import wait_for_replicas
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 1200)]
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from tests.support.containers.size import FULL_SIZE_ONLY
 from tests.support.deployment import files
 from tests.support.images.pictures import photo
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 MEGABYTE = 1024 * 1024
 WAIT = {"Prefer": "wait=60"}

@@ -12,7 +12,7 @@ from tests.support.containers.images import WORKER_IMAGE, build_our_image, pytho
 from tests.support.containers.size import FULL_SIZE_ONLY
 from tests.support.deployment import files
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 MEGABYTE = 1_000_000
 # Podman options that restrict the rights of a container. All processes of the image must work

@@ -344,7 +344,6 @@ def test_cli_import_reads_a_file_from_a_pipe(
         env=stack.environment,
         input=build_address_file(new_address()),
         capture_output=True,
-        timeout=60,
         check=True,
     )
     assert b"added" in process.stdout

@@ -205,7 +205,7 @@ def test_javascript_oauth_client_reads_the_balance_but_cannot_spend_credits(
                 grant_access(logged_in_owner, json.loads(first_line)["asking"]) + "\n"
             )
             process.stdin.flush()
-        output, error_output = process.communicate(timeout=60)
+        output, error_output = process.communicate()
     assert process.returncode == 0, error_output
     result: dict[str, Any] = json.loads(output)
     assert result["scope"] == "credit.read"

@@ -114,5 +114,4 @@ def run_release_check(script: Path, **variables: str) -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         env={**os.environ, **variables},
-        timeout=120,
     )

@@ -126,8 +126,6 @@ def test_installed_stack_links_only_to_documentation_with_a_configured_url(
 
 
 def _run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    completed = subprocess.run(
-        words, check=False, capture_output=True, text=True, timeout=280, cwd=cwd, env=env
-    )
+    completed = subprocess.run(words, check=False, capture_output=True, text=True, cwd=cwd, env=env)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout

@@ -93,7 +93,6 @@ def test_document_examples_work_as_written(
         },
         capture_output=True,
         text=True,
-        timeout=90,
     )
     assert completed.returncode == 0, completed.stdout + completed.stderr
     default_texts = ('"data":',) if language == "sh" else ()

@@ -83,7 +83,6 @@ class Sender:
             env=self.build_environment(**environment),
             capture_output=True,
             text=True,
-            timeout=120,
         )
 
     def build_environment(self, **environment: str) -> dict[str, str]:

@@ -229,7 +229,7 @@ class Verifiers:
 
     def require_no_errors(self) -> None:
         with self._lock:
-            output, error_output = self._node.communicate(timeout=60)
+            output, error_output = self._node.communicate()
         assert self._node.returncode == 0, error_output
         assert not self.errors
         assert json.loads(output) == {"verified": self._count}

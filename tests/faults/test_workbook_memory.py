@@ -17,7 +17,7 @@ from tests.support.imports.killed_imports import await_success
 from tests.support.imports.workbooks import MAIN, cell, package, sheet_xml, workbook
 
 # On a crowded machine, the processes of a worker get little processor time.
-pytestmark = [pytest.mark.tier("faults"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.tier("faults")
 
 MEGABYTE = 1024**2
 # A child that reads a small workbook may use this address space.

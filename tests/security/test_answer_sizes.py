@@ -33,7 +33,7 @@ from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, build
 from tests.support.stack.held_memory import await_stable_memory
 
-pytestmark = [pytest.mark.tier("processes"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.tier("processes")
 
 MAX_ANSWER_BYTES = 4_000_000
 MAX_MEMORY_GROWTH_BYTES = 100 * MB

@@ -77,7 +77,6 @@ _SOURCES = (
     files.TYPESCRIPT / "scripts",
     Path(files.__file__).parent,
 )
-RUN_SECONDS = 100
 
 
 @cache
@@ -143,7 +142,6 @@ def run_program(*words: str, folder: Path, environment: dict[str, str] | None = 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=RUN_SECONDS,
     )
     assert process.returncode == 0, process.stdout
     return process.stdout

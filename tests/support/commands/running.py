@@ -70,7 +70,6 @@ def run_command_process(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
 

@@ -28,7 +28,6 @@ class OrdinaryUser:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
             cwd=directory,
             env={**os.environ, "HOME": str(self.directory), **variables},
         )
