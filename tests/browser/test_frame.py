@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 from devstack.harness.stack import Owner, Stack
 from tests.support.browser.accessibility import OpenPage, fits_width, require_no_violations
 from tests.support.browser.consoles import log_in_browser
+from tests.support.browser.keyboards import Keyboard
 from tests.support.imports.bulk import build_address_file, import_members_file
 from tests.support.lists.subscribers import new_list
 
@@ -78,6 +79,26 @@ def test_bar_of_a_phone_covers_neither_the_end_of_the_page_nor_the_buttons_of_a_
     summary = phone_page.get_by_text("Show API call").bounding_box()
     assert summary
     assert summary["y"] + summary["height"] <= bar["y"]
+
+
+def test_bar_of_a_phone_does_not_cover_a_text_area_that_gets_the_focus(
+    stack: Stack, owner: Owner, client: httpx2.Client, open_page: OpenPage
+) -> None:
+    page = open_page("about:blank", **PHONE)
+    log_in_browser(page, stack, owner.user_id)
+    page.goto(f"{stack.api_url}/console/lists/{new_list(client)['id']}/public")
+    field = page.get_by_role("textbox", name="HTML of the form")
+    field.focus()
+    for distance in range(80, 160, 8):
+        page.keyboard.press("Shift+Tab")
+        # The browser scrolls only if the first line of the field is below the scroll padding.
+        field.evaluate(
+            "(field, distance) =>"
+            " scrollBy(0, field.getBoundingClientRect().top - innerHeight + distance)",
+            distance,
+        )
+        page.keyboard.press("Tab")
+        Keyboard(page).begins_at(field)
 
 
 @pytest.mark.parametrize(("has_touch", "height"), [(False, 36), (True, 48)])
