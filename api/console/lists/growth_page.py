@@ -26,7 +26,7 @@ from api.state import Transaction
 from core import clock
 from core.settings.notations import Retained
 from services.paging import PageRequest
-from services.subscriptions import daily_figures, mailings
+from services.subscriptions import daily_figures, joins_by_origin, mailings
 from services.subscriptions.daily_figures import DayRange, FiguresBy
 from services.subscriptions.mailings import Outcome
 from storage.unit_of_work import UnitOfWork
@@ -171,7 +171,7 @@ def _list_origins(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy, joined: int
 ) -> OriginPanel:
     """Leave out imported members without an origin. ``joined``: how many others joined."""
-    origins = daily_figures.read_joins_by_origin(uow, list_id, days, by, _MAX_ORIGINS_ON_PAGE)
+    origins = joins_by_origin.read_joins_by_origin(uow, list_id, days, by, _MAX_ORIGINS_ON_PAGE)
     rows = _build_rows(
         (
             each.key,
