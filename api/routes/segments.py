@@ -16,12 +16,16 @@ from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
 from api.state import State, StateOf, Transaction
 from core.errors import access, mailing, requests
+from core.logging import get_logger
 from models import MailingList, Segment
 from services.access.caller import Caller
 from services.subscriptions import lists
 from services.subscriptions import segments as list_segments_module
 from services.subscriptions.filters import member_counts, member_filter
+from services.subscriptions.filters.member_counts import MemberCount
 from storage.unit_of_work import UnitOfWork
+
+log = get_logger(__name__)
 
 router = APIRouter(tags=["Segments"], route_class=JsonRoute)
 
@@ -50,12 +54,14 @@ async def create_segment(
 
     A list can have at most 500 segments. A segment still works after a field or tag is renamed.
     Tags that the list doesn't have yet are created.
+
+    If counting fails, the segment still exists, so `count` is 0 and `count_is_exact` is false.
     """
 
     def create(uow: UnitOfWork, mailing_list: MailingList) -> Segment:
         return list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
 
-    return await _count_members(state, caller, list_id, create)
+    return await _count_members(state, caller, list_id, create, is_new=True)
 
 
 @router.get(
@@ -137,6 +143,8 @@ async def _count_members(
     caller: Caller,
     list_id: int,
     find_or_create: Callable[[UnitOfWork, MailingList], Segment],
+    *,
+    is_new: bool = False,
 ) -> Envelope[CountedSegment]:
     def count_in_thread() -> CountedSegment:
         with state.resources.unit_of_work() as uow:
@@ -145,7 +153,14 @@ async def _count_members(
             filter_tree = member_filter.read_stored_filter(uow, mailing_list, segment.filter)
             [filter_document] = member_filter.restore_names(uow, mailing_list, segment.filter)
         # Count after the commit, because counting can take seconds.
-        count = member_counts.count_members(state.resources, mailing_list, filter_tree)
+        try:
+            count = member_counts.count_members(state.resources, mailing_list, filter_tree)
+        except Exception:
+            if not is_new:
+                raise
+            # An error would make the client create the segment again.
+            log.exception("segment.count_failed")
+            count = MemberCount(0, is_exact=False)
         return CountedSegment.of_row(
             segment, filter=filter_document, count=count.count, count_is_exact=count.is_exact
         )

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from services.subscriptions.segments import MAX_SEGMENTS_PER_LIST
@@ -24,6 +25,12 @@ from tests.support.lists.segments import (
     tag_names,
 )
 from tests.support.lists.subscribers import Reader, fetch_members, new_address, new_list
+from tests.support.stack.held_rows import uncommitted
+
+END_COUNT = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%%tag_ids%%'
+"""
 
 
 def tag_id(client: httpx2.Client, list_id: int, name: str) -> int:
@@ -221,6 +228,22 @@ def test_list_has_a_maximum_number_of_segments(
     new_segment(client, list_id)
     reply = client.post(f"/lists/{list_id}/segments", json={"name": "Beyond", "filter": VIP})
     problem(reply, 409, "segment.too_many")
+
+
+def test_segment_is_created_once_although_counting_its_members_fails(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    import_some_members(client, list_id, 2, vips=1)
+    with (
+        uncommitted(stack, "LOCK TABLE subscriptions IN ACCESS EXCLUSIVE MODE"),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        creation = pool.submit(new_segment, client, list_id)
+        eventually(lambda: stack.query(END_COUNT), what="the end of the count")
+        segment = creation.result()
+    assert (segment["count"], segment["count_is_exact"]) == (0, False)
+    [listed_segment] = read_segments(client, list_id)
+    assert listed_segment["id"] == segment["id"]
 
 
 def test_segment_is_accessible_only_through_its_own_list_and_owner(
