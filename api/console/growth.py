@@ -8,6 +8,7 @@ The template writes the marks of the vertical axis as HTML next to the SVG. Posi
 the SVG are percentages, so that the chart fits any window, but the text in the SVG keeps its size.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -21,6 +22,8 @@ from services.subscriptions.daily_figures import MemberFigures
 _MAX_BARS = 62
 # The width of the gap between two bars, as a fraction of the width of a period's column.
 _GAP_SHARE = 0.25
+# The height of the bar for 0 %, in percent of the chart. A rate without a bar is unknown.
+_MIN_RATE_HEIGHT = 1
 _DAYS_PER_WEEK = 7
 _MAX_DAYS_PER_YEAR = 366
 # The maximum number of intervals between the marks of the vertical axis.
@@ -50,6 +53,8 @@ class GrowthSpan:
         joined: how many people joined in other ways than by an import.
         asked, confirmed: the numbers of sign-ups that needed a confirmation, and of confirmations.
         members: the number of members at the end of the period, or 0 if the chart doesn't need it.
+        has_confirmations: whether ``asked`` and ``confirmed`` are known. Their events are deleted
+            after the retention period.
     """
 
     first: date
@@ -60,6 +65,7 @@ class GrowthSpan:
     asked: int
     confirmed: int
     members: int = 0
+    has_confirmations: bool = True
 
     @property
     def net(self) -> int:
@@ -69,7 +75,9 @@ class GrowthSpan:
     @property
     def confirmed_percentage(self) -> int | None:
         """Return at most 100, although some confirmations belong to earlier sign-ups."""
-        return min(round(100 * self.confirmed / self.asked), 100) if self.asked else None
+        if not self.has_confirmations or not self.asked:
+            return None
+        return min(round(100 * self.confirmed / self.asked), 100)
 
     @classmethod
     def of(cls, days: Sequence[MemberFigures]) -> Self:
@@ -92,7 +100,7 @@ class PlottedSpan:
         words: the period and its numbers.
         start, space: the left edge and the width of the column.
         bar_start, bar_width: the same of the bars, which are narrower than the column.
-        value: the number that the line or the upper bar shows.
+        value: the number that the line or the upper bar shows, or ``None`` for an unknown rate.
         y: the point on the line, or the upper edge of the upper bar.
     """
 
@@ -102,7 +110,7 @@ class PlottedSpan:
     space: float
     bar_start: float
     bar_width: float
-    value: int
+    value: int | None
     y: float
     upper_height: float
     lower_height: float
@@ -184,11 +192,16 @@ class GrowthPlot:
 
 
 def build_growth_plot(
-    days: Sequence[MemberFigures], figure: Figure = Figure.JOINED, members: int = 0
+    days: Sequence[MemberFigures],
+    figure: Figure = Figure.JOINED,
+    members: int = 0,
+    first_stored: date = date.min,
 ) -> GrowthPlot:
     """Return the chart of a figure for ``days``, which must be in chronological order.
 
-    ``members``: the number of members at the end of the last day.
+    Args:
+        members: the number of members at the end of the last day.
+        first_stored: the first day whose confirmations are still stored.
     """
     # Each column covers one day, or whole weeks if there would be too many columns. Rates are
     # always for whole weeks, because many people confirm on a later day.
@@ -200,7 +213,8 @@ def build_growth_plot(
     losses = (-each.net - each.imported for each in reversed(spans[1:]))
     members_by_span = [*accumulate(losses, initial=members)][::-1]
     spans = [
-        replace(span, members=number) for span, number in zip(spans, members_by_span, strict=True)
+        replace(span, members=number, has_confirmations=span.first >= first_stored)
+        for span, number in zip(spans, members_by_span, strict=True)
     ]
     total = replace(GrowthSpan.of(days), members=members)
     values, lower_values = _choose_values(spans, figure)
@@ -239,8 +253,13 @@ def draw_growth_line(growth: Sequence[int]) -> str | None:
     )
 
 
-def _choose_values(spans: Sequence[GrowthSpan], figure: Figure) -> tuple[list[int], list[int]]:
-    """Return the values of the line or the upper bars, and the values of the lower bars."""
+def _choose_values(
+    spans: Sequence[GrowthSpan], figure: Figure
+) -> tuple[Sequence[int | None], list[int]]:
+    """Return the values of the line or the upper bars, and the values of the lower bars.
+
+    A rate without a value is ``None``.
+    """
     no_values = [0] * len(spans)
     match figure:
         case Figure.MEMBERS:
@@ -250,7 +269,7 @@ def _choose_values(spans: Sequence[GrowthSpan], figure: Figure) -> tuple[list[in
         case Figure.LEFT:
             return [span.left for span in spans], no_values
         case Figure.CONFIRMED:
-            return [span.confirmed_percentage or 0 for span in spans], no_values
+            return [span.confirmed_percentage for span in spans], no_values
 
 
 def _describe_figure(span: GrowthSpan, figure: Figure) -> str:
@@ -262,6 +281,8 @@ def _describe_figure(span: GrowthSpan, figure: Figure) -> str:
             return f"{span.joined:,} joined, {imported}{span.left:,} left"
         case Figure.LEFT:
             return f"{span.left:,} left"
+        case Figure.CONFIRMED if not span.has_confirmations:
+            return "no longer stored"
         case Figure.CONFIRMED:
             return f"{span.asked:,} asked, {span.confirmed:,} confirmed"
 
@@ -270,13 +291,13 @@ def _build_plot(
     figure: Figure | None,
     total: GrowthSpan,
     spans: Sequence[GrowthSpan],
-    values: Sequence[int],
+    values: Sequence[int | None],
     words: Sequence[str],
     lower_values: Sequence[int] | None = None,
 ) -> GrowthPlot:
     has_line = figure in (None, Figure.MEMBERS)
     lower_values = lower_values or [0] * len(spans)
-    numbers = [*values]
+    numbers = [value or 0 for value in values]
     if figure is not Figure.MEMBERS:
         numbers += [0, *(-each for each in lower_values)]
     if figure is Figure.CONFIRMED:
@@ -288,6 +309,8 @@ def _build_plot(
     unit = 100 / (marks[0] - marks[-1])
     zero = marks[0] * unit
     space = 100 / len(spans)
+    min_height = _MIN_RATE_HEIGHT if figure is Figure.CONFIRMED else -math.inf
+    heights = [0 if value is None else max(value * unit, min_height) for value in values]
     columns = [
         PlottedSpan(
             span=span,
@@ -297,12 +320,12 @@ def _build_plot(
             bar_start=round((number + _GAP_SHARE / 2) * space, 2),
             bar_width=round((1 - _GAP_SHARE) * space, 2),
             value=value,
-            y=round(zero - value * unit, 2),
-            upper_height=0 if has_line else round(value * unit, 2),
+            y=round(zero - height, 2),
+            upper_height=0 if has_line else round(height, 2),
             lower_height=round(lower_value * unit, 2),
         )
-        for number, (span, value, lower_value, text) in enumerate(
-            zip(spans, values, lower_values, words, strict=True)
+        for number, (span, value, height, lower_value, text) in enumerate(
+            zip(spans, values, heights, lower_values, words, strict=True)
         )
     ]
     has_years = (total.last - total.first).days >= _MAX_DAYS_PER_YEAR
@@ -317,7 +340,7 @@ def _build_plot(
         _write_labels(marks, figure),
         mark_heights=[round((marks[0] - mark) * unit, 2) for mark in marks],
         dates=dates,
-        has_numbers=has_line or any(values) or any(lower_values),
+        has_numbers=has_line or any(each.upper_height or each.lower_height for each in columns),
     )
 
 

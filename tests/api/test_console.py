@@ -154,8 +154,8 @@ def test_console_line_of_net_growth_starts_at_zero_and_matches_its_marks(
     assert [day.value for day in plot.columns] == net
     assert plot.total.net == net[-1]
     height = marks[0] - marks[-1]
-    for day in plot.columns:
-        assert day.y == pytest.approx(100 * (marks[0] - day.value) / height, abs=0.01)
+    for day, value in zip(plot.columns, net, strict=True):
+        assert day.y == pytest.approx(100 * (marks[0] - value) / height, abs=0.01)
     assert plot.zero == pytest.approx(100 * marks[0] / height, abs=0.01)
 
 
@@ -175,10 +175,11 @@ def test_console_line_of_members_ends_at_the_current_number_and_has_an_axis_near
 
 
 @pytest.mark.parametrize(
-    ("asked", "confirmed", "value"), [(0, 2, 0), (4, 3, 75), (2, 3, 100), (3, 2, 67)]
+    ("asked", "confirmed", "value"),
+    [(0, 2, None), (2, 0, 0), (4, 3, 75), (2, 3, 100), (3, 2, 67)],
 )
 def test_console_chart_of_confirmations_shows_percentages(
-    asked: int, confirmed: int, value: int
+    asked: int, confirmed: int, value: int | None
 ) -> None:
     days = [MemberFigures("2026-01-01", asked=asked, confirmed=confirmed)]
     plot = build_growth_plot(days, Figure.CONFIRMED)

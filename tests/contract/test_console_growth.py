@@ -10,8 +10,8 @@ from core import clock
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.imports.bulk import build_address_file, build_addresses, import_members_file
-from tests.support.lists.subscribers import new_list
-from tests.support.people.consoles import OwnerAtConsole, rows_of
+from tests.support.lists.subscribers import Reader, new_list
+from tests.support.people.consoles import OwnerAtConsole, at_console, rows_of
 from tests.support.senders.mailings import new_mailing
 
 
@@ -114,6 +114,30 @@ def test_each_tile_leads_to_its_chart_and_keeps_the_other_choices(
     assert "<polyline" in console.see(path, figure="nonsense", by="nonsense")
 
 
+def test_confirmation_chart_has_a_gap_where_confirmations_are_no_longer_stored(
+    stack: Stack, console: OwnerAtConsole, growing_list_id: int
+) -> None:
+    # Nobody confirmed a request of the last weeks, which is a rate of 0 %.
+    stack.query(
+        "DELETE FROM subscription_events WHERE list_id = %s AND action = 'confirmed'",
+        growing_list_id,
+    )
+    retention = {"PRESSROOM_RETENTION": "subscription_events=365"}
+    with (
+        stack.run_second_api(None, **retention) as second_stack,
+        at_console(second_stack, console.owner) as owner,
+    ):
+        path = f"/console/lists/{growing_list_id}"
+        text = owner.see(path, days="1095", figure="confirmed")
+    titles = read_titles(text)
+    # Each column covers three weeks.
+    assert titles.count("no longer stored") == 35
+    rates = {*titles} - {"no longer stored", "0 asked, 0 confirmed"}
+    assert rates == {"4 asked, 0 confirmed", "8 asked, 0 confirmed"}
+    assert read_bars(text) == ["joined", "joined"]
+    assert [row[1:] for row in rows_of(text)].count(["–", "–"]) == 35
+
+
 def test_chart_of_a_figure_that_is_always_zero_has_only_its_caption(
     console: OwnerAtConsole,
 ) -> None:
@@ -122,6 +146,20 @@ def test_chart_of_a_figure_that_is_always_zero_has_only_its_caption(
     text = console.see(f"/console/lists/{list_id}", figure="left")
     assert "<b>0 left</b>" in text
     assert "<title>" not in text.split("<figure")[1].split("</figure>")[0]
+
+
+def test_panel_of_departures_says_that_it_leaves_out_members_without_mail(
+    console: OwnerAtConsole, reader: Reader
+) -> None:
+    list_id = int(new_list(console.api)["id"])
+    reader.joins(list_id)
+    reader.wants_mail(list_id, False)
+    text = console.see(f"/console/lists/{list_id}")
+    assert "Why people left" not in text
+    reader.leaves(list_id)
+    text = console.see(f"/console/lists/{list_id}")
+    assert ["Unsubscribed", "1"] in rows_of(text)
+    assert "Members who turned off only their mail stay on the list, and aren’t counted." in text
 
 
 def test_panels_lead_to_the_members_and_mailings_of_their_rows(

@@ -116,7 +116,7 @@ def show_list(
     # Without a whole period before, a comparison would show growth that never happened.
     has_period_before = mailing_list.created_at.date() <= compared_days.first
     before = GrowthSpan.of(figures[:day_count]) if has_period_before else None
-    plot = build_growth_plot(period_figures, shown_figure, record.subscriber_count)
+    plot = build_growth_plot(period_figures, shown_figure, record.subscriber_count, first_kept_day)
     reasons, stated_reasons = _list_reasons(uow, mailing_list.id, day_range)
     return console.render_page(
         "list.html",
@@ -170,7 +170,7 @@ def _build_tiles(
 def _list_origins(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy, joined: int
 ) -> OriginPanel:
-    """Leave out imported members without an origin. ``joined``: how many others joined."""
+    """Leave out imported members. ``joined``: how many others joined."""
     origins = joins_by_origin.read_joins_by_origin(uow, list_id, days, by, _MAX_ORIGINS_ON_PAGE)
     rows = _build_rows(
         (
