@@ -34,6 +34,7 @@ from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import deliver, delivery_for, report
 
 TITLE = "The Morning Letter"
+PARTLY_SAVED = "Some answers weren’t saved, because this page was out of date."
 
 
 @pytest.fixture
@@ -372,8 +373,23 @@ def test_reader_can_change_only_their_name_and_public_fields(
     assert read_heading(long_name_reply, 422) == "Your subscriptions"
     assert f'id="{prefix}name-problem"' in long_name_reply.text
     private_field_reply = save(browser, page, {f"{prefix}fields.note": "x"})
-    assert private_field_reply.status_code == 422
+    assert PARTLY_SAVED in follow_redirect(browser, private_field_reply).text
     assert require_member(client, subscriber.list_id, subscriber.email)["fields"]["note"] == "kept"
+
+
+def test_answer_to_a_field_that_left_the_page_is_refused_with_a_message_and_the_rest_is_saved(
+    client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    fields = {key: new_field(client, key, public=True) for key in ("city", "shoe", "pet")}
+    prefix = f"{subscriber.list_id}."
+    page = open_preferences(browser, subscriber)
+    data(client.delete(f"/fields/{fields['shoe']['id']}"))
+    data(client.patch(f"/fields/{fields['pet']['id']}", json={"public": False}))
+    answers = {"name": "Ada", "fields.city": "Rome", "fields.shoe": "42", "fields.pet": "cat"}
+    reply = save(browser, page, {prefix + name: value for name, value in answers.items()})
+    assert PARTLY_SAVED in follow_redirect(browser, reply).text
+    member = require_member(client, subscriber.list_id, subscriber.email)
+    assert (member["name"], member["fields"]) == ("Ada", {"city": "Rome"})
 
 
 def test_form_of_the_former_release_still_saves_answers(

@@ -61,7 +61,7 @@ def show_preferences(
     list_id: OptionalListQuery = None,
     saved: Annotated[str | None, Query()] = None,
 ) -> Response:
-    return _render_preferences(request, state, uow, list_id, is_saved=saved is not None)
+    return _render_preferences(request, state, uow, list_id, saved=saved)
 
 
 @router.get(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
@@ -114,7 +114,7 @@ async def _change_lists(
     if errors:
         raise errors[0]
     path = f"{state.resources.settings.pages_base}{page_urls.PREFERENCES_PATH}"
-    return redirect_to(f"{path}?saved=yes" if result else path)
+    return redirect_to(f"{path}?saved={'yes' if result else 'partly'}")
 
 
 async def _store_opt_outs(
@@ -152,10 +152,12 @@ async def _save_answers(
     Answers for a list that the reader has left since the page was opened aren't saved.
     """
 
-    def save_answers(uow: UnitOfWork, list_id: int, change: ListChanges) -> None:
+    def save_answers(uow: UnitOfWork, list_id: int, change: ListChanges) -> bool:
         visit = find_visit(uow, request, state)
         actor = _build_actor(request, visit)
-        own_lists.change_answers(uow, visit, list_id, actor, name=change.name, values=change.values)
+        return own_lists.change_answers(
+            uow, visit, list_id, actor, name=change.name, values=change.values
+        )
 
     are_all_saved = True
     for list_id, change in changes.items():
@@ -163,7 +165,7 @@ async def _save_answers(
             continue
         work = partial(save_answers, list_id=list_id, change=change)
         try:
-            await CHANGES_BY_LIST.run(list_id, state.transact, work)
+            are_all_saved &= await CHANGES_BY_LIST.run(list_id, state.transact, work)
         except DomainError as error:
             if error.code == mailing.FIELD_VALUE.code:
                 return RefusedAnswers(form, list_id, error)
@@ -218,7 +220,7 @@ def _render_preferences(
     opened_id: int | None,
     *,
     refused: RefusedAnswers | None = None,
-    is_saved: bool = False,
+    saved: str | None = None,
 ) -> Response:
     visit = find_visit(uow, request, state)
     form = build_form(uow, visit, get_reader_language(request), opened_id, refused)
@@ -232,7 +234,7 @@ def _render_preferences(
         status=200 if refused is None else 422,
         form=form,
         email=next(filter(None, emails), visit.person.email),
-        is_saved=is_saved,
+        saved=saved,
     )
 
 

@@ -80,8 +80,12 @@ def change_answers(
     *,
     name: str | None,
     values: Mapping[str, str],
-) -> None:
-    """Change answers. An empty string deletes a value. The name ``None`` isn't changed."""
+) -> bool:
+    """Change answers. An empty string deletes a value. The name ``None`` isn't changed.
+
+    Return whether all answers were saved. Answers to fields that aren't public are ignored, because
+    the owner may have changed the fields since the page was opened.
+    """
     mailing_list, _ = find_list(uow, visit, list_id)
     locked = lock_subscription(uow, mailing_list, visit.person)
     record = None if locked is None else locked.record
@@ -94,9 +98,11 @@ def change_answers(
         )
         raise FIELD_VALUE(rules=f"body.name: {problem.message}", problems=(problem,))
     public_fields = fields.read_own_fields(uow, mailing_list.user_id).select_public()
+    public_values = {key: text for key, text in values.items() if key in public_fields.by_key}
     new_values = fields.merge_values(
-        record.fields, public_fields.parse_values(values, is_text=True)
+        record.fields, public_fields.parse_values(public_values, is_text=True)
     )
     changes.change_record(
         uow, record, "edited", actor, name=name.strip() or None, fields=new_values
     )
+    return len(public_values) == len(values)
