@@ -14,6 +14,7 @@ from api.auth.csrf import CSRF_FIELD
 from api.cookies import INTERRUPTED_FORM_COOKIE, INTERRUPTED_FORM_LIFETIME
 from api.state import State
 from core import clock
+from services.access.caller import Caller
 from services.accounts.page_paths import OVERVIEW_PATH
 from storage import encryption
 from storage.encryption import DecryptionFailed
@@ -24,7 +25,7 @@ _PURPOSE = "interrupted-form"
 
 
 def keep_form(
-    request: Request, response: Response, state: State, user_id: int, fields: Mapping[str, str]
+    request: Request, response: Response, state: State, caller: Caller, fields: Mapping[str, str]
 ) -> None:
     """Set the cookie, unless the form is too long or outside the console.
 
@@ -34,15 +35,24 @@ def keep_form(
     if not path.startswith(f"{OVERVIEW_PATH}/"):
         return
     typed = {name: value for name, value in fields.items() if name != CSRF_FIELD}
-    content = {"user_id": user_id, "path": path, "fields": typed, "kept_at": clock.now()}
+    content = {
+        "user_id": caller.user_id,
+        "session_id": caller.session_id,
+        "path": path,
+        "fields": typed,
+        "kept_at": clock.now(),
+    }
     plain = orjson.dumps(content)
     if len(plain) <= MAX_FORM_BYTES:
         text = encryption.seal_text(state.resources.keyring, plain, _PURPOSE)
         state.cookies.set(response, INTERRUPTED_FORM_COOKIE, text)
 
 
-def read_kept_form(request: Request, state: State, user_id: int) -> dict[str, str] | None:
-    """Return the fields that this person typed on this page before the login, or ``None``."""
+def read_kept_form(request: Request, state: State, caller: Caller) -> dict[str, str] | None:
+    """Return the fields that this person typed on this page before the login, or ``None``.
+
+    Each login begins a new session. The session that typed the fields hasn't logged in again.
+    """
     text = state.cookies.read(request, INTERRUPTED_FORM_COOKIE)
     if not text:
         return None
@@ -50,7 +60,8 @@ def read_kept_form(request: Request, state: State, user_id: int) -> dict[str, st
         content = orjson.loads(encryption.open_text(state.resources.keyring, text, _PURPOSE))
     except DecryptionFailed:
         return None
-    is_own = content["user_id"] == user_id and content["path"] == request.scope["path"]
+    is_own = content["user_id"] == caller.user_id and content["path"] == request.scope["path"]
+    has_logged_in = content["session_id"] != caller.session_id
     kept_at = datetime.fromisoformat(content["kept_at"])
     is_current = kept_at > clock.now() - INTERRUPTED_FORM_LIFETIME
-    return dict(content["fields"]) if is_own and is_current else None
+    return dict(content["fields"]) if is_own and has_logged_in and is_current else None

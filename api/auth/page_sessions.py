@@ -107,7 +107,7 @@ async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
     response = redirect_to_path(state, path)
     if needed.member is not None and request.method == "POST":
         form = await read_page_form(request)
-        keep_form(request, response, state, needed.member.user_id, form)
+        keep_form(request, response, state, needed.member.caller, form)
     return response
 
 

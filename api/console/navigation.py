@@ -11,21 +11,18 @@ class NavigationEntry:
     """A link to a page of the console, shown in a menu or in the results of a search.
 
     ``views``: links to the pages of the entry's area. Each page of the area shows them at its top.
-    ``other_path``: the path of other pages that belong to the entry, or ``None``.
+    ``other_paths``: the paths of other pages that belong to the entry.
     """
 
     label: str
     path: str
     views: tuple["NavigationEntry", ...] = ()
-    other_path: str | None = None
+    other_paths: tuple[str, ...] = ()
 
     def measure_match(self, path: str) -> int:
         """Return how many characters of ``path`` the entry's paths cover, or 0 for another area."""
-        own_paths = (self.path, self.other_path, *(view.path for view in self.views))
-        return max(
-            len(each) if each is not None and f"{path}/".startswith(f"{each}/") else 0
-            for each in own_paths
-        )
+        own_paths = (self.path, *self.other_paths, *(view.path for view in self.views))
+        return max(len(each) if f"{path}/".startswith(f"{each}/") else 0 for each in own_paths)
 
 
 @dataclass(frozen=True)
@@ -162,6 +159,7 @@ def _build_list_pages(list_path: str) -> tuple[NavigationEntry, ...]:
                 _FIELDS_PAGE,
                 *_build_pages(list_path, {"Bulk actions": "/bulk-actions", "Export": "/export"}),
             ),
+            other_paths=(f"{CONSOLE_PATH}/imports", f"{CONSOLE_PATH}/exports"),
         ),
         *_build_pages(
             list_path,
@@ -172,7 +170,7 @@ def _build_list_pages(list_path: str) -> tuple[NavigationEntry, ...]:
                 "Sign-up": "/public",
             },
         ),
-        NavigationEntry("Settings", f"{list_path}/settings", other_path=f"{list_path}/archive"),
+        NavigationEntry("Settings", f"{list_path}/settings", other_paths=(f"{list_path}/archive",)),
     )
 
 

@@ -88,6 +88,15 @@ class ConsoleRequest:
                 raise
             raise LIST_NOT_FOUND() from None
 
+    @staticmethod
+    def find_open_list(uow: UnitOfWork, list_id: int) -> MailingList | None:
+        """Return the list of the caller's import or export, or ``None`` for an archived list.
+
+        An archived list has no pages that the menus could show.
+        """
+        mailing_list = lists.get_list(uow, list_id, archived=True)
+        return mailing_list if mailing_list.archived_at is None else None
+
     def count_members_page(self, uow: UnitOfWork) -> None:
         """Count a page that shows members' addresses, because the session may be stolen.
 
@@ -110,8 +119,8 @@ class ConsoleRequest:
     ) -> Response:
         """Render a page of the console, and show the notice from the cookie.
 
-        A page of a list gets the list as ``list``, so that the menus show its pages. The first page
-        after a login deletes the values of a form from before the login.
+        A page of a list gets the list as ``list``, so that the menus show its pages. The page of a
+        restored form deletes the form's cookie.
         """
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE_COOKIE)
@@ -123,9 +132,10 @@ class ConsoleRequest:
         response = render_console_page(
             template, page_values, status=form.status, other_sources=other_sources
         )
-        for each in (NOTICE_COOKIE, INTERRUPTED_FORM_COOKIE):
-            if cookies.read(self.request, each):
-                cookies.delete(response, each)
+        if cookie:
+            cookies.delete(response, NOTICE_COOKIE)
+        if form.is_restored:
+            cookies.delete(response, INTERRUPTED_FORM_COOKIE)
         return response
 
     def render_part(self, template: str, **values: Any) -> str:
@@ -253,7 +263,7 @@ async def _empty_form(request: Request) -> TypedForm:
     session = get_admitted_session(request)
     if session is None or request.method == "POST":
         return TypedForm()
-    fields = read_kept_form(request, state_of(request), session.user_id)
+    fields = read_kept_form(request, state_of(request), session.caller)
     return TypedForm() if fields is None else TypedForm(fields, is_restored=True)
 
 

@@ -254,10 +254,9 @@ def render_total(member_count: MemberCount) -> str:
 def test_bulk_action_button_is_disabled_only_if_no_member_matches(
     member_count: MemberCount, button: str
 ) -> None:
-    empty_choices: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
-    text = render_page(
-        "new_bulk_action.html", member_count, filter_json={}, filter_text="{}", **empty_choices
-    )
+    values: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
+    values |= {"filter_json": {}, "filter_text": "{}", "query": ""}
+    text = render_page("new_bulk_action.html", member_count, **values)
     assert button in text
 
 

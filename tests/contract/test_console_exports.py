@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -82,6 +83,23 @@ def test_console_exports_a_list_and_offers_the_file_for_download(console: OwnerA
     assert row[:2] == ["Members", "The Daily Demo"]
     assert row[3] == "2"
     assert row[5].startswith("expires in ")
+
+
+def test_pages_of_an_export_and_an_import_show_the_menu_of_their_list(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    result = import_members_file(console.api, list_id, build_address_file("ada@example.com"))
+    import_path = f"/console/imports/{result['import_id']}"
+    paths = (start_export(console, list_id), import_path, f"{import_path}/undo")
+    for path in paths:
+        [menu] = re.findall(r'<ul aria-label="This list">.*?</ul>', console.see(path), re.DOTALL)
+        assert f'/console/lists/{list_id}/members" aria-current="true"' in menu
+    assert 'aria-label="This list"' not in console.see("/console/imports")
+    # The pages of an archived list no longer exist.
+    console.do(f"/console/lists/{list_id}/archive")
+    for path in paths[:2]:
+        assert 'aria-label="This list"' not in console.see(path)
 
 
 def test_console_exports_only_members_of_the_chosen_segment_and_status(

@@ -174,8 +174,12 @@ def start_export(console: RecentConsoleForm, uow: Transaction, list_id: ListId) 
 
 @router.get("/exports/{export_id}")
 def show_export(console: Console, uow: Transaction, export_id: PathId) -> Response:
+    view = _get_view(uow, console, export_id)
     return console.render_page(
-        "export.html", view=_get_view(uow, console, export_id), statuses=STATUSES
+        "export.html",
+        list=console.find_open_list(uow, view.export.list_id),
+        view=view,
+        statuses=STATUSES,
     )
 
 

@@ -314,6 +314,7 @@ def _build_page_values(
     first_column = first_column if first_column < len(view.choices) else 0
     choices = sorted(view.choices, key=lambda each: not each.needs_owner)
     return {
+        "list": console.find_open_list(uow, view.task.list_id),
         "view": view,
         "refusal": notice,
         "kept_until": view.file_kept_until,
@@ -390,10 +391,12 @@ def show_undo(
             title = describe_bulk_action(bulk, names)
             path = f"{get_list_path(bulk.list_id)}/bulk-actions/{bulk.id}"
         holders.append((title, path, each.members))
+    view = read_view(uow, console, import_id)
     return console.render_page(
         "undo_import.html",
         form,
-        view=read_view(uow, console, import_id),
+        list=console.find_open_list(uow, view.task.list_id),
+        view=view,
         preview=preview,
         holders=holders,
     )

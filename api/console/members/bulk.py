@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import orjson
 from fastapi.responses import Response
 
+from api.auth.page_sessions import LoginNeeded
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import TIERS
 from api.console.members.filter_form import parse_filter
@@ -30,6 +31,7 @@ from api.console.requests import (
     Console,
     ConsoleForm,
     ConsoleRequest,
+    EmptyForm,
     build_router,
     threaded_as_search,
 )
@@ -38,6 +40,7 @@ from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.state import Transaction
 from core.errors import DomainError
+from core.errors.access import AUTH_LOGIN_AGAIN
 from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.errors.requests import invalid_field
 from core.queues import Queue
@@ -123,11 +126,12 @@ def show_new_bulk_action(
     uow: Transaction,
     list_id: ListId,
     selection: Selection,
+    form: EmptyForm,
     count: str = "",
     action: str = "",
 ) -> Response:
     """Show the form with an action preselected, such as the button that the user pressed."""
-    form = TypedForm({"action": action if action in ACTIONS else BulkActionKind.TAG})
+    form = form.fill({"action": action if action in ACTIONS else BulkActionKind.TAG})
     return _render_new_action(console, uow, list_id, selection, form, count)
 
 
@@ -143,6 +147,8 @@ async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
         console.state.queue_ages.check(Queue.BULK, waits=False)
         bulk_id = await console.state.in_unit_of_work(_begin_action, console, list_id, order)
     except DomainError as error:
+        if error.code == AUTH_LOGIN_AGAIN.code:
+            raise LoginNeeded(console.member) from None
         return await _render_refused_action(
             console=console,
             uow=console.unit_of_work(),
@@ -211,6 +217,8 @@ def _render_new_action(
         filter_text=format_json(filter_json),
         actions=[(value, *words) for value, words in ACTIONS.items()],
         tiers=[*TIERS.items()],
+        # After a login, the browser returns to the URL to which the form was sent.
+        query=selection.query,
     )
 
 

@@ -45,6 +45,7 @@ _PROTECTED_ACTIONS = {
         r"/account/factors(/\w+)?": "change your second factors",
         r"/lists/\w+/export": "export members",
         r"/exports/\w+/file": "download exported members",
+        r"/bulk-actions/new": "remove members",
         r"/imports/\w+/undo": "undo an import",
         r"/imports/\w+/not-added": "download the rows that were not imported",
         r"/images/\w+/link": "create a link to a private image",
