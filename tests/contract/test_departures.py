@@ -25,6 +25,8 @@ from tests.support.senders.mailings import new_mailing
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import bounce, deliver, delivery_for, report
 
+STORED_CAUSES = "SELECT user_id, reason, mailing_id FROM opt_outs WHERE list_id = %s"
+
 
 def read_reasons(client: httpx2.Client, list_id: int) -> dict[str, dict[str, Any]]:
     rows = data(client.get(f"/lists/{list_id}/stats", params={"by": "reason"}))["rows"]
@@ -179,8 +181,21 @@ def test_history_keeps_the_reason_stated_while_a_bulk_action_locks_the_list(
     assert (entry["reason"], entry["mailing_id"]) == ("too_many", mailing_id)
     assert read_reasons(client, list_id)["unsubscribed"]["stated"] == {"too_many": 1}
     erase(stack.resources, reader.email)
-    stored = "SELECT user_id, reason, mailing_id FROM opt_outs WHERE list_id = %s"
-    assert stack.query(stored, list_id) == [(None, None, None)]
+    assert stack.query(STORED_CAUSES, list_id) == [(None, None, None)]
+
+
+def test_erasure_by_the_former_release_deletes_the_cause_of_an_opt_out(
+    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    mailing_id = new_mailing(stack, list_id, rows=1)
+    with stack.resources.unit_of_work() as uow:
+        locks.lock_list(uow, list_id)
+        leave_by_page(stack, stranger, list_id, reader, reason="too_many", mailing_id=mailing_id)
+        assert stack.query(STORED_CAUSES, list_id) == [(reader.user_id, "too_many", mailing_id)]
+        # Release 1.1.0 runs this statement.
+        stack.query("UPDATE opt_outs SET user_id = NULL WHERE user_id = %s", reader.user_id)
+    assert stack.query(STORED_CAUSES, list_id) == [(None, None, None)]
 
 
 def test_sign_up_form_keeps_the_reason_stated_while_a_bulk_action_locked_the_list(

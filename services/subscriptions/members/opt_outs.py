@@ -255,15 +255,14 @@ def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> Non
 def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
     """Remove the person's id before an erasure, and return the number of opt-outs.
 
-    They stay valid for the verified ``address`` and former addresses.
+    They stay valid for the verified ``address`` and former addresses. A database trigger deletes
+    their mailings and reasons.
     """
     is_of_person = OptOut.user_id == person.id
     _copy_to_address(uow, address, is_of_person)
     for former_address in _list_former_addresses(uow, person):
         _copy_to_address(uow, former_address, is_of_person)
-    statement = (
-        update(OptOut).where(is_of_person).values(user_id=None, mailing_id=None, reason=None)
-    )
+    statement = update(OptOut).where(is_of_person).values(user_id=None)
     return len(uow.session.execute(statement.returning(OptOut.id)).all())
 
 
