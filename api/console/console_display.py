@@ -32,11 +32,11 @@ SOURCES = {
     "owner": "Added individually",
 }
 ORIGINS = {
-    "utm_source": "Campaign source",
-    "utm_medium": "Campaign medium",
+    "utm_source": "Source",
+    "utm_medium": "Medium",
     "utm_campaign": "Campaign",
-    "utm_term": "Campaign term",
-    "utm_content": "Campaign content",
+    "utm_term": "Term",
+    "utm_content": "Content",
     "referrer": "Came from website",
     "landing": "Signed up on page",
 }

@@ -30,6 +30,7 @@ _JOB_LABELS = {
 _TASK_LABELS = {
     "backup.create": "Create backups",
     "backup.journal": "Record opt-outs and erasures for backups",
+    "credits.low_balance": "Send e-mails about low balances",
     "credits.reverse": "Refund interrupted composer calls",
     "credits.verify": "Check the credit ledger",
     "maintenance.deleted_tags": "Remove deleted tags from members",
@@ -41,8 +42,10 @@ _TASK_LABELS = {
     "maintenance.sweep_files": "Delete old import and export files",
     "maintenance.sweep_uploads": "Delete abandoned uploads",
     "objects.remove": "Delete files of deleted records",
+    "operator.mail": "Send e-mails about failed checks",
     "senders.apply": "Apply reports of senders",
     "senders.silence": "Notice silent senders",
+    "stores.check": "Check for space in the database and the object storage",
     "topups.poll": "Check unpaid orders",
     "webhooks.expire": "Pause webhooks of expired API keys",
 }

@@ -241,7 +241,7 @@ def test_console_filter_form_groups_the_attributes(
     assert groups["Person"] == ["Tier", "Address", "Name", "Tag"]
     assert groups["Own fields"] == ["City", "Age"]
     assert groups["Leaving"] == ["Left because"]
-    assert "Campaign source" in groups["Joining"]
+    assert "Source" in groups["Joining"]
     assert "UTM" not in page
 
 

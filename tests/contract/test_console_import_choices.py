@@ -378,6 +378,7 @@ def test_console_import_folds_the_recognised_columns(console: OwnerAtConsole) ->
     for index, part in enumerate((folded_part, folded_part, open_part, folded_part)):
         assert f'<select id="column_{index}"' in part, header[index]
     assert "Step 2 of 3" in text
+    assert ">Origin: source</option>" in text
     # The owner's own choices stay open, so that the owner sees them after the next preview.
     console.send(path, column_2="new", act="look")
     text = await_ended_page(console, path)

@@ -266,6 +266,7 @@ def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
         text = operator_console.see(path)
         rows = {row[0].split()[-1]: row for row in rows_of(text)}
         assert rows.keys() - {"Task"} == MAINTENANCE_SECONDS.keys()
+        assert [name for name, row in rows.items() if row[0] == f"{name} {name}"] == []
         assert rows["credits.verify"][2].endswith("OSError: no room")
         assert rows["maintenance.purge"][:2] == [
             "Delete data after its retention period maintenance.purge",
