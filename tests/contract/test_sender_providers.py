@@ -15,6 +15,7 @@ from devstack.sandbox.senders.mail_events import ProviderName
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
 from tests.support.lists.subscribers import new_address, require_member
+from tests.support.people.consoles import OwnerAtConsole, read_page
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import (
     delivery_for,
@@ -150,6 +151,35 @@ def test_signature_of_mailgun_serves_for_only_one_event(
         lambda: data(client.get(f"/senders/{sender['id']}"))["refused_24h"] == len(forged_events),
         what="the rejected calls counted",
     )
+
+
+def test_owner_replaces_the_key_of_a_provider_on_the_page_of_the_sender(
+    console: OwnerAtConsole,
+) -> None:
+    sender = new_sender(console.api, provider="mailgun", signing_key="lost key")
+    path = f"/console/developers/senders/{sender['id']}"
+    assert f'{path}/rotate">Replace key</a>' in console.see(path)
+    event = {"id": "event-1", "event": "delivered", "recipient": new_address()}
+    body = build_mailgun_body(event, secrets.token_hex(25))
+    problem(post_body(console.api, sender["id"], body, {}), 401, "sender.signature_invalid")
+    refused_page = read_page(console.send(f"{path}/rotate", signing_key=" "), 422)
+    assert "Enter the HTTP webhook signing key." in refused_page
+    text = console.do(f"{path}/rotate", signing_key=SIGNING_KEY)
+    assert "The key was replaced. The former key is valid for 24 hours." in text
+    assert data(post_body(console.api, sender["id"], body, {})) == 1
+
+
+def test_owner_replaces_the_topic_of_amazon_ses_on_the_page_of_the_sender(
+    stack: Stack, console: OwnerAtConsole
+) -> None:
+    topic = "arn:aws:sns:eu-west-1:123456789012:mail-events"
+    sender = new_sender(console.api, provider="ses", topic_arn=topic)
+    path = f"/console/developers/senders/{sender['id']}"
+    refused_page = read_page(console.send(f"{path}/rotate", topic_arn="no topic"), 422)
+    assert "Must be the ARN of a standard topic of Amazon SNS." in refused_page
+    assert "The topic was replaced." in console.do(f"{path}/rotate", topic_arn=f"{topic}-2")
+    query = "SELECT topic_arn FROM senders WHERE id = %s"
+    assert stack.query(query, sender["id"]) == [(f"{topic}-2",)]
 
 
 def test_one_of_several_simultaneous_events_with_the_same_signature_of_mailgun_is_accepted(

@@ -36,6 +36,10 @@ class ProviderKey(NamedTuple):
     label: str
     hint: str
 
+    @property
+    def noun(self) -> str:
+        return "topic" if self.name == "topic_arn" else "key"
+
 
 @dataclass(frozen=True)
 class SenderGuide:

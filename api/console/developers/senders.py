@@ -32,10 +32,9 @@ from services.accounts import page_paths
 from services.paging import PageRequest
 from services.senders import report_history, sender_secrets, senders, trials
 from services.senders.notices import FAILURE_SENTENCES
-from services.senders.provider_keys import CREATED_SECRETS
 from services.senders.report import ReportFacts, describe_report
 from services.senders.report_history import ReportedMember
-from services.senders.senders import NewSender, SenderFigures
+from services.senders.senders import NewSender, SenderChange, SenderFigures
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
@@ -124,10 +123,6 @@ class SenderView:
     def problems(self) -> list[str]:
         """Return one sentence for each problem that the owner should solve."""
         return [_WARNING_SENTENCES[each] for each in self.sender.warnings]
-
-    @property
-    def can_rotate(self) -> bool:
-        return self.sender.provider in CREATED_SECRETS
 
 
 @dataclass(frozen=True)
@@ -278,15 +273,26 @@ def try_body(console: ConsoleForm, uow: Transaction, sender_id: PathId) -> Respo
 
 
 @router.get("/{sender_id}/rotate")
-def show_rotation(console: RecentConsole, uow: Transaction, sender_id: PathId) -> Response:
-    return console.render_page("rotate_sender.html", view=_find_view(uow, console, sender_id))
+def show_rotation(
+    console: RecentConsole, uow: Transaction, form: EmptyForm, sender_id: PathId
+) -> Response:
+    return console.render_page("rotate_sender.html", form, view=_find_view(uow, console, sender_id))
 
 
 @router.post("/{sender_id}/rotate")
+@shows_errors_on(show_rotation)
 def rotate_secret(console: RecentConsoleForm, uow: Transaction, sender_id: PathId) -> Response:
+    """Replace the provider's key or topic, or else the secret that Pressroom created."""
     view = _find_view(uow, console, sender_id)
-    secret = senders.rotate_secret(uow, console.caller, sender_id)
-    return _render_secret(console, view, secret, is_new=False)
+    key = view.guide.key
+    if key is None:
+        secret = senders.rotate_secret(uow, console.caller, sender_id)
+        return _render_secret(console, view, secret, is_new=False)
+    body = parse_body(schemas.SenderChange, {key.name: console.form.get(key.name, "").strip()})
+    change = SenderChange(topic_arn=body.topic_arn, keys=body.keys)
+    senders.change_sender(uow, console.caller, sender_id, change)
+    validity = " The former key is valid for 24 hours." if body.keys else ""
+    return console.redirect(f"{PATH}/{sender_id}", f"The {key.noun} was replaced.{validity}")
 
 
 @router.get("/{sender_id}/end")
@@ -303,7 +309,7 @@ def delete_sender(console: ConsoleForm, uow: Transaction, sender_id: PathId) -> 
 def _render_secret(
     console: ConsoleRequest, view: SenderView, secret: str | None, *, is_new: bool
 ) -> Response:
-    has_username = view.can_rotate and view.sender.provider != SenderProvider.GENERIC
+    has_username = view.guide.key is None and view.sender.provider != SenderProvider.GENERIC
     return console.render_page(
         "sender_secret.html",
         view=view,
