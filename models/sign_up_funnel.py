@@ -5,8 +5,9 @@ Daily figures about sign-ups contain no personal data.
 """
 
 from datetime import date
+from typing import Annotated
 
-from sqlalchemy import ForeignKey, Index, select
+from sqlalchemy import ForeignKey, Index, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import Model, SerialId
@@ -20,8 +21,11 @@ _ORIGIN_COLUMNS = (
     "referrer",
     "joined",
     "gone",
+    "imported",
 )
-_LANDING_COLUMNS = ("list_id", "day", "landing", "joined", "gone")
+_LANDING_COLUMNS = ("list_id", "day", "landing", "joined", "gone", "imported")
+# How many of ``joined`` first joined the list by an import. Joins before migration 0145 count as 0.
+ImportedCount = Annotated[int, mapped_column(server_default=text("0"))]
 
 
 class SignUpView(Model):
@@ -58,6 +62,7 @@ class OriginDay(Model):
     referrer: Mapped[str] = mapped_column(primary_key=True)
     joined: Mapped[int]
     gone: Mapped[int]
+    imported: Mapped[ImportedCount]
 
 
 class OriginDayDelta(Model):
@@ -78,6 +83,7 @@ class OriginDayDelta(Model):
     referrer: Mapped[str]
     joined: Mapped[int]
     gone: Mapped[int]
+    imported: Mapped[ImportedCount]
 
 
 class LandingDay(Model):
@@ -95,6 +101,7 @@ class LandingDay(Model):
     landing: Mapped[str] = mapped_column(primary_key=True)
     joined: Mapped[int]
     gone: Mapped[int]
+    imported: Mapped[ImportedCount]
 
 
 class LandingDayDelta(Model):
@@ -109,6 +116,7 @@ class LandingDayDelta(Model):
     landing: Mapped[str]
     joined: Mapped[int]
     gone: Mapped[int]
+    imported: Mapped[ImportedCount]
 
 
 # A subquery that returns all rows of the tables ``origin_days`` and ``origin_day_deltas``. A single

@@ -63,10 +63,13 @@ ORIGIN_DAYS = Merge(
     "origin_day_deltas",
     "origin_days",
     ("list_id", "day", "utm_source", "utm_medium", "utm_campaign", "referrer"),
-    ("joined", "gone"),
+    ("joined", "gone", "imported"),
 )
 LANDING_DAYS = Merge(
-    "landing_day_deltas", "landing_days", ("list_id", "day", "landing"), ("joined", "gone")
+    "landing_day_deltas",
+    "landing_days",
+    ("list_id", "day", "landing"),
+    ("joined", "gone", "imported"),
 )
 
 

@@ -137,8 +137,7 @@ class MemberFigures:
         seen: the number of requests for the sign-up page, or ``None`` except in figures of one list
             by day.
         asked: the number of sign-ups that required a confirmation.
-        imported: how many of ``joined`` joined by an import, or 0 if grouped by origin, because the
-            table ``origin_days`` doesn't count them separately.
+        imported: how many of ``joined`` joined by an import, or 0 if grouped by origin.
         stated: how many members chose each reason for unsubscribing, or ``None`` except in the
             figures of unsubscribed members.
     """

@@ -23,7 +23,10 @@ class OriginFigures:
 
 @dataclass(frozen=True)
 class JoinsByOrigin:
-    """The most frequent origins. ``joined`` counts all members of known origin who joined."""
+    """The most frequent origins. ``joined`` counts all members of known origin who joined.
+
+    Imported members aren't counted.
+    """
 
     largest: Sequence[OriginFigures]
     joined: int
@@ -32,7 +35,7 @@ class JoinsByOrigin:
 def read_joins_by_origin(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy, limit: int
 ) -> JoinsByOrigin:
-    """Return the most frequent origins of members who joined.
+    """Return the most frequent origins of members who joined in other ways than by an import.
 
     In figures by UTM source, members without a UTM source count under the referrer.
     """
@@ -41,22 +44,34 @@ def read_joins_by_origin(
     has_value = value != ""
     if by is FiguresBy.UTM_SOURCE:
         value = case((has_value, value), else_=origins.referrer)
-    key = value.label("key")
-    is_named = has_value.label("is_named")
-    joined_sum = func.sum(origins.joined)
-    # Postgres computes window functions before LIMIT, so ``all_joined`` also counts the origins
-    # that LIMIT removes from the result.
-    all_joined = func.sum(joined_sum).over()
-    query = (
-        select(is_named, key, joined_sum, func.sum(origins.gone), all_joined)
+    daily = (
+        select(
+            has_value.label("is_named"),
+            value.label("key"),
+            func.sum(origins.joined).label("joined"),
+            func.sum(origins.gone).label("gone"),
+            func.sum(origins.imported).label("imported"),
+        )
         .where(
             origins.list_id == list_id,
             origins.day.between(days.first, days.last),
             value != "",
         )
-        .group_by(is_named, key)
+        .group_by("is_named", "key", origins.day)
+        .subquery()
+        .c
+    )
+    # The undo of an import from before migration 0145 makes the number of imported members
+    # negative.
+    joined_sum = func.sum(func.greatest(daily.joined - func.greatest(daily.imported, 0), 0))
+    # Postgres computes window functions before LIMIT, so ``all_joined`` also counts the origins
+    # that LIMIT removes from the result.
+    all_joined = func.sum(joined_sum).over()
+    query = (
+        select(daily.is_named, daily.key, joined_sum, func.sum(daily.gone), all_joined)
+        .group_by(daily.is_named, daily.key)
         .having(joined_sum > 0)
-        .order_by(joined_sum.desc(), key)
+        .order_by(joined_sum.desc(), daily.key)
         .limit(limit)
     )
     rows = uow.session.execute(query).all()

@@ -7,10 +7,11 @@ CREATE FUNCTION count_origins() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO origin_day_deltas
-            (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone)
+            (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone, imported)
         SELECT list_id, (now() AT TIME ZONE 'UTC')::date, coalesce(origin ->> 'utm_source', ''),
             coalesce(origin ->> 'utm_medium', ''), coalesce(origin ->> 'utm_campaign', ''),
-            coalesce(origin ->> 'referrer', ''), count(*), 0
+            coalesce(origin ->> 'referrer', ''), count(*), 0,
+            count(*) FILTER (WHERE source = 'import')
         FROM after_it WHERE status = 'active' AND origin IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6;
     ELSIF TG_OP = 'DELETE' THEN
         INSERT INTO origin_day_deltas
@@ -23,20 +24,22 @@ BEGIN
         OR EXISTS (SELECT FROM before_it WHERE origin IS NOT NULL)
     THEN
         INSERT INTO origin_day_deltas
-            (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone)
+            (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone, imported)
         SELECT list_id, (now() AT TIME ZONE 'UTC')::date, coalesce(origin ->> 'utm_source', ''),
             coalesce(origin ->> 'utm_medium', ''), coalesce(origin ->> 'utm_campaign', ''),
             coalesce(origin ->> 'referrer', ''),
-            count(*) FILTER (WHERE is_active), count(*) FILTER (WHERE was_active)
+            count(*) FILTER (WHERE is_active), count(*) FILTER (WHERE was_active),
+            count(*) FILTER (WHERE is_active AND is_imported)
         FROM (
             SELECT list_id, bool_or(is_after AND status = 'active') AS is_active,
                 bool_or(NOT is_after AND status = 'active') AS was_active,
+                bool_or(is_after AND source = 'import') AS is_imported,
                 (array_agg(origin ORDER BY is_after DESC) FILTER (WHERE origin IS NOT NULL))[1]
                     AS origin
             FROM (
-                SELECT id, list_id, status, origin, true AS is_after FROM after_it
+                SELECT id, list_id, status, source, origin, true AS is_after FROM after_it
                 UNION ALL
-                SELECT id, list_id, status, origin, false FROM before_it
+                SELECT id, list_id, status, source, origin, false FROM before_it
             ) AS either
             GROUP BY id, list_id
         ) AS changed

@@ -266,7 +266,7 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         assert "<bdi>&lt;script&gt;x&lt;/script&gt;</bdi>" in text
         user_id = require_member(console.api, list_id, emails[0])["user_id"]
         member_page = console.see(f"{path}/members/{user_id}")
-        assert "<dt>Campaign source</dt><dd><bdi>fair</bdi></dd>" in member_page
+        assert "<dt>Source</dt><dd><bdi>fair</bdi></dd>" in member_page
         assert "<dt>Came from website</dt><dd><bdi>news.example.com</bdi></dd>" in member_page
         assert "Signed up on page" not in member_page
         members_page = console.see(f"{path}/members")
@@ -302,10 +302,40 @@ def test_console_origins_of_new_members_add_up_to_all_who_joined_without_an_impo
         origins = rows[rows.index(["Source", "Joined", "Left"]) + 1 :][:10]
         assert origins[0] == ["source 12", "12", "1"]
         assert origins[9] == ["source 3", "3", "1"]
-        # Imported members without a source are left out.
+        # Imported members are left out.
         assert "3 joined from rarer origins." in text
         assert "At least 2 joined without a known source." in text
         assert sum(int(row[1]) for row in origins) + 3 + 2 == 80
+
+
+def test_console_leaves_imported_members_out_of_the_origins(
+    stack: Stack, stranger: httpx2.Client
+) -> None:
+    with at_console(stack) as console:
+        list_id = new_list(console.api)["id"]
+        former_email = subscribe(stranger, list_id, utm_source="fair", landing="/stand")
+        remove(console.api, list_id, former_email)
+        subscribe(stranger, list_id, utm_source="fair", landing="/stand")
+        rows = [[email, "fair", "/stand"] for email in (*build_addresses(3), former_email)]
+        mapping = {"email": "email", "source": "origin.utm_source", "page": "origin.landing"}
+        file = build_csv([*mapping], *rows)
+        result = import_members_file(console.api, list_id, file, mapping=json.dumps(mapping))
+        path = f"/console/lists/{list_id}"
+
+        def read_origins() -> list[list[str]]:
+            pages = (rows_of(console.see(path, by=by)) for by in ("utm_source", "landing"))
+            return [row for page in pages for row in page if row[0] in ("fair", "/stand")]
+
+        # The member who left and came back with the import first joined by a form.
+        for _ in range(2):
+            assert read_origins() == [["fair", "3", "1"], ["/stand", "3", "1"]]
+            run_maintenance(stack, "maintenance.fold_counts")
+        # The statistics of the API count imported members.
+        assert read_rows(console.api, list_id, "utm_source")["fair"][2] == 6
+        data(console.api.delete(f"/imports/{result['import_id']}/members"))
+        for _ in range(2):
+            assert read_origins() == [["fair", "2", "1"], ["/stand", "2", "1"]]
+            run_maintenance(stack, "maintenance.fold_counts")
 
 
 def test_console_shows_origins_by_campaign_and_by_page(

@@ -60,26 +60,28 @@ _CORRECT_REMOVED = """
 # Stores corrections of the daily numbers of joins and departures per sign-up origin. Each row of
 # the subquery ``{corrections}`` corrects one join or departure of a member. The column ``moment``
 # contains the time of this join or departure. The columns ``joined`` and ``gone`` contain the
-# amounts to add to the daily numbers.
+# amounts to add to the daily numbers, and ``source`` the way in which the member first joined.
 _INSERT_ORIGIN_CORRECTIONS = """
 INSERT INTO origin_day_deltas
-    (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone)
+    (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone, imported)
 SELECT :list_id, CAST(c.moment AT TIME ZONE 'UTC' AS date), coalesce(c.origin ->> 'utm_source', ''),
     coalesce(c.origin ->> 'utm_medium', ''), coalesce(c.origin ->> 'utm_campaign', ''),
-    coalesce(c.origin ->> 'referrer', ''), sum(c.joined), sum(c.gone)
-FROM ({corrections}) AS c (origin, moment, joined, gone)
+    coalesce(c.origin ->> 'referrer', ''), sum(c.joined), sum(c.gone),
+    coalesce(sum(c.joined) FILTER (WHERE c.source = 'import'), 0)
+FROM ({corrections}) AS c (origin, source, moment, joined, gone)
 WHERE c.origin IS NOT NULL
 GROUP BY 2, 3, 4, 5, 6
 """
 # Joins before migration 0139 weren't counted by page, so an undo subtracts at most the counted
 # joins.
 _INSERT_LANDING_CORRECTIONS = """
-INSERT INTO landing_day_deltas (list_id, day, landing, joined, gone)
-SELECT :list_id, c.day, c.landing, greatest(c.joined, -counted.joined), c.gone
+INSERT INTO landing_day_deltas (list_id, day, landing, joined, gone, imported)
+SELECT :list_id, c.day, c.landing, greatest(c.joined, -counted.joined), c.gone, c.imported
 FROM (
     SELECT CAST(c.moment AT TIME ZONE 'UTC' AS date) AS day, c.origin ->> 'landing' AS landing,
-        sum(c.joined) AS joined, sum(c.gone) AS gone
-    FROM ({corrections}) AS c (origin, moment, joined, gone)
+        sum(c.joined) AS joined, sum(c.gone) AS gone,
+        coalesce(sum(c.joined) FILTER (WHERE c.source = 'import'), 0) AS imported
+    FROM ({corrections}) AS c (origin, source, moment, joined, gone)
     WHERE c.origin ->> 'landing' IS NOT NULL
     GROUP BY 1, 2
 ) AS c CROSS JOIN LATERAL (
@@ -93,12 +95,12 @@ FROM (
 ) AS counted
 """
 _CORRECT_RESTORED_ORIGINS = """
-    SELECT u.origin, v.* FROM untouched AS u CROSS JOIN LATERAL (VALUES
+    SELECT u.origin, u.source, v.* FROM untouched AS u CROSS JOIN LATERAL (VALUES
         (u.applied_at, -1, 0), (now(), 0, -1)
     ) AS v WHERE u.last_status = 'active' AND u.status <> 'active'
 """
 _CORRECT_REMOVED_ORIGINS = """
-    SELECT r.origin, v.* FROM removed AS r CROSS JOIN LATERAL (VALUES
+    SELECT r.origin, r.source, v.* FROM removed AS r CROSS JOIN LATERAL (VALUES
         (r.imported_at, -1, 0), (now(), 0, -1)
     ) AS v
 """
