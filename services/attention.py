@@ -154,7 +154,7 @@ def _list_senders(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
 
 def _select_failures(
     model: type[SubjectT], user_id: int, at: ColumnElement[datetime]
-) -> Select[tuple[SubjectT, datetime]]:
+) -> Select[SubjectT, datetime]:
     """Return a query for the owner's rows that were not dismissed since ``at``, newest first."""
     return (
         select(model, at)
