@@ -52,7 +52,6 @@ def _build_pages(start: str, pages: Mapping[str, str]) -> tuple[NavigationEntry,
 
 
 def _build_area(label: str, path: str, pages: Mapping[str, str]) -> NavigationEntry:
-    """``pages``: maps the label of each view to the rest of its path after ``path``."""
     return NavigationEntry(label, path, _build_pages(path, pages))
 
 

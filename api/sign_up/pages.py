@@ -15,7 +15,7 @@ from api.route_classes import ThreadedRoute
 from api.sign_up.form import ListForm, render_form
 from api.sign_up.sealed_answers import read_answers_cookie
 from api.sign_up.submission import subscribe_by_form
-from api.state import State, StateOf, Transaction
+from api.state import StateOf, Transaction
 from core import clock
 from core.errors import requests
 from core.machine_agents import is_machine_agent
@@ -41,9 +41,10 @@ def show_form(
     """Show the form, with the answers that this browser last sent if ``correct`` is set."""
     # Find the session before using ``uow``, so that the request doesn't hold one database
     # connection while waiting for another one.
-    viewer_id = _find_viewer(request, state)
+    session = find_page_session(request, state)
     mailing_list = find_list(uow, slug)
-    if viewer_id != mailing_list.user_id and _may_be_person(request):
+    is_owner = session is not None and session.user_id == mailing_list.user_id
+    if not is_owner and _may_be_person(request):
         state.sign_up_views.count_view(mailing_list.id, clock.now().date())
     form = ListForm.read(uow, mailing_list)
     values: dict[str, Any] = {**_read_origin(request)}
@@ -66,11 +67,6 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
     page_url = page_urls.sign_up_url(state.resources.settings, form.mailing_list.slug)
     visitor = describe_visitor(request, get_reader_language(request))
     return await subscribe_by_form(state, form, inputs, visitor, page_url=page_url)
-
-
-def _find_viewer(request: Request, state: State) -> int | None:
-    session = find_page_session(request, state)
-    return None if session is None else session.user_id
 
 
 def _may_be_person(request: Request) -> bool:

@@ -7,7 +7,7 @@ or revoked API key isn't recorded.
 
 import random
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -138,7 +138,8 @@ class RequestLog:
         if not count:
             return
         try:
-            database.rows(_INSERT_REQUESTS, requests=_serialise(batch.values()))
+            rows = orjson.dumps([*chain.from_iterable(batch.values())]).decode()
+            database.rows(_INSERT_REQUESTS, requests=rows)
         except psycopg2.Error:
             self._put_back(batch)
             raise
@@ -166,10 +167,6 @@ class RequestLog:
             _DELETE_OLD_REQUESTS, key_id=key_id, since=trim.since, most=MAX_REQUESTS_PER_KEY
         )
         self._trims[key_id] = _Trim(since=rows[0][0] if rows else trim.since)
-
-
-def _serialise(batches: Iterable[Iterable[NewRequest]]) -> str:
-    return orjson.dumps([*chain.from_iterable(batches)]).decode()
 
 
 def list_requests(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.exc import OperationalError
 
 from core.counters import work_metrics
@@ -120,7 +120,8 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
                 return False
             crashes = job.crashes + 1
             is_last = crashes >= MAX_CRASHES and not job.cancel_requested
-            if is_last and not uow.session.scalar(select(_is_given_up()).where(is_job)):
+            is_given_up = Job.lease_expires_at < func.now() - LAST_CRASH_PATIENCE
+            if is_last and not uow.session.scalar(select(is_given_up).where(is_job)):
                 return False
             log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
             uow.after_commit(work_metrics.LEASES_LOST.labels(job.queue, job.kind).inc)
@@ -143,7 +144,3 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     except Exception:  # Log the error, because one faulty job must not stop the sweep.
         log.exception("sweep.job_broke", job_id=job_id)
         return False
-
-
-def _is_given_up() -> ColumnElement[bool]:
-    return Job.lease_expires_at < func.now() - LAST_CRASH_PATIENCE

@@ -281,7 +281,7 @@ def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> d
 
     Imported members aren't counted, so that a large import doesn't hide the growth by sign-ups.
     """
-    first_day = _compute_first_day(days)
+    first_day = clock.now().date() - timedelta(days=days - 1)
     net = func.sum(_DAYS.joined - _DAYS.gone) - _IMPORTED_SUM
     query = (
         select(_DAYS.list_id, _DAYS.day, net)
@@ -396,7 +396,3 @@ def _build_range(list_id: int, days: DayRange) -> dict[str, Any]:
 def _sort_keys(keys: Collection[str], by: FiguresBy) -> list[str]:
     all_keys: Iterable[str] = Tier if by is FiguresBy.TIER else sorted(keys)
     return [key for key in all_keys if key in keys]
-
-
-def _compute_first_day(days: int) -> date:
-    return clock.now().date() - timedelta(days=days - 1)

@@ -319,14 +319,11 @@ def _judge_bounce(reason: _Reason | None, replies: Sequence[str]) -> _Reason | N
         named_class = BounceClass.SOFT if reason is _Reason.SOFT else BounceClass.HARD
         is_hard = choose_bounce_class(named_class, status) is BounceClass.HARD
         return _Reason.BOUNCED if is_hard else _Reason.SOFT
-    codes = {match[1] for reply in replies if (match := _match_reply(reply))}
+    matches = (_REPLY.match(reply.strip()[:MAX_WORD_CHARACTERS]) for reply in replies)
+    codes = {match[1] for match in matches if match}
     if codes == {"5"}:
         return reason or _Reason.BOUNCED
     return _Reason.SOFT if codes else reason
-
-
-def _match_reply(cell: str) -> re.Match[str] | None:
-    return _REPLY.match(cell.strip()[:MAX_WORD_CHARACTERS])
 
 
 def _find_word_reason(cell: str) -> _Reason | None:
