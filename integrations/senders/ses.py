@@ -6,7 +6,7 @@ docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html 
 /notification-contents.html.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -146,7 +146,10 @@ def _parse_event(fields: Fields) -> list[ParsedEvent]:
         case "Bounce":
             return _parse_bounces(event, details)
         case "Delivery":
-            return _report_each(event, get_list(details, "recipients"))
+            return [
+                _name_recipient(event, address).report(ReportKind.DELIVERED)
+                for address in get_list(details, "recipients")[:MAX_EVENTS] or [None]
+            ]
         case "Complaint":
             return [_parse_complaint(event, details)]
     # Events of all other types, such as opens, don't name a recipient. Therefore ignore these
@@ -167,13 +170,6 @@ def _parse_bounces(event: ProviderEvent, details: Fields) -> list[ParsedEvent]:
         named_event = _name_recipient(event, fields.get("emailAddress"))
         bounces.append(named_event.report_bounce(bounce_class, status))
     return bounces
-
-
-def _report_each(event: ProviderEvent, addresses: Sequence[object]) -> list[ParsedEvent]:
-    return [
-        _name_recipient(event, address).report(ReportKind.DELIVERED)
-        for address in addresses[:MAX_EVENTS] or [None]
-    ]
 
 
 def _parse_complaint(event: ProviderEvent, details: Fields) -> ParsedEvent:

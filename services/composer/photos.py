@@ -98,17 +98,12 @@ class PhotoCopy:
     user_id: int
 
     def to_payload(self) -> dict[str, Any]:
-        return {
-            "provider": self.provider,
-            "id": self.photo.id,
-            "mark": self.photo.mark,
-            "user_id": self.user_id,
-        }
+        return {**PhotoUse(self.provider, self.photo).to_payload(), "user_id": self.user_id}
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "PhotoCopy":
-        photo = Photo(payload["id"], payload["mark"])
-        return cls(PhotoProviderName(payload["provider"]), photo, payload["user_id"])
+        use = PhotoUse.from_payload(payload)
+        return cls(use.provider, use.photo, payload["user_id"])
 
 
 @dataclass(frozen=True)

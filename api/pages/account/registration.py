@@ -187,9 +187,7 @@ async def undo_address_change(
 
 
 def _show_request(request: Request, state: State, texts: _PageTexts, sent: str | None) -> Response:
-    if sent is None:
-        return _render_request(request, state, texts)
-    return render_page("mailed.html")
+    return _render_request(request, state, texts) if sent is None else render_page("mailed.html")
 
 
 def _render_request(request: Request, state: State, texts: _PageTexts, **values: Any) -> Response:
