@@ -185,7 +185,10 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
     Args:
         count: the number of all validation errors, if ``errors`` contains only the first ones.
     """
-    problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))
+    problems = tuple(
+        FieldProblem(format_place(error["loc"]), error["type"], describe_broken_rule(error))
+        for error in errors[:MAX_PROBLEMS]
+    )
     omitted = (len(errors) if count is None else count) - len(problems)
     facts = {"omitted_errors": omitted} if omitted else {}
     if any(error["type"] == "json_invalid" for error in errors):
@@ -210,10 +213,6 @@ def body_error(
         else error
     )
     return request_error([{**each, "loc": ("body", *each["loc"])} for each in details], count=count)
-
-
-def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
-    return FieldProblem(format_place(error["loc"]), error["type"], describe_broken_rule(error))
 
 
 def format_place(parts: Sequence[str | int]) -> str:

@@ -89,16 +89,12 @@ def _is_personal(text: str) -> bool:
     for _ in range(_MAX_DECODINGS):
         if "@" in text or _PERSONAL_ID.search(text):
             return True
-        decoded = _decode(text)
+        characters = unicodedata.normalize("NFKC", unquote(text))
+        decoded = "".join(each for each in characters if unicodedata.category(each) != "Cf")
         if decoded == text:
             return False
         text = decoded
     return True
-
-
-def _decode(text: str) -> str:
-    decoded = unicodedata.normalize("NFKC", unquote(text))
-    return "".join(each for each in decoded if unicodedata.category(each) != "Cf")
 
 
 def _read_host(text: str) -> str:

@@ -105,9 +105,10 @@ def show_new_list(console: Console, uow: Transaction, form: EmptyForm) -> Respon
 def create_list(console: ConsoleForm, uow: Transaction) -> Response:
     form = console.form
     title = form.get("title", "")
+    digest = hashlib.sha256(title.encode()).hexdigest()
     values = {
         "title": title,
-        "slug": form.get("slug", "").strip() or lists.find_free_slug(uow, _build_slug(title)),
+        "slug": form.get("slug", "").strip() or lists.find_free_slug(uow, fit_slug(title, digest)),
         "tagline": read_text(form, "tagline"),
         _CONFIRM_FIELD: _CONFIRM_FIELD in form,
     }
@@ -123,11 +124,6 @@ def create_list(console: ConsoleForm, uow: Transaction) -> Response:
     return console.redirect(
         get_list_path(mailing_list.id), f"The list “{mailing_list.title}” was created."
     )
-
-
-def _build_slug(title: str) -> str:
-    digest = hashlib.sha256(title.encode()).hexdigest()
-    return fit_slug(title, digest)
 
 
 @router.get("/{list_id}/public")
