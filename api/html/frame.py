@@ -34,9 +34,6 @@ _PASSKEY_SCRIPT = files(__package__).joinpath("passkeys.js").read_text()
 _HYPHEN_OF_EMAIL = re.compile(r"(?<=\be)-(?=mail)", re.IGNORECASE)
 _POLICY_HEADER = "Content-Security-Policy"
 _NO_SOURCES: Mapping[str, str] = {}
-_DEFAULT_VALUES = dict.fromkeys(
-    ("list_title", "list_url", "list_style", "logo_url", "is_reader_page", "footnote")
-)
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
@@ -144,7 +141,8 @@ def _load_templates(language: str) -> Environment:
         lambda one, many, count: _keep_on_one_line(translations.ngettext(one, many, count)),
         newstyle=True,
     )
-    templates.globals.update(_DEFAULT_VALUES, style=_STYLE, script=_PASSKEY_SCRIPT)
+    optional = ("list_title", "list_url", "list_style", "logo_url", "is_reader_page", "footnote")
+    templates.globals.update(dict.fromkeys(optional), style=_STYLE, script=_PASSKEY_SCRIPT)
     share_macros(templates, ("addresses.html", "form.html", "reader_form.html"))
     return templates
 
