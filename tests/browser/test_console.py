@@ -544,7 +544,7 @@ def test_preview_of_the_sign_up_page_follows_the_form(
     assert preview_box is not None
     assert button_box["y"] + button_box["height"] < preview_box["y"] + preview_box["height"]
     console_page.get_by_role("button", name="Save", exact=True).click()
-    expect(console_page.get_by_role("status").first).to_have_text("The public page was changed.")
+    expect(console_page.get_by_role("status").first).to_have_text("The sign-up page was changed.")
     expect(preview.locator(".words")).to_have_text("Each morning <b>")
 
 

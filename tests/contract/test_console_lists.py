@@ -326,7 +326,7 @@ def test_console_changes_list_branding_that_readers_see(console: OwnerAtConsole)
         thanks_text="Until tomorrow.",
         confirmation_text="Welcome!",
     )
-    assert "The public page was changed." in text
+    assert "The sign-up page was changed." in text
     mailing_list = data(console.api.get(f"/lists/{list_id}"))
     assert (mailing_list["colour"], mailing_list["logo_hash_id"]) == (BLUE, logo_hash_id)
     texts = (mailing_list["sender_name"], mailing_list["thanks_text"])
@@ -340,7 +340,7 @@ def test_console_changes_list_branding_that_readers_see(console: OwnerAtConsole)
     # The console shows a preview of the sign-up page.
     assert "One letter each morning." in text.split("<iframe")[1].split("</iframe>")[0]
     assert "There were no changes to save." in console.do(path)
-    assert "The public page was changed." in console.do(path, usual_colour="yes", logo_hash_id="")
+    assert "The sign-up page was changed." in console.do(path, usual_colour="yes", logo_hash_id="")
     changed_list = data(console.api.get(f"/lists/{list_id}"))
     assert (changed_list["colour"], changed_list["logo_hash_id"]) == (None, None)
 

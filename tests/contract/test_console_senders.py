@@ -127,6 +127,7 @@ def test_page_of_a_sender_shows_rejected_calls_and_then_that_reports_arrive(
     text = console.see(path)
     assert WAITING in text
     assert "Pressroom rejected 1 call without a valid proof" in text
+    assert [row[4] for row in rows_of(console.see(SENDERS_PATH))[1:]] == ["1"]
     deliver(stack, console.api, sender, bounce(email=new_address()))
     text = console.see(path)
     assert WAITING not in text

@@ -196,7 +196,7 @@ def change_public_pages(console: ConsoleForm, uow: Transaction, list_id: ListId)
     values = {name: read_text(console.form, name) for name in _LOOK_FIELDS}
     if _USUAL_COLOUR_BUTTON in console.form or values["colour"] == DEFAULT_COLOUR:
         values["colour"] = None
-    notice = _change_list(uow, console, list_id, values, "The public page was changed.")
+    notice = _change_list(uow, console, list_id, values, "The sign-up page was changed.")
     return console.redirect(f"{get_list_path(list_id)}/public", notice)
 
 
