@@ -47,7 +47,7 @@ class Navigation:
 
 
 def _build_pages(start: str, pages: Mapping[str, str]) -> tuple[NavigationEntry, ...]:
-    """``pages``: maps the label of each page to the rest of its path after ``start``."""
+    # ``pages`` maps the label of each page to the rest of its path after ``start``.
     return tuple(NavigationEntry(label, f"{start}{rest}") for label, rest in pages.items())
 
 
