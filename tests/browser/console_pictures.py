@@ -106,7 +106,7 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}/members?q=ada.1")
         _take_picture(page, "members", full_page=True)
         api.patch(f"/lists/{mailing_list['id']}", json=_BRANDING).raise_for_status()
-        page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}/public#look")
+        page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}/public")
         _take_picture(page, "public-page")
         _take_import(page, stack)
         _take_composer(page, stack)
@@ -172,9 +172,9 @@ def _take_composer(page: Page, stack: Stack) -> None:
 
 
 def _take_picture(page: Page, name: str, *, full_page: bool = False) -> None:
-    with Image.open(
-        BytesIO(page.screenshot(full_page=full_page, animations="disabled"))
-    ) as screenshot:
+    if full_page:
+        _fit_height(page, _PICTURE_WIDTH)
+    with Image.open(BytesIO(page.screenshot(animations="disabled"))) as screenshot:
         picture = screenshot.convert("RGB").quantize(_PALETTE_COLOURS)
         picture.save(PICTURES_FOLDER / f"{name}.png", optimize=True)
     _take_comparison_pictures(page, name)
@@ -185,9 +185,19 @@ def _take_comparison_pictures(page: Page, name: str) -> None:
         page.set_viewport_size({"width": width, "height": _PICTURE_HEIGHT})
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            page.screenshot(path=COMPARISON_FOLDER / f"{name}-{width}-{scheme}.png", full_page=True)
+            _fit_height(page, width)
+            page.screenshot(path=COMPARISON_FOLDER / f"{name}-{width}-{scheme}.png")
     page.set_viewport_size({"width": _PICTURE_WIDTH, "height": _PICTURE_HEIGHT})
     page.emulate_media(color_scheme="light")
+
+
+def _fit_height(page: Page, width: int) -> None:
+    """Make the window as high as the page.
+
+    In a screenshot that is larger than the window, the menu and the bars would be in the middle.
+    """
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size({"width": width, "height": max(height, _PICTURE_HEIGHT)})
 
 
 if __name__ == "__main__":
