@@ -35,3 +35,8 @@ def minor_digits(currency: str) -> int:
     if currency not in _MINOR_DIGITS:
         raise ValueError(f"{currency!r} is not a supported currency")
     return _MINOR_DIGITS[currency]
+
+
+def format_money(amount: Decimal, currency: str) -> str:
+    """Format an amount of money with the decimal places of its currency, as in "1,234.50 USD"."""
+    return f"{amount:,.{minor_digits(currency)}f} {currency}"

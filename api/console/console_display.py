@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import Any
 
 from core import clock
-from core.money import minor_digits
 from core.settings.notations import PlanQuota
 from services.subscriptions.members.departures import LeftReason, StatedReason
 
@@ -106,11 +105,6 @@ def format_field_value(value: str | bool | float) -> str:
 def format_credits(value: Decimal | float) -> str:
     """Format an amount of money or credits without trailing zeros, as in "2.5" or "1,000"."""
     return f"{value:,.4f}".rstrip("0").rstrip(".")
-
-
-def format_money(amount: Decimal, currency: str) -> str:
-    """Format an amount of money with the decimal places of its currency, as in "1,234.50 USD"."""
-    return f"{amount:,.{minor_digits(currency)}f} {currency}"
 
 
 def format_status(value: str) -> str:

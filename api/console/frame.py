@@ -20,6 +20,7 @@ from api.html.content_policy import build_policy
 from api.html.frame import HEADERS, share_macros
 from api.html.problems import ErrorDetails, describe_error, find_next_page
 from core.errors.requests import REQUEST_INVALID
+from core.money import format_money
 from core.settings import Settings
 
 _SOURCES = {
@@ -88,7 +89,7 @@ _TEMPLATES.filters |= {
     "moment": console_display.display_moment,
     "day": console_display.format_day,
     "amount": console_display.format_credits,
-    "money": console_display.format_money,
+    "money": format_money,
     "status": console_display.format_status,
     "field_value": console_display.format_field_value,
     "job_words": task_labels.describe_job,

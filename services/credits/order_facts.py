@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from core import clock
 from core.logging import get_logger
-from core.money import PLACES
+from core.money import PLACES, format_money, minor_digits
 from integrations.payments.port import DisputeStatus, Evidence
 from models import OrderStatus, PaymentOrder, Resolution
 
@@ -42,7 +42,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         ("payment", order.payment_id, evidence.payment_id),
     )
     differences = (
-        f"{name} is {actual} instead of {expected}"
+        _describe_difference(order.currency, name, actual, expected)
         for name, expected, actual in pairs
         if None not in (expected, actual) and expected != actual
     )
@@ -67,6 +67,16 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         log.warning("order.refund_failed", order_id=order.id)
         order.refunds_failed_minor = evidence.refunds_failed_minor or 0
     _add_disputes(order, evidence)
+
+
+def _describe_difference(
+    currency: str, name: str, actual: int | str | None, expected: int | str | None
+) -> str:
+    if name == "amount" and actual is not None and expected is not None:
+        scale = -minor_digits(currency)
+        actual = format_money(Decimal(actual).scaleb(scale), currency)
+        expected = format_money(Decimal(expected).scaleb(scale), currency)
+    return f"{name} is {actual} instead of {expected}"
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:

@@ -250,7 +250,7 @@ def test_cli_credits_or_refunds_an_order_in_review_only_once(
     reviewed_ids = {each["order_id"] for each in reviewed_orders}
     assert reviewed_ids == {first_order.order_id, second_order.order_id}
     order = run_json_command(ledger_stack, "credits", "orders", "show", str(first_order.order_id))
-    assert order["mismatch"] == "amount is 499 instead of 500"
+    assert order["mismatch"] == "amount is 4.99 USD instead of 5.00 USD"
     review = ("credits", "orders", "review", str(first_order.order_id))
     require_command_error(ledger_stack, "order.resolution", *review)
     require_command_error(ledger_stack, "order.resolution", *review, "--credit", "--refunded")

@@ -13,7 +13,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import format_credits, format_money
+from api.console.console_display import format_credits
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -31,6 +31,7 @@ from api.responses.jobs import wait_for_job
 from api.state import Transaction
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
+from core.money import format_money
 from core.queues import Queue
 from core.settings import Settings
 from integrations.payments.port import PaymentChannel
