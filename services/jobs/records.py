@@ -195,14 +195,21 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
 
 def retry_locked_job(uow: UnitOfWork, job: Job) -> None:
-    has_ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     kind = find_kind(job.kind)
-    can_restart = has_ended_badly and kind is not None and kind.retryable
-    if kind is not None and kind.on_restarted is not None:
-        can_restart &= is_retry_sensible(job) and kind.on_restarted(uow, job)
+    can_restart = is_retryable(job)
+    if can_restart and kind is not None and kind.on_restarted is not None:
+        can_restart = kind.on_restarted(uow, job)
     if not can_restart:
         raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)
     restart_job(uow, Job.id == job.id)
+
+
+def is_retryable(job: Job) -> bool:
+    """Return whether a finished job can run again, if its input still exists."""
+    kind = find_kind(job.kind)
+    if job.status not in (JobStatus.FAILED, JobStatus.CANCELLED) or kind is None:
+        return False
+    return kind.retryable and (kind.on_restarted is None or is_retry_sensible(job))
 
 
 def is_retry_sensible(job: Job) -> bool:

@@ -22,7 +22,7 @@ class MaintenanceRun:
 
 
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
-    """Return the latest run of each kind of maintenance.
+    """Return the latest run of each kind of maintenance, failed runs first.
 
     Due times are compared with the database's clock, because the workers use this clock too.
     """
@@ -35,7 +35,7 @@ def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
             is_running=row.lease_expires_at is not None and row.lease_expires_at > now,
             is_due=row.due_at <= now,
         )
-        for row in maintenance.list_all_rows(uow)
+        for row in sorted(maintenance.list_all_rows(uow), key=lambda row: row.last_error is None)
     ]
 
 

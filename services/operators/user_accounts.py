@@ -1,9 +1,13 @@
 """Finds users for operators, and describes the users' accounts."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
 
 from core import ids
-from models import User
+from models import ListReport, MailingList, User, UserSession, active_count
 from services.access import api_keys, sessions
 from services.accounts import accounts
 from services.subscriptions import lists
@@ -21,6 +25,33 @@ class UserAccount:
     has_second_factor: bool
     lists: list[str]
     live_keys: int
+
+
+@dataclass(frozen=True)
+class OwnerFigures:
+    """The active members of a user's open lists, the reports of all lists, and the last visit.
+
+    ``last_visit_at`` is ``None`` if the user has no stored session.
+    """
+
+    members: int
+    reports: int
+    last_visit_at: datetime | None
+
+
+def read_owner_figures(uow: UnitOfWork, user_ids: Collection[int]) -> Mapping[int, OwnerFigures]:
+    members = select(func.coalesce(func.sum(active_count(MailingList.id)), 0)).where(
+        MailingList.user_id == User.id, MailingList.archived_at.is_(None)
+    )
+    reports = (
+        select(func.count(ListReport.id))
+        .join(MailingList, MailingList.id == ListReport.list_id)
+        .where(MailingList.user_id == User.id)
+    )
+    last_visit = select(func.max(UserSession.last_used_at)).where(UserSession.user_id == User.id)
+    figures = (query.scalar_subquery() for query in (members, reports, last_visit))
+    rows = uow.session.execute(select(User.id, *figures).where(User.id.in_(user_ids)))
+    return {user_id: OwnerFigures(*row) for user_id, *row in rows}
 
 
 def find_user(uow: UnitOfWork, name: str) -> User:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from api.console.console_display import QUOTAS
+from core.errors.imports import IMPORT_UNKNOWN_FORMAT
 from core.errors.jobs import JOB_GIVEN_UP
 from core.settings.notations import PlanQuota
 from devstack.harness.polling import eventually
@@ -110,7 +111,7 @@ def test_operator_changes_the_plan_of_a_user_and_both_accounts_record_the_change
         operator_console.see(f"{OPERATORS_PATH}/users", 404, user="9" * 30)
         new_list(owner.api, slug=f"of-{user_id}")
         rows = rows_of(operator_console.see(f"{OPERATORS_PATH}/users"))
-        assert [email, "Free", "1"] in [[row[0], row[2], row[3]] for row in rows]
+        assert [email, "Free", "1", "0", "0"] in [[row[0], *row[2:6]] for row in rows]
         text = operator_console.see(path)
         assert heading(text) == email
         assert f"of-{user_id}" in text
@@ -173,11 +174,15 @@ def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorde
     second_order = new_order(stack, None)
     for terms in (first_order, second_order):
         settle(stack, terms, replace(build_payment_evidence(terms), amount_minor=499))
+    new_order(stack, None)
     rows = rows_of(operator_console.see(f"{OPERATORS_PATH}/orders"))
+    statuses = [row[1] for row in rows if row[0].isdigit()]
+    assert "Created" in statuses
+    assert statuses == sorted(statuses, key=lambda status: status != "Review")
     [row] = [row for row in rows if row[0] == str(first_order.order_id)]
-    mismatch = "amount is 499 instead of 500"
+    mismatch = "amount is 4.99 USD instead of 5.00 USD"
     assert row[1:5] == ["Review", mismatch, "5.00 USD", "500"]
-    assert row[5] == buyer.email
+    assert row[5:8:2] == [buyer.email, "Decide"]
     assert f"{OPERATORS_PATH}/orders?status=review" in operator_console.see(OPERATORS_PATH)
     path = f"{OPERATORS_PATH}/orders/{first_order.order_id}"
     assert mismatch in operator_console.see(path)
@@ -239,6 +244,7 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
         assert row[1] == "Failed"
         assert "It broke." in row[2]
         assert row[3] == owner.owner.email
+        assert row[5] == "Retry"
         assert re.search(r"\d+ jobs?</a> failed in the last 24 hours", operator.see(OPERATORS_PATH))
         path = f"{OPERATORS_PATH}/jobs/{failed_job_id}"
         text = operator.see(path)
@@ -251,6 +257,20 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
             {"act": "job.cancelled", "job_id": cancelled_job_id},
         ]
         operator.see(f"{OPERATORS_PATH}/jobs/999999999", 404)
+        list_path = f"/lists/{list_id}/imports"
+        files = {"file": ("members.pdf", b"%PDF-1.7")}
+        import_job_id = data(owner.api.post(list_path, files=files), 202)["id"]
+        fail_job(stack_without_workers, import_job_id, IMPORT_UNKNOWN_FORMAT(what="a PDF"))
+        [row] = [
+            each
+            for each in rows_of(operator.see(f"{OPERATORS_PATH}/jobs"))
+            if each[0].startswith(f"Import of members, job {import_job_id} ")
+        ]
+        assert len(row) == 5
+        text = operator.see(f"{OPERATORS_PATH}/jobs/{import_job_id}")
+        assert "members.pdf" in text
+        assert "This job can’t be retried." in text
+        assert 'value="retry"' not in text
 
 
 def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
@@ -265,6 +285,7 @@ def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
         stack.query(set_fault)
         text = operator_console.see(path)
         rows = {row[0].split()[-1]: row for row in rows_of(text)}
+        assert [*rows][1] == "credits.verify"
         assert rows.keys() - {"Task"} == MAINTENANCE_SECONDS.keys()
         assert [name for name, row in rows.items() if row[0] == f"{name} {name}"] == []
         assert rows["credits.verify"][2].endswith("OSError: no room")

@@ -4,6 +4,7 @@ For users who aren't operators, the pages respond with status 404. The routes ch
 an operator before they read a submitted form.
 """
 
+from itertools import groupby
 from typing import Annotated
 
 from fastapi import Depends
@@ -19,7 +20,7 @@ from api.console.requests import (
     build_router,
     shows_errors_on,
 )
-from api.console.security_event_lines import build_event_lines
+from api.console.security_event_lines import EventLine, build_event_lines
 from api.console.task_labels import describe_task
 from api.console.typed_forms import TypedForm, build_field_error
 from api.errors import STATUS_OF
@@ -31,7 +32,7 @@ from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
 from core.errors.requests import ROUTE_NOT_FOUND
 from core.queues import Queue
-from models import FINISHED, JobStatus, OrderStatus, Plan, Resolution
+from models import FINISHED, JobStatus, OrderStatus, PaymentOrder, Plan, RecordedEvent, Resolution
 from services import deployment_figures, security_events
 from services.access import quotas
 from services.accounts import accounts
@@ -39,8 +40,9 @@ from services.credits import orders
 from services.deployment_figures import MAX_COUNTED
 from services.jobs import records
 from services.operators import changes, maintenance_runs, overdue_work, user_accounts
-from services.paging import PageRequest
+from services.paging import PageOfRows, PageRequest
 from services.subscriptions import lists, text_reviews
+from services.subscriptions.imports import records as import_records
 from storage.unit_of_work import UnitOfWork
 
 router = build_router(OPERATORS_PAGE.path)
@@ -52,7 +54,10 @@ MAINTENANCE_PATH = f"{OPERATORS_PAGE.path}/maintenance"
 
 USERS_ON_PAGE = 50
 EVENTS_ON_PAGE = 10
+# The page of a user combines equal successive events, such as logins, among this many events.
+MAX_GROUPED_EVENTS = 50
 ORDERS_ON_PAGE = 50
+REVIEWS_ON_PAGE = 20
 JOBS_ON_PAGE = 40
 # The maximum number of jobs that a query of the jobs page examines. A query that reaches
 # ``MAX_SCANNED_JOBS`` stops, and the next page continues there.
@@ -69,7 +74,6 @@ _ORDER_STATUS_CHOICES = [
     (_ANY_VALUE, "All statuses"),
     *((each.value, format_status(each)) for each in OrderStatus),
 ]
-_QUEUE_CHOICES = [(_ANY_VALUE, "All queues"), *((each.value, each.value) for each in Queue)]
 _TEXTS_CHANGED_NOTICE = "The texts were changed in the meantime. Please review them again."
 _MISSING_RESOLUTION = TypedForm(errors={"resolution": "Choose one of the two options."}, status=422)
 _RESOLUTION_NOTICES = {
@@ -149,7 +153,11 @@ def show_users(
                 form = form.add_error(error, {EMAIL_INVALID.code: "user"})
     page = accounts.list_owners(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
     return console.render_page(
-        "operator_users.html", form, owners=page.rows, next_cursor=page.next_cursor
+        "operator_users.html",
+        form,
+        owners=page.rows,
+        figures=user_accounts.read_owner_figures(uow, [user.id for user, _ in page.rows]),
+        next_cursor=page.next_cursor,
     )
 
 
@@ -160,7 +168,9 @@ def show_user(
     user = accounts.get_user(uow, user_id)
     account = user_accounts.read_account(uow, user)
     usage = quotas.list_uses(uow, user)
-    events = security_events.list_events(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
+    events = security_events.list_events(uow, user.id, PageRequest(MAX_GROUPED_EVENTS)).rows
+    lines = zip(events, build_event_lines(uow, user.id, events), strict=True)
+    repeated_events = [list(group) for _, group in groupby(lines, key=_describe_repetition)]
     return console.render_page(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
@@ -169,8 +179,15 @@ def show_user(
         user=account.user,
         plans=[(plan.value, format_status(plan)) for plan in Plan],
         quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
-        events=list(zip(events, build_event_lines(uow, user.id, events), strict=True)),
+        figures=user_accounts.read_owner_figures(uow, [user.id])[user.id],
+        repeated_events=repeated_events[:EVENTS_ON_PAGE],
     )
+
+
+def _describe_repetition(event_line: tuple[RecordedEvent, EventLine]) -> tuple[str, ...]:
+    event, line = event_line
+    details = () if line.about else sorted(event.detail.items())
+    return (event.type, line.text, line.about, repr(details))
 
 
 @router.post("/users/{user_id}")
@@ -198,14 +215,25 @@ def show_orders(
     cursor: Cursor = None,
 ) -> Response:
     selected_status = next((each for each in OrderStatus if each == status), None)
+    # Without a filter, the orders in review have a table of their own on the first page.
+    is_all = selected_status is None
+    reviews: PageOfRows[PaymentOrder] = PageOfRows([], None)
+    if is_all and cursor is None:
+        reviews = orders.list_orders_of_all_users(
+            uow, PageRequest(REVIEWS_ON_PAGE), status=OrderStatus.REVIEW
+        )
     page = orders.list_orders_of_all_users(
-        uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=selected_status
+        uow,
+        PageRequest(ORDERS_ON_PAGE, cursor=cursor),
+        *[PaymentOrder.status != OrderStatus.REVIEW] * is_all,
+        status=selected_status,
     )
-    addresses = accounts.find_addresses(uow, (order.user_id for order in page.rows))
+    user_ids = [order.user_id for order in (*reviews.rows, *page.rows)]
     return console.render_page(
         "operator_orders.html",
         orders=page.rows,
-        addresses=addresses,
+        reviews=reviews,
+        addresses=accounts.find_addresses(uow, user_ids),
         chosen=selected_status or _ANY_VALUE,
         statuses=_ORDER_STATUS_CHOICES,
         form=TypedForm({"status": selected_status or _ANY_VALUE}),
@@ -270,13 +298,11 @@ def show_jobs(
     }
     return console.render_page(
         "operator_jobs.html",
-        jobs=page.rows,
+        jobs=[(records.is_retryable(job), job) for job in page.rows],
         addresses=accounts.find_addresses(uow, (job.user_id for job in page.rows)),
         queues=overdue_work.list_queues(figures),
-        form=TypedForm(selected_values),
         chosen=selected_values,
         statuses=_STATUS_CHOICES,
-        choices=_QUEUE_CHOICES,
         next_cursor=page.next_cursor,
     )
 
@@ -286,6 +312,7 @@ def show_job(
     console: OperatorConsole, uow: Transaction, job_id: PathId, form: EmptyForm
 ) -> Response:
     job = records.get_any_job(uow, job_id)
+    task = import_records.find_import_of_job(uow, job)
     return console.render_page(
         "operator_job.html",
         form,
@@ -294,8 +321,10 @@ def show_job(
         error=records.describe_error(job),
         next_try_at=records.get_retry_time(job),
         has_ended=job.status in FINISHED,
-        may_be_retried=job.status in (JobStatus.FAILED, JobStatus.CANCELLED),
+        is_retryable=records.is_retryable(job),
         is_retry_sensible=records.is_retry_sensible(job),
+        task=task,
+        list_title=lists.get_list(uow, task.list_id, archived=True).title if task else None,
     )
 
 
@@ -316,7 +345,10 @@ def change_job(console: OperatorConsoleForm, uow: Transaction, job_id: PathId) -
 @router.get("/maintenance")
 def show_maintenance(console: OperatorConsole, uow: Transaction, form: EmptyForm) -> Response:
     runs = maintenance_runs.list_maintenance(uow)
-    return console.render_page("operator_maintenance.html", form, runs=runs)
+    failed_count = sum(run.row.last_error is not None for run in runs)
+    return console.render_page(
+        "operator_maintenance.html", form, runs=runs, failed_count=failed_count
+    )
 
 
 @router.post("/maintenance")

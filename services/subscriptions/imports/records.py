@@ -89,6 +89,12 @@ def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport
     return uow.session.scalars(query.order_by(MemberImport.id.desc()).limit(5)).all()
 
 
+def find_import_of_job(uow: UnitOfWork, job: Job) -> MemberImport | None:
+    if job.kind not in {kind.name for kind in IMPORT_JOBS}:
+        return None
+    return uow.session.get(MemberImport, job.subject_id)
+
+
 def find_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
     return records.find_unfinished_job(uow, task.user_id, IMPORT_JOBS, task.id)
 
