@@ -457,7 +457,7 @@ def test_images_can_be_chosen_dropped_or_pasted_and_their_links_copied(
     console_page.goto(f"{stack.api_url}/console/images")
     names = ["one.png", "two.png"]
     files = [{"name": name, "mimeType": "image/png", "buffer": png} for name in names]
-    console_page.get_by_label("Upload an image").set_input_files(files)  # type: ignore[arg-type]
+    console_page.get_by_label("Image file").set_input_files(files)  # type: ignore[arg-type]
     console_page.get_by_role("button", name="Upload", exact=True).click()
     expect(console_page.locator(".grid li")).to_have_count(2)
 

@@ -181,3 +181,15 @@ def test_console_filters_the_credit_ledger_by_kind_and_day(
     assert "before the first day" in read_error(text, "to")
     assert read_error(console.see(CREDITS_PATH, 422, **{"from": "soon"}), "from")
     assert read_error(console.see(CREDITS_PATH, 422, action="theft"), "action")
+
+
+def test_history_merges_consecutive_spending_unless_it_is_filtered(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    grant(stack, console.owner.user_id, "100")
+    for number in range(4):
+        data(consume(console.api, "1.5", f"article {number}"))
+    row = ["Spent", "article 3 and 3 more", "\N{MINUS SIGN}6", "94"]
+    assert read_ledger(console.see(CREDITS_PATH))[0] == row
+    single_rows = read_ledger(console.see(CREDITS_PATH, action="consume"))
+    assert [row[1] for row in single_rows] == [f"article {number}" for number in (3, 2, 1, 0)]

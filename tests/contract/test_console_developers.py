@@ -492,6 +492,6 @@ def test_console_groups_similar_events_in_one_row_per_day(console: OwnerAtConsol
     list_id = new_list(console.api)["id"]
     for values in ({}, {"name": "A"}, {"name": "B"}, {"name": "C"}):
         put_member(console.api, list_id, "ada@example.com", **values)
-    row_text = "A member was changed, 3 times"
+    row_text = "A member was changed: name, 3 times"
     eventually(lambda: any(row[0] == row_text for row in event_rows(console)), what="the events")
     assert rows_of(console.see(EVENTS_PATH))[1] == [format_day(datetime.now(UTC))]

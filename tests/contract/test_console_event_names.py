@@ -65,6 +65,25 @@ def test_older_events_are_on_further_pages_and_keep_the_filter(console: OwnerAtC
     console.see(EVENTS_PATH, 400, cursor="x")
 
 
+def test_events_page_states_what_changed_and_merges_similar_events_about_members(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    addresses = [f"renamed{number}@example.com" for number in range(5)]
+    for name in ("Ada", "Ada Lovelace"):
+        for address in addresses:
+            put_member(console.api, list_id, address, name=name)
+    newest = addresses[-1]
+    row = ["A member was changed: name", f"{newest} and 4 more"]
+
+    def list_rows(**query: str) -> list[list[str]]:
+        return [each[:2] for each in rows_of(console.see(EVENTS_PATH, **query))[2:]]
+
+    eventually(lambda: list_rows()[:1] == [row], what="the events")
+    assert list_rows()[1] == ["Someone signed up", f"{newest} and 4 more"]
+    assert [each[1] for each in list_rows(type="subscription.changed")] == addresses[::-1]
+
+
 def test_sender_page_shows_only_the_selected_kind_of_report(
     console: OwnerAtConsole, stack: Stack
 ) -> None:

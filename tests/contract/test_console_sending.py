@@ -63,6 +63,19 @@ def test_send_page_shows_the_senders_and_the_last_mailing_of_the_list(
     assert "September letter" not in text
 
 
+def test_send_page_marks_the_reports_as_done_only_if_no_sender_fails(
+    stack: Stack, console: OwnerAtConsole
+) -> None:
+    list_id = int(new_list(console.api)["id"])
+    working_sender, failing_sender = (new_sender(console.api)["id"] for _ in range(2))
+    set_state = "UPDATE senders SET state = %s WHERE id = %s"
+    stack.query(set_state, "working", working_sender)
+    done_step = '<li class="done"><h2>Reports about the mail</h2>'
+    assert done_step in console.see(send_path(list_id))
+    stack.query(set_state, "failing", failing_sender)
+    assert done_step not in console.see(send_path(list_id))
+
+
 def test_send_page_names_the_operator_if_owners_cannot_create_keys(
     stack: Stack, console: OwnerAtConsole
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import groupby
 from typing import Any, Self
 from urllib.parse import urlencode
 
@@ -49,6 +50,8 @@ router = build_router(PATH)
 
 ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
+# More consecutive entries than this about spent credits become one line, except under a filter.
+MAX_SINGLE_ENTRIES = 3
 ORDERS_ON_PAGE = 30
 # The maximum time that a response waits for the creation of the payment page. If no payment page is
 # created in this time, the browser is redirected to the order's page.
@@ -127,6 +130,7 @@ class EntryView:
 
     ``source``: why the balance changed, as stated by an app or operator. ``source`` is empty if the
     entry belongs to an order, because the page then links to the order.
+    ``others``: the number of older entries that are merged with this entry.
     """
 
     words: str
@@ -135,6 +139,8 @@ class EntryView:
     balance_after: str
     order_id: int | None
     at: datetime
+    delta: Decimal
+    others: int = 0
 
     @classmethod
     def of(cls, entry_json: str) -> Self:
@@ -143,19 +149,38 @@ class EntryView:
         amount = Decimal(entry["amount_credit"])
         is_composer = entry["source_type"] == call_charges.SOURCE_TYPE
         source = "Composer call" if is_composer else str(entry["source_id"])
-        # Replace the hyphen of a negative amount with a minus sign, which is as wide as a plus
-        # sign.
-        change = f"{delta.normalize():+,f}".replace("-", "\N{MINUS SIGN}")
         return cls(
             words=ACTION_LABELS[CreditAction(entry["action"])],
             source=source if entry["order_id"] is None else "",
             # If the balance was too low for a deduction, the amount became a debt, and the balance
             # didn't change.
-            change=change if delta else f"0 (debt of {format_credits(amount)})",
+            change=_format_change(delta) if delta else f"0 (debt of {format_credits(amount)})",
             balance_after=format_credits(Decimal(entry["balance_after"])),
             order_id=entry["order_id"],
             at=datetime.fromisoformat(entry["created_at"]),
+            delta=delta,
         )
+
+
+def _format_change(delta: Decimal) -> str:
+    # Replace the hyphen of a negative amount with a minus sign, which is as wide as a plus sign.
+    return f"{delta.normalize():+,f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _merge_spending(entries: Sequence[EntryView]) -> list[EntryView]:
+    """Merge consecutive entries of a day about spent credits, newest first."""
+    spent = ACTION_LABELS[CreditAction.CONSUME]
+    merged_entries: list[EntryView] = []
+    for (_, words, has_delta), run in groupby(
+        entries, lambda each: (each.at.date(), each.words, bool(each.delta))
+    ):
+        similar_entries = list(run)
+        if words == spent and has_delta and len(similar_entries) > MAX_SINGLE_ENTRIES:
+            change = _format_change(sum((each.delta for each in similar_entries), Decimal(0)))
+            others = len(similar_entries) - 1
+            similar_entries = [replace(similar_entries[0], change=change, others=others)]
+        merged_entries += similar_entries
+    return merged_entries
 
 
 @router.get("")
@@ -181,15 +206,20 @@ def show_credits(console: Console, form: EmptyForm, cursor: Cursor = None) -> Re
     threshold = format_credits(Decimal(thresholds.read_threshold(database, console.user_id)))
     account = json.loads(ledger.read_account(database, console.user_id), parse_float=Decimal)
     debt = Decimal(account["debt_credit"])
+    balance = Decimal(account["balance_credit"])
+    price = call_charges.get_call_price(console.state.resources.settings)
+    entries = [EntryView.of(entry) for _, entry in page.rows]
     return console.render_page(
         "credits.html",
         replace(filter_form, status=max(form.status, filter_form.status)),
         low=form.fill({THRESHOLD_FIELD: threshold}),
-        balance=format_credits(Decimal(account["balance_credit"])),
+        balance=format_credits(balance),
+        price=price,
+        calls=int(balance / price) if price else 0,
         # If an owner has a debt, newly bought credits pay off the debt before they raise the
         # balance.
         debt=format_credits(debt) if debt else None,
-        entries=[EntryView.of(entry) for _, entry in page.rows],
+        entries=entries if filter_form.typed else _merge_spending(entries),
         actions=[
             ("", "All types"),
             *((str(action), words) for action, words in ACTION_LABELS.items()),

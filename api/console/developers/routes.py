@@ -8,7 +8,11 @@ from fastapi.responses import Response
 
 from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
-from api.console.developers.views import TYPE_LABELS, list_newest_events
+from api.console.developers.views import (
+    TYPE_LABELS,
+    list_newest_events,
+    merge_similar_events,
+)
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
     Console,
@@ -272,7 +276,7 @@ def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Re
     return console.render_page(
         "events.html",
         TypedForm({_TYPE_FIELD: types[0].value} if types else {}),
-        events=page.events,
+        events=page.events if types else merge_similar_events(page.events),
         next_cursor=page.next_cursor,
         types=[("", "All types"), *((str(each), words) for each, words in TYPE_LABELS.items())],
     )

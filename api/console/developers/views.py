@@ -6,11 +6,13 @@ Events that aren't ``EventView`` objects have the JSON format of the API.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import orjson
 
 from api.console.assets import CONSOLE_PATH
+from api.console.members.views import ATTRIBUTE_LABELS
 from models import SubscriptionStatus
 from services.access.caller import Caller
 from services.feed import reading, record_names
@@ -59,6 +61,8 @@ _NAME_FIELDS = {
     SubjectKind.SENDER: "sender_id",
     SubjectKind.IMPORT: "import_id",
 }
+# More consecutive events than this, about different members, become one line.
+_MAX_SINGLE_EVENTS = 3
 _NO_NAMES: Mapping[RecordId, str] = {}
 _SUBJECTS_BY_HEADING = {
     "Members": (SubjectKind.SUBSCRIPTION,),
@@ -100,6 +104,7 @@ class EventView:
         at, json: the time and the API's JSON of the newest merged event.
         path: the path of the page about the event's subject, or ``None`` if there is no such page.
         times: the number of merged events, or 1 for a single event.
+        others: the number of merged events about other members.
         is_pending: whether a person signed up who must still confirm the subscription.
     """
 
@@ -110,6 +115,7 @@ class EventView:
     path: str | None
     json: str
     times: int = 1
+    others: int = 0
     is_pending: bool = False
 
 
@@ -185,6 +191,19 @@ def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
     return merged_events
 
 
+def merge_similar_events(events: Iterable[EventView]) -> list[EventView]:
+    """Merge consecutive events of a day that differ only in the member."""
+    merged_events: list[EventView] = []
+    for (_, kind, _), run in groupby(events, lambda each: (each.at.date(), each.type, each.words)):
+        similar_events = list(run)
+        is_of_members = CATALOGUE[FeedEventType(kind)].subject is SubjectKind.SUBSCRIPTION
+        if is_of_members and len(similar_events) > _MAX_SINGLE_EVENTS:
+            others = sum(each.times for each in similar_events[1:])
+            similar_events = [replace(similar_events[0], others=others)]
+        merged_events += similar_events
+    return merged_events
+
+
 def find_subject(
     event: Mapping[str, Any], names: Mapping[RecordId, str] = _NO_NAMES
 ) -> tuple[str, str | None]:
@@ -233,10 +252,13 @@ def find_subject(
 def _build_view(event: Mapping[str, Any], names: Mapping[RecordId, str]) -> EventView:
     kind = FeedEventType(event["type"])
     about, path = find_subject(event, names)
+    words = TYPE_LABELS[kind]
+    if kind is FeedEventType.SUBSCRIPTION_CHANGED and (changed := event["data"].get("changed")):
+        words += f": {', '.join(ATTRIBUTE_LABELS.get(each, each) for each in changed)}"
     return EventView(
         kind,
         datetime.fromisoformat(event["occurred_at"]),
-        TYPE_LABELS[kind],
+        words,
         about,
         path,
         orjson.dumps(event, option=orjson.OPT_INDENT_2).decode(),

@@ -168,6 +168,12 @@ class DeliveryView:
         return f"{delivery.status_code}, in {delivery.milliseconds:,} ms"
 
     @property
+    def failure(self) -> str:
+        """Return a sentence about the latest failed attempt, without its duration."""
+        code = self.delivery.status_code
+        return self.answer if code is None else f"Your server responds with the status {code}."
+
+    @property
     def full_body(self) -> str:
         """Return the stored part of the latest response body."""
         return (self.delivery.answer or b"").decode(errors="replace").strip()
@@ -255,6 +261,7 @@ def show_endpoint(
         "webhook.html",
         view=view,
         common_failure=_find_common_failure(delivery_views),
+        waiting=[each for each in delivery_views if each.due_at],
         refusal=find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB),
         deliveries=delivery_views,
         is_live=cursor is None and view.is_active and any(each.is_soon for each in delivery_views),
@@ -265,13 +272,12 @@ def show_endpoint(
 def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
     """Return the response that all failed deliveries have in common, to show it only once.
 
-    Return ``None`` if there is only one delivery, if any delivery succeeded, or if any response has
-    a body.
+    Return ``None`` if there is only one delivery, or if any delivery succeeded.
     """
     attempted = [each for each in views if each.delivery.last_attempt_at is not None]
-    answers = {each.answer for each in attempted}
-    has_other = any(each.is_delivered or each.body for each in attempted)
-    return answers.pop() if len(views) > 1 and len(answers) == 1 and not has_other else None
+    failures = {each.failure for each in attempted}
+    has_success = any(each.is_delivered for each in attempted)
+    return failures.pop() if len(views) > 1 and len(failures) == 1 and not has_success else None
 
 
 @router.post("/{endpoint_id}/test")

@@ -37,7 +37,12 @@ from api.paging import Cursor
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, RenditionRecord
 from api.state import Transaction
 from core.errors import DomainError
-from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
+from core.errors.media import (
+    IMAGE_CRASHED,
+    IMAGE_OUT_OF_MEMORY,
+    IMAGE_TIMEOUT,
+    SIGNED_LINK_NOT_ENCRYPTED,
+)
 from core.queues import Queue
 from core.settings.notations import PlanQuota
 from core.upload_limits import MAX_IMAGE_BYTES
@@ -64,6 +69,18 @@ _MAX_PREVIEW_BYTES = 200_000
 # The number of columns and rows in the grid of coloured tiles that is visible until the thumbnail
 # has loaded.
 _TILE_COUNTS = (4, 3)
+# Maps the code of a failed conversion to a reason with advice, instead of the API's message.
+_REASONS_BY_CODE = {
+    IMAGE_TIMEOUT.code: (
+        "The image takes too long to process. Save a version with fewer pixels or frames."
+    ),
+    IMAGE_OUT_OF_MEMORY.code: (
+        "The image is too large to process. Save a version with fewer pixels or frames."
+    ),
+    IMAGE_CRASHED.code: (
+        "The image can’t be processed. Open the file in an image editor, and save it again."
+    ),
+}
 # Maps the lifetime of a signed link in seconds to a label.
 LINK_LIFETIMES = {"3600": "1 hour", "86400": "1 day", "604800": "1 week"}
 
@@ -120,7 +137,9 @@ class ImageView:
     @property
     def reason(self) -> str | None:
         error = self.record.error
-        return None if error is None else str(error["message"])
+        if error is None:
+            return None
+        return _REASONS_BY_CODE.get(error["code"], str(error["message"]))
 
     @property
     def alt(self) -> str:

@@ -37,6 +37,8 @@ _MAX_OPTIONS = 2 * MAX_CHOICES
 _ROOT_PLACE = "0"
 # The member attribute in the first row of an empty filter.
 _FIRST_NAME = "tag"
+# Joins the descriptions of the conditions in a group.
+_JOINTS = {"all": " and ", "any": " or "}
 _DATE_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
@@ -403,6 +405,17 @@ def describe_conditions(
         other_parts = [each for each in parts if each is not part]
         filter_json = Group(group.match, other_parts).to_json("filter", {})
         yield describe_part(part, choices), filter_json
+
+
+def describe_filter(draft: FilterDraft, choices: Mapping[str, Choice]) -> str:
+    """Return a description of a filter, or an empty text if no form can show the filter."""
+    group = draft.group
+    if group is None:
+        return ""
+    if group.match in _JOINTS:
+        parts = [describe_part(part, choices) for part in group.parts if _has_condition(part)]
+        return _JOINTS[group.match].join(parts)
+    return describe_part(group, choices)
 
 
 def describe_part(part: Row | Group, choices: Mapping[str, Choice]) -> str:

@@ -230,14 +230,19 @@ def count_selection(
     parsed_filter: MemberFilter,
     count: str = "",
     query: Mapping[str, str] = MappingProxyType({}),
+    *,
+    first_within: timedelta = timedelta(),
 ) -> MemberCount:
     """Count the members that match a filter, or estimate their number if counting takes too long.
 
     Counting opens transactions of its own, so the caller must end its transaction first.
 
     ``count``: ``EXACT_COUNT`` for an exact count, which has a longer time limit.
+    ``first_within``: the time limit of another count, if it is longer than
+    ``MAX_FIRST_COUNT_TIME``.
     """
-    max_time = member_counts.MAX_EXACT_TIME if count == EXACT_COUNT else MAX_FIRST_COUNT_TIME
+    first_time = max(first_within, MAX_FIRST_COUNT_TIME)
+    max_time = member_counts.MAX_EXACT_TIME if count == EXACT_COUNT else first_time
     result = member_counts.count_members(resources, mailing_list, parsed_filter, within=max_time)
     may_differ = count != EXACT_COUNT and not result.is_exact
     recount = f"?{urlencode({**query, 'count': EXACT_COUNT})}" if may_differ else None

@@ -16,6 +16,7 @@ from api.console.members.filter_form import (
     FilterDraft,
     build_draft,
     convert_to_rows,
+    describe_filter,
     parse_filter,
     read_draft,
 )
@@ -59,7 +60,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
 # A page with segments or tags spends at most this time on counting their members.
-MAX_COUNTING_TIME = timedelta(milliseconds=300)
+MAX_COUNTING_TIME = timedelta(milliseconds=500)
 # The time limit for the exact counts, which the page requests shortly after loading.
 MAX_EXACT_COUNTING_TIME = timedelta(seconds=4)
 TAGS_ON_PAGE = 50
@@ -82,11 +83,16 @@ def show_segments(
         )
         for each in page.rows
     ]
+    choices = list_choices(uow, mailing_list)
+    filters_json = member_filter.restore_names(
+        uow, mailing_list, *(each.filter for each in page.rows)
+    )
+    conditions = [describe_filter(build_draft(each, choices), choices) for each in filters_json]
     counts = _count_matches(console, uow, mailing_list, filters, count)
     return console.render_page(
         "segments.html",
         list=mailing_list,
-        segments=list(zip(page.rows, counts, strict=True)),
+        segments=list(zip(page.rows, conditions, counts, strict=True)),
         recount=_build_recount_query(counts, cursor, count),
         next_cursor=page.next_cursor,
     )
@@ -101,16 +107,17 @@ def _count_matches(
 ) -> list[MemberCount | None]:
     """Return the number of matching members for each filter, ``NOBODY`` for an invalid filter.
 
-    After ``MAX_COUNTING_TIME``, or the longer limit for exact counts, all remaining filters get
-    ``None``.
+    The filters share ``MAX_COUNTING_TIME``, or the longer limit for exact counts. After this time,
+    all remaining filters get ``None``.
 
     ``count``: ``EXACT_COUNT`` for exact counts.
     """
     max_time = MAX_EXACT_COUNTING_TIME if count == EXACT_COUNT else MAX_COUNTING_TIME
     end = monotonic() + max_time.total_seconds()
     counts: list[MemberCount | None] = []
-    for read_filter in filters:
-        if monotonic() >= end:
+    for position, read_filter in enumerate(filters):
+        seconds = end - monotonic()
+        if seconds <= 0:
             counts.append(None)
             continue
         try:
@@ -119,7 +126,12 @@ def _count_matches(
             counts.append(NOBODY)
             continue
         uow.roll_back()
-        counts.append(count_selection(console.state.resources, mailing_list, parsed_filter, count))
+        share = timedelta(seconds=seconds / (len(filters) - position))
+        counts.append(
+            count_selection(
+                console.state.resources, mailing_list, parsed_filter, count, first_within=share
+            )
+        )
     return counts
 
 

@@ -67,7 +67,7 @@ _VIA_LABELS = {
     "trace": "with a link in one of your e-mails",
     "bulk": "with a bulk action",
 }
-_ATTRIBUTE_LABELS = {
+ATTRIBUTE_LABELS = {
     "name": "name",
     "email": "address",
     "type": "tier",
@@ -186,7 +186,7 @@ class TimelineEntry:
 
 def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) -> TimelineEntry:
     changed = [
-        _ATTRIBUTE_LABELS.get(name) or field_labels.get(key, key)
+        ATTRIBUTE_LABELS.get(name) or field_labels.get(key, key)
         for name in event.changed or ()
         for key in [name.removeprefix("fields.")]
     ]

@@ -55,6 +55,7 @@ function takeImages(form) {
 
   // Upload the files one after the other, because the form sends one file per request.
   function take(files) {
+    form.closest("details").open ||= files.length > 0;
     for (const file of files) {
       const line = lineOf(file);
       waiting = waiting.then(() => send(form, file, line)).then((isThere) => {
