@@ -18,6 +18,7 @@ from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
 from core.languages.reader_languages import ENGLISH, marked, translate
 from services.accounts import page_paths
+from services.subscriptions import page_urls
 
 # The keys of the error renderer and of the page's language in the ASGI scope.
 _RENDERER_KEY = "pressroom.problem_page"
@@ -27,7 +28,6 @@ _OPEN_AGAIN = marked(
     "Open the link in your e-mail again, or copy the whole link into your browser."
 )
 _SIGN_UP_AGAIN = marked("To subscribe, sign up again. You will get a new link.")
-_ASK_AGAIN = marked("To get a new link, open the unsubscribe page from any e-mail of the list.")
 _ASK_THE_PROGRAM = (
     "The app’s request for access to your account is invalid. Please contact the makers of the app."
 )
@@ -35,12 +35,9 @@ _DOES_NOT_WORK = marked("This link doesn’t work")
 _INCOMPLETE = (
     marked("This link is incomplete"),
     marked("The end of the link is missing."),
-    _OPEN_AGAIN,
 )
-_MIXED_UP = (_DOES_NOT_WORK, marked("The link was changed on its way to you."), _OPEN_AGAIN)
+_CHANGED = marked("The link was changed on its way to you.")
 
-# The code of an error about a mailed link begins with an element of this tuple and a dot.
-_LINK_CODE_PREFIXES = ("trace", "link", "preferences_link", "account_link")
 # Maps the path of a mailed link to the path of the page on which a user requests a new link.
 _REQUEST_PATHS = {
     page_paths.REGISTRATION_PATH: page_paths.REGISTER_PATH,
@@ -55,18 +52,27 @@ _NEXT_PAGES = {
     "oauth.invalid_client": ("Go to the overview", page_paths.OVERVIEW_PATH),
     "oauth.invalid_request": ("Go to the overview", page_paths.OVERVIEW_PATH),
 }
+# The codes of errors whose page has a form for a new link to the preferences.
+_ASK_CODES = {
+    mailing.LIST_NOT_FOUND.code,
+    mailing.TRACE_MISSING.code,
+    mailing.TRACE_AMBIGUOUS.code,
+    mailing.TRACE_INVALID.code,
+    people.PREFERENCES_LINK_INVALID.code,
+    people.PREFERENCES_LINK_USED.code,
+    people.VISIT_OVER.code,
+}
 # Maps an error code to the heading and the sentences of the error page. Texts that are passed to
 # ``marked`` are translated. Error texts that aren't passed to ``marked`` are always in English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
-    mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
+    mailing.TRACE_AMBIGUOUS.code: (_DOES_NOT_WORK, _CHANGED),
     mailing.TRACE_INVALID.code: (
         _DOES_NOT_WORK,
         marked("The link may have been shortened or changed on its way to you."),
-        _OPEN_AGAIN,
     ),
-    people.LINK_MISSING.code: _INCOMPLETE,
-    people.LINK_AMBIGUOUS.code: _MIXED_UP,
+    people.LINK_MISSING.code: (*_INCOMPLETE, _OPEN_AGAIN),
+    people.LINK_AMBIGUOUS.code: (_DOES_NOT_WORK, _CHANGED, _OPEN_AGAIN),
     people.LINK_INVALID.code: (
         _DOES_NOT_WORK,
         marked("The link may have expired or may be incomplete."),
@@ -96,17 +102,14 @@ _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     people.PREFERENCES_LINK_INVALID.code: (
         _DOES_NOT_WORK,
         marked("The link may have expired or may be incomplete."),
-        _ASK_AGAIN,
     ),
     people.PREFERENCES_LINK_USED.code: (
         marked("This link has already been used"),
         marked("Each link works only once."),
-        _ASK_AGAIN,
     ),
     people.VISIT_OVER.code: (
-        marked("Please request a new link"),
+        marked("Your session has ended"),
         marked("This page closes one hour after you open the link from our e-mail."),
-        _ASK_AGAIN,
     ),
     mailing.LIST_BUSY.code: (
         marked("Please try again in a minute"),
@@ -175,8 +178,9 @@ _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.LIST_NOT_FOUND.code: (
         # The text is the same for an archived list and for an unknown one, so that strangers can't
         # find archived lists.
-        marked("List not found"),
+        marked("This newsletter isn’t here"),
         marked("The list is closed, or the address contains a mistake."),
+        marked("For the new address, ask the publisher."),
     ),
 }
 _CLIENT_ERROR_TEXTS = (marked("That didn’t work"), _OPEN_AGAIN)
@@ -214,21 +218,27 @@ def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Respons
         heading=heading,
         text=" ".join(sentences),
         number=problem.request_id if problem.is_server_error else None,
-        is_about_link=problem.code.partition(".")[0] in _LINK_CODE_PREFIXES,
+        ask_path=_find_path(problem, page_urls.ASK_PREFERENCES_PATH)
+        if problem.code in _ASK_CODES
+        else None,
         next_page=find_next_page(problem),
     )
 
 
 def find_next_page(problem: ErrorDetails) -> tuple[str, str] | None:
-    """The URL is relative, because a proxy may serve all pages below a prefix."""
     next_page = _NEXT_PAGES.get(problem.code)
     if problem.code == people.ACCOUNT_LINK_INVALID.code and problem.path in _REQUEST_PATHS:
         next_page = ("Request a new link", _REQUEST_PATHS[problem.path])
     if next_page is None:
         return None
     label, path = next_page
+    return label, _find_path(problem, path)
+
+
+def _find_path(problem: ErrorDetails, path: str) -> str:
+    """The URL is relative, because a proxy may serve all pages below a prefix."""
     levels_up = problem.path.count("/") - 1
-    return label, "../" * levels_up + path.removeprefix("/")
+    return "../" * levels_up + path.removeprefix("/")
 
 
 def describe_error(code: str) -> tuple[str, str] | None:

@@ -29,6 +29,7 @@ from core.errors import access, requests
 from core.settings import Settings
 from core.signed_urls import SEEN_HEADER
 from services.accounts import page_paths
+from services.subscriptions import page_urls
 
 _SERVICE_DESCRIPTION = (
     "The back end of a newsletter platform. Pressroom manages lists and their members, images, "
@@ -120,9 +121,15 @@ async def read_service(request: Request, state: StateOf) -> Response:
     """Retrieve the name and version of the service, and links. The response is HTML if the request
     accepts HTML.
     """
-    record = _build_record(state.resources.settings)
+    settings = state.resources.settings
+    record = _build_record(settings)
     if "text/html" in request.headers.get("accept", ""):
-        reply = render_page("service.html", service=record)
+        reply = render_page(
+            "service.html",
+            service=record,
+            register_url=page_paths.page_url(settings, page_paths.REGISTER_PATH),
+            ask_url=settings.pages_base + page_urls.ASK_PREFERENCES_PATH,
+        )
     else:
         reply = JSONResponse(build_envelope(record).model_dump(mode="json"))
     reply.headers["Vary"] = "Accept"

@@ -199,7 +199,7 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
     secret = mailed_tokens.create_token(
         uow, purpose, user_id=user_id, email=request.email, created_at=created_at
     )
-    return template, {"url": page(path, token=secret)}
+    return template, {"email": request.email, "url": page(path, token=secret)}
 
 
 def _choose_template(

@@ -29,7 +29,7 @@ def render_mail(
     language: str | None = None,
     sender_name: str | None = None,
     headers: dict[str, str] | None = None,
-    **values: str | bool | None,
+    **values: object,
 ) -> Mail:
     """Render a mail from the templates ``<template>.txt`` and ``<template>.html``.
 

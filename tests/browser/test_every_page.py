@@ -81,6 +81,7 @@ VISITS = {
     **dict(_console_visits()),
     "a previewed import": Visit("owner", "/console/imports/{previewed_import_id}"),
     "an order in review": Visit("operator", "/console/operators/orders/{doubtful_order_id}"),
+    "start page": Visit("nobody", "/"),
     # Pages for the readers of a list
     "sign-up": Visit("nobody", "/s/{slug}"),
     "report of a sign-up page": Visit("nobody", "/s/{slug}/report"),

@@ -154,7 +154,7 @@ def test_archived_list_can_be_left_but_not_rejoined_on_the_unsubscribe_page(
     reply = stranger.post(
         "/unsubscribe", params={"trace_id": subscriber.trace_id}, data={"action": "undo"}
     )
-    assert read_heading(reply, 404) == "List not found"
+    assert read_heading(reply, 404) == "This newsletter isn’t here"
     assert subscriber.read_status() == ("unsubscribed", True)
 
 

@@ -164,14 +164,14 @@ def test_trace_id_does_not_open_preferences_or_other_lists(
     query = {"trace_id": subscriber.trace_id}
     for path in ("", "/data", "/data.json", "/erase", f"/answers?list={subscriber.list_id}"):
         reply = stranger.get(f"/preferences{path}", params={**query, "list": subscriber.list_id})
-        assert read_heading(reply, 403) == "Please request a new link"
+        assert read_heading(reply, 403) == "Your session has ended"
     for path in ("", "/erase", "/answers"):
         fields = {"list": str(other_list_id), "action": "leave"}
         if path == "":
             fields = {"was": f"+{other_list_id}.member"}
         params = {**query, "list": str(other_list_id)}
         reply = stranger.post(f"/preferences{path}", params=params, data=fields)
-        assert read_heading(reply, 403) == "Please request a new link"
+        assert read_heading(reply, 403) == "Your session has ended"
     link_reply = open_link(stranger, subscriber.trace_id, {}, Origin=stack.api_url)
     assert read_heading(link_reply, 403) == "This link doesn’t work"
     page = stranger.get("/unsubscribe", params=query)
@@ -203,7 +203,7 @@ def test_preferences_link_is_usable_only_once_and_opening_its_page_changes_nothi
     reply_to_forged_cookie = stranger.get(
         "/preferences", headers={"Cookie": f"{cookie_name}={token}"}
     )
-    assert read_heading(reply_to_forged_cookie, 403) == "Please request a new link"
+    assert read_heading(reply_to_forged_cookie, 403) == "Your session has ended"
 
 
 def test_form_from_another_site_cannot_start_a_preferences_session(
@@ -230,7 +230,7 @@ def test_preferences_link_and_session_expire_after_one_hour(
         "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id",
         subscriber.user_id,
     )
-    assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Your session has ended"
     reply = open_link(browser, token, {}, Origin=stack.api_url)
     assert read_heading(reply, 403) == "This link doesn’t work"
     find_longer_links = (
@@ -254,7 +254,7 @@ def test_address_change_revokes_preferences_links_and_sessions(
     open_preferences(browser, former_subscriber)
     token = receive_token(browser, former_subscriber)
     move(logged_in_visitor, new_email)
-    assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Your session has ended"
     for reply in (
         browser.get("/preferences/open", params={"token": token}),
         open_link(browser, token, {}, Origin=stack.api_url),
@@ -276,7 +276,7 @@ def test_reader_can_end_the_preferences_session(
     end_reply = browser.post("/preferences/end", data={"csrf_token": read_csrf(page)})
     assert "max-age=0" in end_reply.headers["set-cookie"].lower()
     browser.cookies.update(cookies_before)
-    assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Your session has ended"
 
 
 def test_preferences_of_one_list_have_its_colour_and_of_several_lists_the_default_colour(
@@ -714,7 +714,7 @@ def test_reader_is_erased_after_confirmation_in_the_preferences(
     # The response deletes the session cookie.
     assert "max-age=0" in erasure_reply.headers.pop("set-cookie").lower()
     assert read_heading(erasure_reply) == "Your data is being deleted"
-    assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Your session has ended"
 
     select_email = "SELECT email FROM users WHERE id = %s"
     erased_row = [(f"erased-{subscriber.user_id}@erased.invalid",)]

@@ -64,10 +64,13 @@ def test_errors_on_reader_pages_are_german_for_german_browsers(
         (stranger.get("/unsubscribe", headers=GERMAN_HEADERS), "Dieser Link ist unvollständig"),
         (
             stranger.get("/preferences", headers=GERMAN_HEADERS),
-            "Bitte fordern Sie einen neuen Link an",
+            "Ihre Sitzung ist beendet",
         ),
         (stranger.put(f"/s/{slug}", headers=GERMAN_HEADERS), "Das ging nicht"),
-        (stranger.get("/s/no-such-list", headers=GERMAN_HEADERS), "Liste nicht gefunden"),
+        (
+            stranger.get("/s/no-such-list", headers=GERMAN_HEADERS),
+            "Diesen Newsletter gibt es hier nicht",
+        ),
         (stranger.post(f"/s/{slug}", data={}, headers=GERMAN_HEADERS), "Noch nicht angemeldet"),
         (
             stranger.post(

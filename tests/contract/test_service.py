@@ -36,9 +36,9 @@ def test_root_url_shows_browsers_a_page_with_links(stack: Stack, stranger: httpx
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     assert reply.text.index(f"{stack.api_url}/console") < reply.text.index("/docs")
-    for path in ("/console", "/docs", "/openapi.json", "/account"):
+    for path in ("/console", "/docs", "/openapi.json", "/account", "/register", "/preferences/ask"):
         assert f'href="{stack.api_url}{path}"' in reply.text
-    assert "script" not in reply.text
+    assert "<script" not in reply.text
 
 
 def test_common_aliases_redirect_to_docs_and_health_check(stranger: httpx2.Client) -> None:

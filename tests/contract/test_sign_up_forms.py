@@ -193,7 +193,10 @@ def test_sign_up_form_of_an_archived_or_unknown_list_shows_a_404_page(
 ) -> None:
     data(client.delete(f"/lists/{form_list_id}"))
     for list_id in (form_list_id, 1):
-        assert read_heading(send(stranger, list_id, email=new_address()), 404) == "List not found"
+        assert (
+            read_heading(send(stranger, list_id, email=new_address()), 404)
+            == "This newsletter isn’t here"
+        )
     assert read_heading(stranger.get("/subscribed", params={"list": form_list_id}), 404)
 
 

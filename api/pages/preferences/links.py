@@ -16,7 +16,7 @@ from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
 from api.cookies import VISIT_COOKIE
-from api.html.frame import redirect_to_query, render_list_page, render_page
+from api.html.frame import redirect_to_query, render_list_page
 from api.html.problems import get_reader_language
 from api.pages.preferences.visits import (
     redirect_to_preferences,
@@ -48,21 +48,16 @@ def show_link_request(
     list_name: Annotated[str, Query(alias="list")] = "",
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
-    if sent is not None and not list_name:
-        # Release 1.0.0 redirects to a page without a list, and may run next to this release.
-        return render_page(
-            "asked_preferences.html", language=get_reader_language(request), is_reader_page=True
-        )
-    mailing_list = find_list(uow, list_name, archived=True)
-    look = branding.read_look(uow, mailing_list)
-    if sent is not None:
-        return render_list_page(
-            "asked_preferences.html",
-            look,
-            language=get_reader_language(request),
-            list_title=mailing_list.title,
-        )
-    return _render_request(request, look, mailing_list)
+    mailing_list = _find_named_list(uow, list_name)
+    if sent is None:
+        return _render_request(uow, request, mailing_list)
+    return render_list_page(
+        "asked_preferences.html",
+        _read_look(uow, mailing_list),
+        language=get_reader_language(request),
+        list_title=mailing_list and mailing_list.title,
+        is_reader_page=True,
+    )
 
 
 @router.post(page_urls.ASK_PREFERENCES_PATH, dependencies=[LOGIN])
@@ -74,18 +69,20 @@ async def request_link(
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
     """The response and its duration are the same for every address, so that nobody learns which
-    addresses are on the list.
+    addresses are on the list. Without a list, the mail contains a link for each owner.
     """
+    mailing_list: MailingList | None
     async with pad_duration():
         if trace_id is not None:
             mailing_list, email = await state.in_unit_of_work(_find_recipient, trace_id)
         else:
-            mailing_list = await state.in_unit_of_work(find_list, list_name, archived=True)
+            mailing_list = await state.in_unit_of_work(_find_named_list, list_name)
             try:
                 email = email_addresses.normalise_address(form.get("email", ""))
             except DomainError:
-                look = await state.in_unit_of_work(branding.read_look, mailing_list)
-                return _render_request(request, look, mailing_list, form.get("email", ""))
+                return await state.in_unit_of_work(
+                    _render_request, request, mailing_list, form.get("email", "")
+                )
         await state.in_unit_of_work(
             link_mails.request_link,
             mailing_list=mailing_list,
@@ -93,7 +90,16 @@ async def request_link(
             language=get_reader_language(request),
             source=unsolicited_mail.source_digest(state.resources.keyring, client_address(request)),
         )
-    return redirect_to_query(urlencode({"list": mailing_list.slug, "sent": "yes"}))
+    query = {"list": mailing_list.slug} if mailing_list else {}
+    return redirect_to_query(urlencode({**query, "sent": "yes"}))
+
+
+def _find_named_list(uow: UnitOfWork, name: str) -> MailingList | None:
+    return find_list(uow, name, archived=True) if name else None
+
+
+def _read_look(uow: UnitOfWork, mailing_list: MailingList | None) -> Look:
+    return branding.read_look(uow, mailing_list) if mailing_list else Look()
 
 
 def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
@@ -106,17 +112,21 @@ def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
 
 
 def _render_request(
-    request: Request, look: Look, mailing_list: MailingList, invalid_address: str | None = None
+    uow: UnitOfWork,
+    request: Request,
+    mailing_list: MailingList | None,
+    invalid_address: str | None = None,
 ) -> Response:
     language = get_reader_language(request)
     errors = {} if invalid_address is None else {"email": translate(language, EMPTY_ADDRESS)}
     email, *_ = build_inputs(language, (), {"email": invalid_address or ""}, errors)
     return render_list_page(
         "ask_preferences.html",
-        look,
+        _read_look(uow, mailing_list),
         language=language,
         status=200 if invalid_address is None else 422,
-        list_title=mailing_list.title,
+        list_title=mailing_list and mailing_list.title,
+        is_reader_page=True,
         email=email,
     )
 
@@ -125,10 +135,16 @@ def _render_request(
 def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:
-    look = own_lists.read_look(uow, visits.read_link(uow, token))
-    language = get_reader_language(request)
+    visit = visits.read_link(uow, token)
     return render_anonymous_page(
-        request, state, "open_preferences.html", look=look, language=language, is_reader_page=True
+        request,
+        state,
+        "open_preferences.html",
+        look=own_lists.read_look(uow, visit),
+        language=get_reader_language(request),
+        is_reader_page=True,
+        email=visit.person.email,
+        count=len(own_lists.find_joined_list_ids(uow, visit)),
     )
 
 

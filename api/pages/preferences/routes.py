@@ -51,6 +51,8 @@ OptionalListQuery = Annotated[PathId | None, Query(alias="list")]
 
 # The value of the button that unsubscribes the reader from all lists of the owner.
 _LEAVE_ALL = "leave_all"
+# The data page shows these facts only once if they are the same on all lists.
+_SHARED_FACTS = ("name", "email", "type", "language", "fields")
 
 
 @router.get(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
@@ -242,12 +244,19 @@ def _render_preferences(
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = get_reader_language(request)
     visit = find_visit(uow, request, state)
+    known = known_data.read_known_data(uow, visit)
+    first, *others = known["lists"] or [{}]
     return render_visit_page(
         request,
         state,
         own_lists.read_look(uow, visit),
         "own_data.html",
-        known=known_data.read_known_data(uow, visit),
+        known=known,
+        shared=[
+            name
+            for name in _SHARED_FACTS
+            if others and first[name] and all(each[name] == first[name] for each in others)
+        ],
         labels=translate_names(language),
         field_labels={each.key: each.label for each in fields.list_fields(uow, visit.owner_id)},
         format_value=make_value_formatter(language),
