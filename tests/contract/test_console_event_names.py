@@ -137,5 +137,5 @@ def test_operators_see_the_owner_of_a_failing_webhook(
 
 def test_page_of_member_fields_marks_the_menu_entry_of_lists(console: OwnerAtConsole) -> None:
     menu = console.see("/console/fields").partition("</nav>")[0]
-    [marked_entry] = re.findall(r'aria-current="true">.*<span>([^<]+)</span></a>', menu)
+    [marked_entry] = re.findall(r'aria-current="true">.*?<span>([^<]+)</span></a>', menu)
     assert marked_entry == "Lists"
