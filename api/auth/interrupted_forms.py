@@ -51,7 +51,7 @@ def keep_form(
 def read_kept_form(request: Request, state: State, caller: Caller) -> dict[str, str] | None:
     """Return the fields that this person typed on this page before the login, or ``None``.
 
-    Each login begins a new session. The session that typed the fields hasn't logged in again.
+    The session that sent the form gets ``None``, because a login begins a new session.
     """
     text = state.cookies.read(request, INTERRUPTED_FORM_COOKIE)
     if not text:

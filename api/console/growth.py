@@ -258,7 +258,7 @@ def _choose_values(
 ) -> tuple[Sequence[int | None], list[int]]:
     """Return the values of the line or the upper bars, and the values of the lower bars.
 
-    A rate without a value is ``None``.
+    An unknown rate is ``None``.
     """
     no_values = [0] * len(spans)
     match figure:

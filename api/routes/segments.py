@@ -55,7 +55,8 @@ async def create_segment(
     A list can have at most 500 segments. A segment still works after a field or tag is renamed.
     Tags that the list doesn't have yet are created.
 
-    If counting fails, the segment still exists, so `count` is 0 and `count_is_exact` is false.
+    If counting fails, the segment is created anyway. Then `count` is 0, and `count_is_exact` is
+    false.
     """
 
     def create(uow: UnitOfWork, mailing_list: MailingList) -> Segment:

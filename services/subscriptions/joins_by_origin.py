@@ -23,9 +23,9 @@ class OriginFigures:
 
 @dataclass(frozen=True)
 class JoinsByOrigin:
-    """The most frequent origins. ``joined`` counts all members of known origin who joined.
+    """The most frequent origins.
 
-    Imported members aren't counted.
+    ``joined`` counts all members of known origin who joined in other ways than by an import.
     """
 
     largest: Sequence[OriginFigures]

@@ -1,5 +1,5 @@
--- Deletes the mailing and the stated reason of an opt-out when its person is erased. An erasure only
--- removes the person's id, because release 1.1.0 knows no other columns.
+-- Clears the mailing and the stated reason of an opt-out when its person is erased. An erasure only
+-- removes the person's id, because release 1.1.0 doesn't know these two columns.
 CREATE FUNCTION clear_opt_out_cause() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

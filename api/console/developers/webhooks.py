@@ -170,8 +170,9 @@ class DeliveryView:
     @property
     def failure(self) -> str:
         """Return a sentence about the latest failed attempt, without its duration."""
-        code = self.delivery.status_code
-        return self.answer if code is None else f"Your server responds with the status {code}."
+        if self.delivery.status_code is not None:
+            return f"Your server responds with the status {self.delivery.status_code}."
+        return self.delivery.error or "Your server doesn’t respond."
 
     @property
     def full_body(self) -> str:

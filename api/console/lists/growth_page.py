@@ -170,7 +170,7 @@ def _build_tiles(
 def _list_origins(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy, joined: int
 ) -> OriginPanel:
-    """Leave out imported members. ``joined``: how many others joined."""
+    """Return the most frequent origins. ``joined``: how many joined without an import."""
     origins = joins_by_origin.read_joins_by_origin(uow, list_id, days, by, _MAX_ORIGINS_ON_PAGE)
     rows = _build_rows(
         (

@@ -34,7 +34,7 @@
     try {
       const reply = await fetch(url, { credentials: "same-origin" });
       results = new DOMParser().parseFromString(await reply.text(), "text/html").getElementById("found");
-    } catch { /* The page below shows the error. */ }
+    } catch { /* The search page shows the error. */ }
     if (text !== input.value || !dialog.open) return;
     // The session may have ended. The page redirects to the login, and returns after the login.
     if (!results) return location.assign(url);

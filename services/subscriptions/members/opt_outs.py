@@ -255,8 +255,8 @@ def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> Non
 def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
     """Remove the person's id before an erasure, and return the number of opt-outs.
 
-    They stay valid for the verified ``address`` and former addresses. A database trigger deletes
-    their mailings and reasons.
+    They stay valid for the verified ``address`` and former addresses. A database trigger clears
+    the columns ``mailing_id`` and ``reason``.
     """
     is_of_person = OptOut.user_id == person.id
     _copy_to_address(uow, address, is_of_person)

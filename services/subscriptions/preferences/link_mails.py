@@ -149,6 +149,6 @@ def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
     for mailing_list, _ in rows:
         lists_by_owner.setdefault(mailing_list.user_id, []).append(mailing_list)
     if requested_list is not None:
-        # The requested list may be a list that the person hasn't joined.
+        # Name the requested list, even if the person has joined only other lists of its owner.
         lists_by_owner = {requested_list.user_id: [requested_list]}
     return _Recipient(person, list(lists_by_owner.values()), rows[0].language)
