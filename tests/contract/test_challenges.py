@@ -345,7 +345,7 @@ _ERROR_PAGE_VALUES: dict[str, Any] = {
     "text": "T",
     "number": None,
     "next_page": None,
-    "is_about_link": False,
+    "ask_path": None,
 }
 
 

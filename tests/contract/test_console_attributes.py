@@ -143,7 +143,9 @@ def test_console_list_of_segments_shows_the_number_of_members_of_each(
         data(console.api.post(path, json=body), 200, 201)
 
     def read_counts() -> list[list[str]] | None:
-        rows = [row[:2] for row in rows_of(console.see(f"/console{path}?count=exactly"))[1:]]
+        rows = [
+            [row[0], row[2]] for row in rows_of(console.see(f"/console{path}?count=exactly"))[1:]
+        ]
         # On a busy machine, an ellipsis replaces a count that takes too long.
         return None if "…" in str(rows) else rows
 
@@ -180,7 +182,7 @@ def test_console_list_of_segments_shows_numbers_also_for_an_invalid_filter(
     new_segment(console.api, console_list_id, {"field": "fields.city", "is": "Rome"})
     data(console.api.delete(f"/fields/{field['id']}"))
     text = console.see(f"/console/lists/{console_list_id}/segments?count=exactly")
-    assert rows_of(text)[1][1] == "0 members"
+    assert rows_of(text)[1][2] == "0 members"
     # The page has its final counts, so that a script doesn't request them again.
     assert "hx-get" not in text
 

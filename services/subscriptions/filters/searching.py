@@ -25,6 +25,7 @@ from sqlalchemy import (
     FromClause,
     Select,
     Subquery,
+    TextClause,
     bindparam,
     func,
     literal_column,
@@ -195,12 +196,16 @@ def execute_in_time(uow: UnitOfWork, query: Select[Any], max_seconds: int) -> Se
     """Return ``None`` if the query takes too long."""
     try:
         with uow.session.begin_nested():
-            uow.session.execute(text(f"SET LOCAL statement_timeout = '{max_seconds}s'"))
+            uow.session.execute(_build_time_limit(max_seconds))
             return uow.session.execute(query).all()
     except OperationalError as error:
         if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
             raise
         return None
+
+
+def _build_time_limit(max_seconds: int) -> TextClause:
+    return text(f"SET LOCAL statement_timeout = '{max_seconds}s'")
 
 
 # Caching the queries saves a millisecond per search, because SQLAlchemy builds each query only
