@@ -156,10 +156,9 @@ async def _count_members(
         # Count after the commit, because counting can take seconds.
         try:
             count = member_counts.count_members(state.resources, mailing_list, filter_tree)
-        except Exception:
+        except Exception:  # After any error, the client would create the new segment again.
             if not is_new:
                 raise
-            # An error would make the client create the segment again.
             log.exception("segment.count_failed")
             count = MemberCount(0, is_exact=False)
         return CountedSegment.of_row(
