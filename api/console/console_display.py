@@ -136,21 +136,31 @@ def format_day(value: date) -> str:
 
 @dataclass(frozen=True)
 class DisplayedMoment:
-    """A time that a page shows relative to now, with the exact time in a tooltip."""
+    """A time that a page shows relative to now, with the exact time in a tooltip.
+
+    ``is_dated``: whether the page shows the date and the minute before the relative time.
+    """
 
     at: datetime
+    is_dated: bool = False
 
     def __html__(self) -> str:
         # The HTML needs no escaping, because it contains only formatted times.
-        exact = f"{format_day(self.at)}, {self.at:%H:%M:%S} UTC"
-        distance = format_distance(self.at, clock.now())
-        return (
-            f'<time datetime="{clock.format_timestamp(self.at)}" title="{exact}">{distance}</time>'
-        )
+        day = format_day(self.at)
+        words = distance = format_distance(self.at, clock.now())
+        if self.is_dated:
+            words = f"{day}, {self.at:%H:%M} UTC"
+            words += "" if distance == day else f" ({distance})"
+        exact = f"{day}, {self.at:%H:%M:%S} UTC"
+        return f'<time datetime="{clock.format_timestamp(self.at)}" title="{exact}">{words}</time>'
 
 
 def display_moment(value: datetime) -> DisplayedMoment:
     return DisplayedMoment(value.astimezone(UTC))
+
+
+def display_dated_moment(value: datetime) -> DisplayedMoment:
+    return DisplayedMoment(value.astimezone(UTC), is_dated=True)
 
 
 def format_distance(value: datetime, now: datetime) -> str:

@@ -87,6 +87,7 @@ _TEMPLATES.filters |= {
     "file_size": console_display.format_file_size,
     "signed": console_display.format_change,
     "moment": console_display.display_moment,
+    "dated": console_display.display_dated_moment,
     "day": console_display.format_day,
     "amount": console_display.format_credits,
     "money": format_money,

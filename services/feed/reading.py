@@ -171,11 +171,18 @@ def list_newest_events(
     user_id: int,
     *,
     types: Collection[FeedEventType],
+    list_id: int | None = None,
     limit: int,
     before: FeedPosition | None = None,
 ) -> list[FeedEvent]:
     query = next_events(
-        user_id, FEED_START, types=types, limit=limit, newest_first=True, before=before
+        user_id,
+        FEED_START,
+        types=types,
+        list_id=list_id,
+        limit=limit,
+        newest_first=True,
+        before=before,
     )
     return list(session.scalars(query))
 

@@ -124,6 +124,22 @@ def test_console_order_page_reports_an_expired_or_reviewed_order(
     assert "<b>0</b> credits" in console.see(CREDITS_PATH)
 
 
+def test_orders_that_wait_for_payment_come_first_and_can_be_paid_from_their_row(
+    console: OwnerAtConsole, sandbox_payments: SandboxPayments
+) -> None:
+    first_url = read_payment_url(console.do(BUY_PATH, credit_amount="500", **ANY_NUMBER))
+    paid_url = read_payment_url(console.do(BUY_PATH, credit_amount="700", **ANY_NUMBER))
+    sandbox_payments.pay(paid_url)
+    eventually(lambda: ">Paid</span>" in console.see(ORDERS_PATH), what="the payment")
+    text = console.see(ORDERS_PATH)
+    rows = [(row[0].split(" ")[0], row[-1]) for row in rows_of(text)[1:]]
+    assert rows == [("500", "Pay"), ("700", "Receipt")]
+    assert f'<a href="{first_url}"' in text
+    # A record shows its date, because a relative time is wrong on a printed or saved page.
+    today = datetime.now(UTC)
+    assert re.search(rf">{today.day} {today:%b %Y}, \d\d:\d\d UTC \(just now\)</time>", text)
+
+
 def test_console_shows_order_errors_next_to_their_fields(
     console: OwnerAtConsole, stack: Stack
 ) -> None:

@@ -383,7 +383,7 @@ def test_console_shows_the_newest_events_in_words_and_filters_them_by_type(
     assert len(events) == len(rows)
     shown_events = re.findall(r'<pre tabindex="0"><code>({.*?})</code>', text, re.DOTALL)
     assert [json.loads(html.unescape(each)) for each in shown_events] == events[::-1]
-    assert "No events of this type" in console.see(EVENTS_PATH, type="order.disputed")
+    assert "No matching events" in console.see(EVENTS_PATH, type="order.disputed")
 
 
 def form_values_at(time: datetime) -> dict[str, str]:

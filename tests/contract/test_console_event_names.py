@@ -83,6 +83,29 @@ def test_events_page_states_what_changed_and_merges_similar_events_about_members
     assert list_rows()[1] == ["Someone signed up", f"{newest} and 4 more"]
     assert [each[1] for each in list_rows(type="subscription.changed")] == addresses[::-1]
 
+    # One line covers members who changed in different ways, and names everything that changed.
+    for address in addresses[:-1]:
+        put_member(console.api, list_id, address, name="Ada Byron", tags=["vip"])
+    put_member(console.api, list_id, newest, name="Ada Byron")
+    row = ["A member was changed: name, tags", f"{newest} and 4 more"]
+    eventually(lambda: list_rows()[:1] == [row], what="the merged events")
+
+
+def test_events_page_shows_only_the_events_of_the_chosen_list(console: OwnerAtConsole) -> None:
+    harbour_id = new_list(console.api, title="Harbour")["id"]
+    garden_id = new_list(console.api, title="Garden")["id"]
+    for list_id, address in ((harbour_id, "ada@example.com"), (garden_id, "bea@example.com")):
+        put_member(console.api, list_id, address)
+    eventually(
+        lambda: list_subjects(console, list_id=str(garden_id)) == ["bea@example.com Garden"],
+        what="the events",
+    )
+    text = console.see(EVENTS_PATH, list_id=str(harbour_id), type=CREATED)
+    assert list_subjects(console, list_id=str(harbour_id)) == ["ada@example.com Harbour"]
+    assert f"/events?type={CREATED}&amp;list_id={harbour_id}" in text
+    # A list of another account isn't a choice, so the page shows the owner's own events.
+    assert len(list_subjects(console, list_id="1", type=CREATED)) == 2
+
 
 def test_sender_page_shows_only_the_selected_kind_of_report(
     console: OwnerAtConsole, stack: Stack

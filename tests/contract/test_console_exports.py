@@ -82,7 +82,8 @@ def test_console_exports_a_list_and_offers_the_file_for_download(console: OwnerA
     [row] = [each for each in rows_of(console.see("/console/exports")) if "Demo" in each[1]]
     assert row[:2] == ["Members", "The Daily Demo"]
     assert row[3] == "2"
-    assert row[5].startswith("expires in ")
+    assert row[5].startswith("Download expires in ")
+    assert f'{path}/file"' in console.see("/console/exports")
 
 
 def test_pages_of_an_export_and_an_import_show_the_menu_of_their_list(

@@ -185,6 +185,27 @@ def test_imports_page_tells_previews_failures_and_imports_apart(console: OwnerAt
     }
 
 
+def test_imports_page_begins_with_waiting_previews_and_each_row_leads_to_its_next_step(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    preview_path = preview_import(console, list_id, build_address_file("a@example.com"), "a.csv")
+    preview_import(console, list_id, b"%PDF-1.7\n" + bytes(range(256)), "wrong.csv")
+    import_members_file(console.api, list_id, build_address_file("b@example.com"), "b.csv")
+    task = data(console.api.get("/imports"))["items"][0]
+    import_members_file(console.api, list_id, build_address_file("b@example.com"), "again.csv")
+    text = console.see("/console/imports")
+    rows = [(row[0], row[-1]) for row in rows_of(text)[1:]]
+    assert rows == [
+        ("wrong.csv", "Choose another file"),
+        ("a.csv", "Finish the import"),
+        ("again.csv", "–"),
+        ("b.csv", "Undo"),
+    ]
+    assert f'{preview_path}" aria-label="Finish the import: a.csv"' in text
+    assert f'/console/imports/{task["id"]}/undo"' in text
+
+
 @pytest.mark.parametrize(
     ("form_values", "filename", "content", "field"),
     [

@@ -54,10 +54,10 @@ def test_mailings_page_shows_the_figures_newest_first(
     text = console.see(mailings_path(mailed_list_id))
     assert heading(text) == "Mailings of The Daily Demo"
     newest, oldest = rows_of(text)[1:]
-    assert newest == [f"Mailing {unnamed_id}", "just now", "3", "no reports"]
+    assert [newest.pop(1)[-10:], oldest.pop(1)[-10:]] == ["(just now)"] * 2
+    assert newest == [f"Mailing {unnamed_id}", "3", "no reports"]
     assert oldest == [
         "September letter",
-        "just now",
         "1,200",
         "1,100 delivered (91.6 %) 18 bounced (1.5 %) 1 complained (< 0.1 %)",
     ]

@@ -427,10 +427,10 @@ class OrderView:
 @router.get("/orders")
 @MONEY.threaded
 def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    """Show the orders that the owner placed or claimed, newest first."""
+    """Show the orders that the owner placed or claimed, beginning with unpaid orders."""
     page_request = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
     page = orders.list_orders(uow, console.user_id, page_request, status=None)
-    views = [OrderView(order) for order in page.rows]
+    views = sorted(map(OrderView, page.rows), key=lambda view: view.payment_url is None)
     return console.render_page("orders.html", orders=views, next_cursor=page.next_cursor)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
@@ -42,6 +43,7 @@ from services.oauth.grants import GrantSummary
 from services.paging import PageRequest
 from services.senders import senders, senders_of_keys
 from services.senders.senders_of_keys import revoke_key
+from services.subscriptions import lists
 from services.webhooks import endpoints_of_keys, webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
@@ -50,6 +52,8 @@ router = build_router(PATH)
 
 KEEP_ENDPOINTS = "keep_endpoints"
 EVENTS_ON_PAGE = 20
+# A page with events of all types reads more events, because similar events are merged.
+EVENTS_TO_MERGE = 60
 REQUESTS_ON_PAGE = 50
 # The choices of the status filter on the page with an API key's requests.
 _STATUS_CHOICES = (
@@ -77,6 +81,7 @@ _SCOPE_GROUPS = (
     ("Events and reports", (Scope.WEBHOOK, Scope.SENDER)),
 )
 _TYPE_FIELD = "type"
+_LIST_FIELD = "list_id"
 
 
 @router.get("")
@@ -269,14 +274,28 @@ def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:
 
 @router.get("/feed")
 def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    selected_type = console.request.query_params.get(_TYPE_FIELD, "")
-    types = [kind for kind in FeedEventType if kind == selected_type]
-    page = list_newest_events(uow, console.caller, only=types, limit=EVENTS_ON_PAGE, cursor=cursor)
+    """Show the newest events. An unknown type or list in the query selects all events."""
+    query = console.request.query_params
+    types = [kind for kind in FeedEventType if kind == query.get(_TYPE_FIELD)]
+    own_lists = lists.list_choices(uow, console.user_id)
+    list_ids = [each.id for each in own_lists if str(each.id) == query.get(_LIST_FIELD)]
+    page = list_newest_events(
+        uow,
+        console.caller,
+        only=types,
+        limit=EVENTS_ON_PAGE if types else EVENTS_TO_MERGE,
+        list_id=list_ids[0] if list_ids else None,
+        cursor=cursor,
+    )
+    choices = {_TYPE_FIELD: types[:1], _LIST_FIELD: list_ids[:1]}
+    typed = {name: str(value) for name, values in choices.items() for value in values}
     console.count_members_page(uow)
     return console.render_page(
         "events.html",
-        TypedForm({_TYPE_FIELD: types[0].value} if types else {}),
+        TypedForm(typed),
+        query=f"?{urlencode(typed)}",
         events=page.events if types else merge_similar_events(page.events),
         next_cursor=page.next_cursor,
+        lists=[(str(each.id), each.title) for each in own_lists],
         types=[("", "All types"), *((str(each), words) for each, words in TYPE_LABELS.items())],
     )

@@ -104,7 +104,9 @@ class EventView:
         at, json: the time and the API's JSON of the newest merged event.
         path: the path of the page about the event's subject, or ``None`` if there is no such page.
         times: the number of merged events, or 1 for a single event.
-        others: the number of merged events about other members.
+        others: the number of other members with merged events.
+        changed: what the events changed, such as "name".
+        list_title: the title of the list of the member that the event is about, or empty.
         is_pending: whether a person signed up who must still confirm the subscription.
     """
 
@@ -116,6 +118,8 @@ class EventView:
     json: str
     times: int = 1
     others: int = 0
+    changed: tuple[str, ...] = ()
+    list_title: str = ""
     is_pending: bool = False
 
 
@@ -133,16 +137,18 @@ def list_newest_events(
     *,
     only: Collection[FeedEventType],
     limit: int,
+    list_id: int | None = None,
     cursor: str | None = None,
 ) -> EventPage:
     """Return the newest feed events of the caller, and merge equal consecutive events.
 
     ``only``: the types of the returned events, or empty for all types.
+    ``list_id``: the list of the returned events, or ``None`` for all events.
     """
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
     before = None if cursor is None else FeedPosition.of_cursor(cursor)
     entries = reading.list_newest_events(
-        uow.session, caller.user_id, types=types, limit=limit, before=before
+        uow.session, caller.user_id, types=types, list_id=list_id, limit=limit, before=before
     )
     events = reading.render_events(uow.session, entries)
     names = find_subject_names(uow, caller.user_id, events)
@@ -183,7 +189,8 @@ def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
         if (
             last is not None
             and last.at.date() == event.at.date()
-            and ((last.type, last.about, last.path) == (event.type, event.about, event.path))
+            and (last.type, last.about, last.path, last.changed)
+            == (event.type, event.about, event.path, event.changed)
         ):
             merged_events[-1] = replace(last, times=last.times + 1)
         else:
@@ -192,14 +199,17 @@ def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
 
 
 def merge_similar_events(events: Iterable[EventView]) -> list[EventView]:
-    """Merge consecutive events of a day that differ only in the member."""
+    """Merge consecutive events of a day that have the same type and list."""
     merged_events: list[EventView] = []
-    for (_, kind, _), run in groupby(events, lambda each: (each.at.date(), each.type, each.words)):
+    for (_, kind, _), run in groupby(
+        events, lambda each: (each.at.date(), each.type, each.list_title)
+    ):
         similar_events = list(run)
         is_of_members = CATALOGUE[FeedEventType(kind)].subject is SubjectKind.SUBSCRIPTION
         if is_of_members and len(similar_events) > _MAX_SINGLE_EVENTS:
-            others = sum(each.times for each in similar_events[1:])
-            similar_events = [replace(similar_events[0], others=others)]
+            others = len({each.about for each in similar_events}) - 1
+            changed = dict.fromkeys(name for each in similar_events for name in each.changed)
+            similar_events = [replace(similar_events[0], others=others, changed=tuple(changed))]
         merged_events += similar_events
     return merged_events
 
@@ -252,16 +262,17 @@ def find_subject(
 def _build_view(event: Mapping[str, Any], names: Mapping[RecordId, str]) -> EventView:
     kind = FeedEventType(event["type"])
     about, path = find_subject(event, names)
-    words = TYPE_LABELS[kind]
-    if kind is FeedEventType.SUBSCRIPTION_CHANGED and (changed := event["data"].get("changed")):
-        words += f": {', '.join(ATTRIBUTE_LABELS.get(each, each) for each in changed)}"
+    changed = event["data"].get("changed") if kind is _TYPE.SUBSCRIPTION_CHANGED else None
+    is_of_member = CATALOGUE[kind].subject is SubjectKind.SUBSCRIPTION
     return EventView(
         kind,
         datetime.fromisoformat(event["occurred_at"]),
-        words,
+        TYPE_LABELS[kind],
         about,
         path,
         orjson.dumps(event, option=orjson.OPT_INDENT_2).decode(),
+        changed=tuple(ATTRIBUTE_LABELS.get(each, each) for each in changed or ()),
+        list_title=names.get(("list_id", event["list_id"]), "") if is_of_member else "",
         is_pending=kind is FeedEventType.SUBSCRIPTION_CREATED
         and event["data"]["status"] == SubscriptionStatus.PENDING,
     )

@@ -26,7 +26,6 @@ from api.console.imports.views import (
     DATE_ORDERS,
     ImportView,
     describe_result,
-    get_import_name,
     read_view,
 )
 from api.console.members.bulk import describe_bulk_action
@@ -108,10 +107,12 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
     page_request = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
     page = records.list_imports(uow, console.caller, page_request, list_id=None)
     titles = lists.read_titles(uow, [task.list_id for task in page.rows])
+    views = [ImportView(task, titles[task.list_id], None, None) for task in page.rows]
+    # Previews whose file is still stored wait for the owner.
+    views.sort(key=lambda view: view.file_kept_until is None)
     return console.render_page(
         "imports.html",
-        imports=[(task, get_import_name(task), describe_result(task)) for task in page.rows],
-        titles=titles,
+        imports=[(view, describe_result(view.task)) for view in views],
         kinds={value: label for value, label, _ in KINDS},
         next_cursor=page.next_cursor,
     )

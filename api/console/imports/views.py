@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from api.console.assets import CONSOLE_PATH
 from api.console.console_display import (
     format_count,
     format_distance,
@@ -264,9 +265,22 @@ class ImportView:
     @property
     def can_be_undone(self) -> bool:
         has_ended = self.task.status != "running" and not self.task.dry_run
-        return (
-            has_ended and not self.is_undoing and IMPORT_UNDO.available_until(self.task) is not None
-        )
+        until = IMPORT_UNDO.available_until(self.task)
+        has_time = until is not None and until > clock.now()
+        return has_ended and not self.is_undoing and has_time and self.importable_rows > 0
+
+    @property
+    def next_step(self) -> tuple[str, str] | None:
+        """Return the label and the path of the owner's next action, or ``None``."""
+        path = f"{CONSOLE_PATH}/imports/{self.task.id}"
+        if self.is_broken:
+            return "Try again", path
+        has_ended = self.file_kept_until is None and self.task.source == "file"
+        if self.is_refused or (has_ended and self.task.status == "failed"):
+            return "Choose another file", f"{CONSOLE_PATH}/imports/new?list_id={self.task.list_id}"
+        if self.file_kept_until is not None:
+            return "Finish the import" if self.importable_rows else "Check the preview", path
+        return ("Undo", f"{path}/undo") if self.can_be_undone else None
 
     @property
     def date_order_matters(self) -> bool:
