@@ -60,6 +60,7 @@ class AttentionLine:
         at: when the import, webhook or sender began to fail or was paused. An estimate if this
             happened before migration 0143.
         reasons: why the sender is failing.
+        error: why the import failed, or ``None``.
     """
 
     kind: AttentionKind
@@ -68,6 +69,7 @@ class AttentionLine:
     at: datetime
     next_step: NextStep
     reasons: tuple[FailureReason, ...] = ()
+    error: str | None = None
 
 
 def list_lines(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
@@ -98,7 +100,14 @@ def _list_imports(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
         is_internal = task.error is not None and task.error["code"].startswith("job.")
         step = NextStep.RETRY_IMPORT if is_internal else NextStep.UPLOAD_AGAIN
         lines.append(
-            AttentionLine(AttentionKind.IMPORT, task.id, task.filename, task.finished_at, step)
+            AttentionLine(
+                AttentionKind.IMPORT,
+                task.id,
+                task.filename,
+                task.finished_at,
+                step,
+                error=str(task.error["message"]) if task.error else None,
+            )
         )
     return lines
 

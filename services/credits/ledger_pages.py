@@ -7,11 +7,12 @@ entries or none. The cursor of a filtered page is the number of the entry where 
 begins.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 
-from core import ids
+from core import clock, ids
 from core.errors.requests import REQUEST_INVALID
 from models import CreditAction
 from services import paging
@@ -103,6 +104,39 @@ def _list_filtered(
     elif scan_after > lowest:
         next_cursor = str(scan_after + 1)
     return PageOfRows(page, next_cursor, lambda entry: str(entry[0]))
+
+
+# Reversed spending reduces the sum. Spending that became a debt doesn't change the balance.
+_SPENDING = Statement("""
+SELECT e.source_type, -sum(e.delta), min(e.created_at)
+FROM credit_entries AS e
+WHERE e.user_id = :user_id AND e.seq > :after AND e.action IN ('consume', 'consume_reversal')
+GROUP BY e.source_type
+""")
+
+
+@dataclass(frozen=True)
+class Spending:
+    """The spent credits by the type of their source, since a time."""
+
+    since: datetime
+    amounts: Mapping[str, Decimal]
+
+    @property
+    def total(self) -> Decimal:
+        return sum(self.amounts.values(), Decimal(0))
+
+
+def sum_spending(database: Database, user_id: int, *, days: int) -> Spending:
+    """Sum up an account's spending in the last days, or in its last ``MAX_SCANNED_ENTRIES``."""
+    since = clock.now() - timedelta(days=days)
+    newest = _last_number_before(database, user_id, None, days=0)
+    before_period = _last_number_before(database, user_id, since.date(), days=0)
+    after = max(before_period, newest - MAX_SCANNED_ENTRIES)
+    rows = database.rows(_SPENDING, user_id=user_id, after=after)
+    if after > before_period and rows:
+        since = min(first for _, _, first in rows)
+    return Spending(since, {str(source): Decimal(amount) for source, amount, _ in rows if amount})
 
 
 _LAST_ENTRY = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")

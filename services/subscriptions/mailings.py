@@ -13,7 +13,7 @@ from fractions import Fraction
 from sqlalchemy import func, select
 
 from core.errors.mailing import MAILING_NOT_FOUND
-from models import Mailing, SubscriptionEvent
+from models import Mailing, MailingList, SubscriptionEvent
 from services import paging
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.members.departures import LEFT_BY_MAIL_ACTIONS
@@ -67,6 +67,15 @@ class Issue:
 def list_mailings(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRows[Mailing]:
     query = paging.select_owner_page(select(Mailing), Mailing.list_id, list_id, page)
     return paging.read_page(uow, query, page)
+
+
+def find_newest_issue(uow: UnitOfWork, user_id: int) -> Issue | None:
+    """Return the newest issue of the user's lists, or ``None`` without mailings."""
+    newest_of_list = select(func.max(Mailing.id)).where(Mailing.list_id == MailingList.id)
+    query = select(func.max(newest_of_list.scalar_subquery())).select_from(MailingList)
+    query = query.where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
+    mailing = uow.session.get(Mailing, uow.session.scalar(query))
+    return None if mailing is None else read_issue(uow, mailing)
 
 
 def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:

@@ -207,5 +207,10 @@ def test_history_merges_consecutive_spending_unless_it_is_filtered(
         data(consume(console.api, "1.5", f"article {number}"))
     row = ["Spent", "article 3 and 3 more", "\N{MINUS SIGN}6", "94"]
     assert read_ledger(console.see(CREDITS_PATH))[0] == row
+    text = console.see(CREDITS_PATH)
+    assert "<dt>Connected apps and programs</dt><dd>6</dd>" in text
+    first_day = datetime.now(UTC) - timedelta(days=30)
+    assert f"<p>6 spent since {first_day.day} {first_day:%b %Y}. At this rate, the" in text
+    assert "lasts\n470 days." in text
     single_rows = read_ledger(console.see(CREDITS_PATH, action="consume"))
     assert [row[1] for row in single_rows] == [f"article {number}" for number in (3, 2, 1, 0)]

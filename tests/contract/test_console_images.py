@@ -147,10 +147,11 @@ def test_image_that_took_too_much_time_can_be_processed_again_by_api_and_console
         text = console.see(path)
         assert "The image takes too long to process" in text
         assert f"{path}/delete" in text
-        assert f'href="{stack.api_url}{IMAGES_PATH}#file"' in text
-        # The page has no fields for the alt text and the tags.
-        [(action, values)] = forms_of(console.visitor.get(path))
-        assert action == f"{path}/retry"
+        # The page offers another attempt and the upload of a replacement, and has no fields for
+        # the alt text and the tags.
+        [(action, values), (upload_action, upload)] = forms_of(console.visitor.get(path))
+        assert (upload_action, action) == (IMAGES_PATH, f"{path}/retry")
+        assert upload.keys() == {"csrf_token", "file"}
         text = console.see(IMAGES_PATH)
         failed_images = re.findall(r"1 image couldn’t be processed:</b>\s*<a href=\"([^\"]+)", text)
         assert [each.removeprefix(stack.api_url) for each in failed_images] == [path]

@@ -211,6 +211,10 @@ def test_console_lists_show_the_growth_of_each_list_without_imported_members(
     assert rows[growing_list["title"]] == ["3", "+1"]
     assert "Last 30 days, without imports" in text
     assert rows[empty_list["title"]] == ["0", "0"]
+    next_steps = {row[0]: row[3] for row in rows_of(text)}
+    assert next_steps[growing_list["title"]] == "Send"
+    assert next_steps[empty_list["title"]] == "Add members"
+    assert f'/console/lists/{empty_list["id"]}/members"' in text
 
 
 def test_console_list_page_shows_growth_and_members_by_tier_and_source(

@@ -2,6 +2,7 @@
 
 import html
 import re
+from datetime import timedelta
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
@@ -249,10 +250,25 @@ def test_overview_shows_a_failing_sender_with_its_reason_until_it_is_dismissed(
     assert html.escape(warning) not in console.do(OVERVIEW_PATH)
 
 
+def test_overview_shows_the_outcome_of_the_last_mailing_of_all_lists(
+    stack: Stack, console: OwnerAtConsole
+) -> None:
+    list_ids = [int(new_list(console.api, title=title)["id"]) for title in ("Harbour", "Garden")]
+    assert "Last mailing" not in console.see(OVERVIEW_PATH)
+    figures = {"delivered": 190, "hard_bounced": 10}
+    new_mailing(stack, list_ids[1], rows=2, age=timedelta(days=3), label="Older letter")
+    newest_id = new_mailing(stack, list_ids[0], rows=200, figures=figures, label="Autumn fair")
+    text = console.see(OVERVIEW_PATH)
+    assert f'/console/lists/{list_ids[0]}/mailings/{newest_id}"' in text
+    assert 'aria-label="190 delivered, 10 bounced, 0 complained, 0 left of 200"' in text
+    assert "Older letter" not in text
+
+
 def test_owner_dismisses_a_warning_on_the_overview(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     upload(console.api, list_id, b"name\nAda\n")
     page = console.see(OVERVIEW_PATH)
-    assert "The import of members.csv failed." in page
+    cause = "No column with e-mail addresses was found."
+    assert f"The import of members.csv failed. {cause}" in page
     assert ">See what is wrong with the file</a>" in page
     assert "members.csv" not in console.do(OVERVIEW_PATH)

@@ -9,6 +9,7 @@ from tests.support.lists.subscribers import new_address, new_list
 from tests.support.people.consoles import (
     OwnerAtConsole,
     at_console,
+    calls_of,
     forms_of,
     read_error,
     read_page,
@@ -73,7 +74,21 @@ def test_send_page_marks_the_reports_as_done_only_if_no_sender_fails(
     done_step = '<li class="done"><h2>Reports about the mail</h2>'
     assert done_step in console.see(send_path(list_id))
     stack.query(set_state, "failing", failing_sender)
-    assert done_step not in console.see(send_path(list_id))
+    text = console.see(send_path(list_id))
+    assert done_step not in text
+    # The failing sender comes first, and its row leads to the repair.
+    sender_ids = re.findall(r"/console/developers/senders/(\w+)", text)
+    assert sender_ids == [str(each) for each in (failing_sender, failing_sender, working_sender)]
+    assert "See how to repair it" in text
+
+
+def test_send_page_states_each_step_of_a_program_that_sends(console: OwnerAtConsole) -> None:
+    list_id = int(new_list(console.api)["id"])
+    text = console.see(send_path(list_id))
+    [call] = calls_of(text)
+    assert call.path == f"/lists/{list_id}/exports"
+    assert "<code>List-Unsubscribe-Post</code>" in text
+    assert "docs/sending.md" not in text
 
 
 def test_send_page_names_the_operator_if_owners_cannot_create_keys(

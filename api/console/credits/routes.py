@@ -30,6 +30,7 @@ from api.record_ids import PathId
 from api.responses.credits import describe_prices
 from api.responses.jobs import wait_for_job
 from api.state import Transaction
+from core import clock
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
 from core.money import format_money
@@ -53,6 +54,8 @@ ENTRIES_ON_PAGE = 50
 # More consecutive entries than this about spent credits become one line, except under a filter.
 MAX_SINGLE_ENTRIES = 3
 ORDERS_ON_PAGE = 30
+# The credits page sums up the spending of these days, and estimates how long the balance lasts.
+DAYS_OF_SPENDING = 30
 # The maximum time that a response waits for the creation of the payment page. If no payment page is
 # created in this time, the browser is redirected to the order's page.
 WAIT_SECONDS = 15.0
@@ -209,6 +212,9 @@ def show_credits(console: Console, form: EmptyForm, cursor: Cursor = None) -> Re
     balance = Decimal(account["balance_credit"])
     price = call_charges.get_call_price(console.state.resources.settings)
     entries = [EntryView.of(entry) for _, entry in page.rows]
+    spending = ledger_pages.sum_spending(database, console.user_id, days=DAYS_OF_SPENDING)
+    by_composer = spending.amounts.get(call_charges.SOURCE_TYPE, Decimal(0))
+    period_days = max(Decimal((clock.now() - spending.since).days), Decimal(1))
     return console.render_page(
         "credits.html",
         replace(filter_form, status=max(form.status, filter_form.status)),
@@ -216,6 +222,17 @@ def show_credits(console: Console, form: EmptyForm, cursor: Cursor = None) -> Re
         balance=format_credits(balance),
         price=price,
         calls=int(balance / price) if price else 0,
+        spent_since=spending.since,
+        spent_total=format_credits(spending.total),
+        spent=[
+            (words, format_credits(amount))
+            for words, amount in (
+                ("Composer", by_composer),
+                ("Connected apps and programs", spending.total - by_composer),
+            )
+            if amount
+        ],
+        days_left=int(balance / spending.total * period_days) if spending.total > 0 else None,
         # If an owner has a debt, newly bought credits pay off the debt before they raise the
         # balance.
         debt=format_credits(debt) if debt else None,

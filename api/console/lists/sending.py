@@ -49,11 +49,14 @@ def show_sending(console: Console, uow: Transaction, list_id: ListId) -> Respons
             for key in api_keys.list_active_keys(uow, console.user_id)
             if mailing_list.id in (key.list_ids or ())
         ],
-        senders=[
-            sender
-            for sender in senders.list_senders(uow, console.user_id)
-            if sender.list_ids is None or mailing_list.id in sender.list_ids
-        ],
+        senders=sorted(
+            (
+                sender
+                for sender in senders.list_senders(uow, console.user_id)
+                if sender.list_ids is None or mailing_list.id in sender.list_ids
+            ),
+            key=lambda sender: sender.state != SenderState.FAILING,
+        ),
         sender_states=_SENDER_STATES,
         mailings=mailings.list_mailings(uow, mailing_list.id, PageRequest(1)).rows,
     )

@@ -14,6 +14,7 @@ from api.console.growth import GrowthPlot, build_net_growth_plot
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_contact
 from api.console.requests import ConsoleRequest
+from api.console.task_labels import shorten_reason
 from api.responses.lists import describe_lists
 from api.schemas.lists import Channel
 from core.settings.notations import PlanQuota
@@ -28,7 +29,8 @@ from services.credits import ledger
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
 from services.senders.notices import FailureReason
-from services.subscriptions import daily_figures, first_steps, lists, page_urls
+from services.subscriptions import daily_figures, first_steps, lists, mailings, page_urls
+from services.subscriptions.mailings import Issue
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
@@ -113,6 +115,7 @@ class Overview:
         net: the net growth of all lists without imported members, by the number of days.
         events: the newest events that *Recent activity* shows.
         steps: the checklist for new owners. Empty if the owner no longer needs it.
+        last_issue: the newest issue of all lists, or ``None``.
     """
 
     name: str | None
@@ -128,6 +131,7 @@ class Overview:
     events: Sequence[EventView]
     warnings: Sequence[WarningView]
     steps: Sequence[Step]
+    last_issue: Issue | None
 
     @property
     def members(self) -> int:
@@ -177,6 +181,7 @@ def read_overview(uow: UnitOfWork, console: ConsoleRequest) -> Overview:
         events=events[:EVENTS_ON_OVERVIEW],
         warnings=_list_warnings(uow, console.user_id),
         steps=_list_first_steps(uow, console.user_id, page.rows, usage, plan),
+        last_issue=mailings.find_newest_issue(uow, console.user_id),
     )
 
 
@@ -192,7 +197,8 @@ def _list_warnings(uow: UnitOfWork, user_id: int) -> list[WarningView]:
 
 def _describe_failure(line: AttentionLine, hosts: Mapping[str, int]) -> str:
     if line.kind is AttentionKind.IMPORT:
-        return f"The import of {line.name or 'members'} failed."
+        reason = f" {shorten_reason(line.error)}" if line.error else ""
+        return f"The import of {line.name or 'members'} failed.{reason}"
     if line.kind is AttentionKind.SENDER:
         if line.next_step is NextStep.RESUME_SENDER:
             return f"The sender {line.name} is paused, and its API key has expired."
