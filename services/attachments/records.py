@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, or_, select
 
 from core import clock
 from core.errors import DomainError
@@ -74,8 +74,15 @@ def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
     uow.session.execute(statement)
 
 
-def list_attachments(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[Attachment]:
-    query = paging.select_owner_page(select(Attachment), Attachment.user_id, caller.user_id, page)
+def list_attachments(
+    uow: UnitOfWork, caller: Caller, page: PageRequest, *, words: str = ""
+) -> PageOfRows[Attachment]:
+    """Return the caller's attachments whose name, title or alternative text contains ``words``."""
+    query = select(Attachment)
+    if words:
+        texts = (Attachment.original_filename, Attachment.title, Attachment.alt_text)
+        query = query.where(or_(*(each.icontains(words, autoescape=True) for each in texts)))
+    query = paging.select_owner_page(query, Attachment.user_id, caller.user_id, page)
     return paging.read_page(uow, query, page)
 
 

@@ -265,7 +265,16 @@ def test_console_tags_selected_members_in_bulk_and_undoes_that(
     assert "Undo bulk action" not in see_until(console, progress_path, "2 members restored")
     members_after = read_members(console.api, console_list_id, emails)
     assert [each["tags"] for each in members_after] == [each["tags"] for each in members_before]
-    [_, bulk_action_row] = rows_of(console.see(bulk_actions_path(console_list_id)))
+    # The list of bulk actions undoes a bulk action, too.
+    path = bulk_actions_path(console_list_id)
+    progress_path = start_bulk_action(
+        console, f"{path}/new?tag=vip", action="tag", tag_name="Patron"
+    )
+    see_until(console, progress_path, "2 of 2 members changed")
+    console.do(path)
+    see_until(console, progress_path, "2 members restored")
+    [_, _, bulk_action_row] = rows_of(console.see(path))
+    assert bulk_action_row[3] == "–"
     assert bulk_action_row[0] == "Add the tag “Patron”"
     assert "undone" in bulk_action_row[1].lower()
 

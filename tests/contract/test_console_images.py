@@ -34,7 +34,7 @@ def send_upload_form(
 ) -> httpx2.Response:
     """Send the form for a new image, and return the response."""
     page = console.visitor.get(IMAGES_PATH)
-    [(action, values)] = forms_of(page)
+    (action, values), *_ = forms_of(page)
     values.pop("file")
     file = (name, encoded("PNG") if content is None else content)
     return console.visitor.client.post(action, data={**values, **form_values}, files={"file": file})
@@ -230,6 +230,22 @@ def test_console_changes_image_texts_and_keeps_the_input_of_a_rejected_change(
     assert "Other boats" in reply.text
     [unchanged_record] = data(console.api.get("/attachments"))["items"]
     assert unchanged_record == record
+
+
+def test_console_finds_images_by_name_title_and_alt_text(console: OwnerAtConsole) -> None:
+    for name in ("harbour 100%.jpg", "garden.jpg"):
+        upload_image(console, photo(40, 30), name=name)
+    path = upload_image(console, photo(40, 30), name="tea.jpg")
+    console.send(path, alt_text="Boats in the HARBOUR", title="", tags="")
+
+    def list_names(words: str) -> list[str]:
+        text = console.see(IMAGES_PATH, q=words)
+        return re.findall(r'<span class="name"><bdi>([^<]+)', text)
+
+    assert list_names("Harbour") == ["tea.jpg", "harbour 100%.jpg"]
+    assert list_names("0%") == ["harbour 100%.jpg"]
+    assert list_names("%") == ["harbour 100%.jpg"]
+    assert "No matching images" in console.see(IMAGES_PATH, q="kitchen")
 
 
 def test_console_shows_image_upload_errors_next_to_the_file_field(console: OwnerAtConsole) -> None:

@@ -54,7 +54,7 @@ ENTRIES_ON_PAGE = 50
 # More consecutive entries than this about spent credits become one line, except under a filter.
 MAX_SINGLE_ENTRIES = 3
 ORDERS_ON_PAGE = 30
-# The credits page sums up the spending of these days, and estimates how long the balance lasts.
+# The number of days before today whose spending the credits page shows.
 DAYS_OF_SPENDING = 30
 # The maximum time that a response waits for the creation of the payment page. If no payment page is
 # created in this time, the browser is redirected to the order's page.

@@ -3,6 +3,7 @@
 import html
 from dataclasses import dataclass, replace
 from datetime import datetime
+from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -188,19 +189,22 @@ def show_images(
     console: Console, uow: Transaction, form: EmptyForm, cursor: Cursor = None
 ) -> Response:
     page_request = PageRequest(IMAGES_ON_PAGE, cursor=cursor)
-    page = records.list_attachments(uow, console.caller, page_request)
+    words = console.request.query_params.get("q", "").strip()
+    page = records.list_attachments(uow, console.caller, page_request, words=words)
     notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
     user = accounts.get_user(uow, console.user_id)
     free_bytes = quotas.find_remaining_quota(uow, user, PlanQuota.STORAGE_MB)
     thumbnails.enqueue_missing_thumbnails(uow, console.user_id, page.rows)
     return console.render_page(
         "images.html",
-        form,
+        form.fill({"q": words}),
         other_sources=console.get_media_sources(),
         refusal=notice,
         # Show the free storage space only if it is too small for an image of the maximum size.
         free_bytes=None if (free_bytes or 0) >= MAX_IMAGE_BYTES else free_bytes,
         images=[_build_view(console, each) for each in page.rows],
+        words=words,
+        query=f"?{urlencode({'q': words})}" if words else "?",
         next_cursor=page.next_cursor,
     )
 

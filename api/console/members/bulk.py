@@ -39,6 +39,7 @@ from api.console.typed_forms import TypedForm
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.state import Transaction
+from core import clock
 from core.errors import DomainError
 from core.errors.access import AUTH_LOGIN_AGAIN
 from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
@@ -321,12 +322,10 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
             # that just ended are included. The transaction that ends a job also contains the job's
             # last changes to the bulk action.
             uow.session.refresh(bulk)
-        words = describe_bulk_action(bulk, names)
-        views.append(
-            _BulkActionView(
-                bulk, words, BULK_UNDO.available_until(bulk), _get_state(bulk, undo_job)
-            )
-        )
+        until = BULK_UNDO.available_until(bulk)
+        undo_until = until if until is not None and until > clock.now() else None
+        state = _get_state(bulk, undo_job)
+        views.append(_BulkActionView(bulk, describe_bulk_action(bulk, names), undo_until, state))
     return views
 
 
