@@ -115,9 +115,10 @@ def test_operator_changes_the_plan_of_a_user_and_both_accounts_record_the_change
         text = operator_console.see(path)
         assert heading(text) == email
         assert f"of-{user_id}" in text
-        quota_rows = rows_of(text)[1 : len(PlanQuota) + 1]
-        assert [row[0] for row in quota_rows] == [QUOTAS[quota] for quota in PlanQuota]
-        assert quota_rows[1] == ["Lists", "1", "5"]
+        usage_section = text.split('id="plan-heading"')[1]
+        usage = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]+)</dd>", usage_section))
+        assert [*usage] == [QUOTAS[quota] for quota in PlanQuota]
+        assert usage["Lists"] == "1 of 5"
         text = operator_console.do(path, plan="paid")
         assert "The user is now on the paid plan." in text
         assert data(owner.api.get("/users/me"))["plan"] == "paid"
@@ -138,6 +139,31 @@ def test_operator_changes_the_plan_of_a_user_and_both_accounts_record_the_change
     assert action["detail"] == {"act": "plan.changed", "user_id": user_id, "plan": "paid"}
     assert action["ip"] == "127.0.0.1"
     assert action["credential"]["kind"] == "session"
+
+
+def test_operator_sees_the_reports_bounces_and_complaints_of_each_list_of_a_user(
+    operator_console: OwnerAtConsole, stack: Stack
+) -> None:
+    with at_console(stack) as owner:
+        quiet_list, reported_list, _ = (new_list(owner.api) for _ in range(3))
+        path = f"{OPERATORS_PATH}/users/{owner.owner.user_id}"
+        stack.query("INSERT INTO list_reports (list_id) VALUES (%s)", reported_list["id"])
+        insert_mailing = (
+            "INSERT INTO mailings (id, list_id, created_at, rows, hard_bounced, soft_bounced,"
+            " complained) VALUES (%s, %s, now() - %s * interval '1 day', 100, 3, 2, 1)"
+        )
+        for days in (1, 2, 40):
+            mailing_id = 10 * reported_list["id"] + days
+            stack.query(insert_mailing, mailing_id, reported_list["id"], days)
+        rows = [row for row in rows_of(operator_console.see(path)) if len(row) == 5]
+        assert [row[1:] for row in rows] == [
+            ["Members", "Reports", "Bounced", "Complained"],
+            ["0", "1", "10", "2"],
+            ["0", "0", "0", "0"],
+            ["0", "0", "0", "0"],
+        ]
+        assert rows[1][0].endswith(reported_list["slug"])
+        assert rows[-1][0].endswith(quiet_list["slug"])
 
 
 def test_operator_change_requires_a_recent_login_and_a_valid_form_token(
@@ -176,13 +202,13 @@ def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorde
         settle(stack, terms, replace(build_payment_evidence(terms), amount_minor=499))
     new_order(stack, None)
     rows = rows_of(operator_console.see(f"{OPERATORS_PATH}/orders"))
-    statuses = [row[1] for row in rows if row[0].isdigit()]
+    statuses = [row[1].split()[0] for row in rows if row[0].isdigit()]
     assert "Created" in statuses
     assert statuses == sorted(statuses, key=lambda status: status != "Review")
     [row] = [row for row in rows if row[0] == str(first_order.order_id)]
     mismatch = "amount is 4.99 USD instead of 5.00 USD"
-    assert row[1:5] == ["Review", mismatch, "5.00 USD", "500"]
-    assert row[5:8:2] == [buyer.email, "Decide"]
+    assert row[1:4] == [f"Review {mismatch}", "5.00 USD", "500"]
+    assert row[4:7:2] == [buyer.email, "Decide"]
     assert f"{OPERATORS_PATH}/orders?status=review" in operator_console.see(OPERATORS_PATH)
     path = f"{OPERATORS_PATH}/orders/{first_order.order_id}"
     assert mismatch in operator_console.see(path)

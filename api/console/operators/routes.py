@@ -4,7 +4,6 @@ For users who aren't operators, the pages respond with status 404. The routes ch
 an operator before they read a submitted form.
 """
 
-from itertools import groupby
 from typing import Annotated
 
 from fastapi import Depends
@@ -54,7 +53,8 @@ MAINTENANCE_PATH = f"{OPERATORS_PAGE.path}/maintenance"
 
 USERS_ON_PAGE = 50
 EVENTS_ON_PAGE = 10
-# The page of a user combines equal successive events, such as logins, among this many events.
+LISTS_ON_PAGE = 50
+# The page of a user combines equal events, such as logins, among this many events.
 MAX_GROUPED_EVENTS = 50
 ORDERS_ON_PAGE = 50
 REVIEWS_ON_PAGE = 20
@@ -170,18 +170,25 @@ def show_user(
     usage = quotas.list_uses(uow, user)
     events = security_events.list_events(uow, user.id, PageRequest(MAX_GROUPED_EVENTS)).rows
     lines = zip(events, build_event_lines(uow, user.id, events), strict=True)
-    repeated_events = [list(group) for _, group in groupby(lines, key=_describe_repetition)]
+    repetitions: dict[tuple[str, ...], list[tuple[RecordedEvent, EventLine]]] = {}
+    for event_line in lines:
+        repetitions.setdefault(_describe_repetition(event_line), []).append(event_line)
     return console.render_page(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
         account=account,
-        lists=lists.list_choices(uow, user.id),
+        lists=user_accounts.read_list_figures(uow, user.id, LISTS_ON_PAGE),
+        mailing_days=user_accounts.MAILING_DAYS,
         user=account.user,
         plans=[(plan.value, format_status(plan)) for plan in Plan],
-        quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
+        quotas=[(label, _describe_use(usage[quota])) for quota, label in QUOTAS.items()],
         figures=user_accounts.read_owner_figures(uow, [user.id])[user.id],
-        repeated_events=repeated_events[:EVENTS_ON_PAGE],
+        repeated_events=[*repetitions.values()][:EVENTS_ON_PAGE],
     )
+
+
+def _describe_use(use: quotas.QuotaUse) -> str:
+    return f"{use.used:,} of {use.limit:,}" if use.limit is not None else f"{use.used:,}, unlimited"
 
 
 def _describe_repetition(event_line: tuple[RecordedEvent, EventLine]) -> tuple[str, ...]:
