@@ -86,14 +86,32 @@ def resend_delivery(
     return delivery
 
 
-def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
-    table = WebhookDelivery
-    pending = select(table.id).where(
-        table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING
+def retry_pending(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> None:
+    """Make all pending deliveries due now. The time at which they are given up doesn't change."""
+    endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
+    statement = update(WebhookDelivery).where(
+        *_select_pending(endpoint.id), WebhookDelivery.due_at > func.now()
     )
+    statement = statement.values(due_at=func.now())
+    uow.session.execute(statement.execution_options(synchronize_session=False))
+    webhook_endpoints.wake_endpoint(endpoint)
+
+
+def count_pending(uow: UnitOfWork, endpoint_id: int) -> int:
+    """Count at most ``MAX_PENDING_REQUESTED`` pending deliveries."""
+    pending = select(WebhookDelivery.id).where(*_select_pending(endpoint_id))
     bounded = pending.limit(MAX_PENDING_REQUESTED).subquery()
-    count = uow.session.scalar(select(func.count()).select_from(bounded)) or 0
-    if count >= MAX_PENDING_REQUESTED:
+    return uow.session.scalar(select(func.count()).select_from(bounded)) or 0
+
+
+def _select_pending(endpoint_id: int) -> list[ColumnElement[bool]]:
+    """Return the conditions that select an endpoint's pending deliveries."""
+    table = WebhookDelivery
+    return [table.endpoint_id == endpoint_id, table.status == DeliveryStatus.PENDING]
+
+
+def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
+    if count_pending(uow, endpoint.id) >= MAX_PENDING_REQUESTED:
         raise errors.WEBHOOK_TOO_MANY_PENDING(most=MAX_PENDING_REQUESTED)
 
 

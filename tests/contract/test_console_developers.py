@@ -254,6 +254,34 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
         console.see(path + page, 404)
 
 
+def test_console_retries_all_waiting_deliveries_of_a_failing_webhook_at_once(
+    console: OwnerAtConsole, stack: Stack, receiver: HookReceiver
+) -> None:
+    receiver.answer = lambda _: (503, {"Retry-After": "3600"})
+    path, _ = create_webhook(console, url=receiver.url, **{f"type.{LEFT}": "on"})
+    assert "Retry all now" not in console.see(path)
+    console.do(path)
+    eventually(lambda: "Retry all now" in console.see(path), what="the first failure")
+    endpoint_id = path.rpartition("/")[2]
+    add_deliveries = (
+        "INSERT INTO webhook_deliveries (endpoint_id, event_type, due_at, last_attempt_at,"
+        " status_code, milliseconds, attempts, round_attempts) SELECT %s, 'webhook.test',"
+        " now() + interval '1 hour', now(), 503, 1, 1, 1 FROM generate_series(1, 30)"
+    )
+    stack.query(add_deliveries, endpoint_id)
+    # The number includes the deliveries on later pages.
+    text = console.see(path)
+    assert "Your server responds with the status 503. 31 deliveries wait." in text
+    assert "Show the 20 deliveries" in text
+    given_up_at = "SELECT min(queued_at) FROM webhook_deliveries WHERE endpoint_id = %s"
+    times_before = stack.query(given_up_at, endpoint_id)
+    receiver.answer = lambda _: OK
+    assert "The waiting events are being sent now" in console.do(path)
+    assert stack.query(given_up_at, endpoint_id) == times_before
+    eventually(lambda: len(receiver.hooks) == 32, what="all deliveries")
+    eventually(lambda: "Retry all now" not in console.see(path), what="the recovery")
+
+
 def delivery_paths(console: OwnerAtConsole, path: str) -> list[str]:
     return re.findall(rf'href="[^"]*({path}/deliveries/\d+)"', console.see(path))
 

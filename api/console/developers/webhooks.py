@@ -258,14 +258,21 @@ def show_endpoint(
         DeliveryView(each, find_subject(events[each.id], names)[0] if each.id in events else "")
         for each in page.rows
     ]
+    common_failure = _find_common_failure(delivery_views)
+    # If all deliveries fail in the same way, only a new delivery is worth watching.
+    has_news = (
+        each.is_soon and (common_failure is None or each.delivery.last_attempt_at is None)
+        for each in delivery_views
+    )
     return console.render_page(
         "webhook.html",
         view=view,
-        common_failure=_find_common_failure(delivery_views),
+        common_failure=common_failure,
         waiting=[each for each in delivery_views if each.due_at],
         refusal=find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB),
         deliveries=delivery_views,
-        is_live=cursor is None and view.is_active and any(each.is_soon for each in delivery_views),
+        pending_count=deliveries.count_pending(uow, endpoint_id),
+        is_live=cursor is None and view.is_active and any(has_news),
         next_cursor=page.next_cursor,
     )
 
@@ -286,6 +293,14 @@ def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
     deliveries.send_test(uow, console.caller, endpoint_id)
     return console.redirect(
         f"{PATH}/{endpoint_id}", "The first delivery below shows the result of the test."
+    )
+
+
+@router.post("/{endpoint_id}/retry")
+def retry_deliveries(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+    deliveries.retry_pending(uow, console.caller, endpoint_id)
+    return console.redirect(
+        f"{PATH}/{endpoint_id}", "The waiting events are being sent now, oldest first."
     )
 
 

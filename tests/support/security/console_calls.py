@@ -151,9 +151,10 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_HOOK}/rotate": Call(404),
     f"GET {_HOOK}/end": Call(404),
     f"GET {_HOOK}/deliveries/{{delivery_id}}": Call(404),
-    # The owner has paused this webhook endpoint, so a test event, a resend or a replay gets status
-    # 409.
+    # The owner has paused this webhook endpoint, so a test event, a retry, a resend or a replay
+    # gets status 409.
     f"POST {_HOOK}/test": Call(404, own=409),
+    f"POST {_HOOK}/retry": Call(404, own=409),
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
     f"GET {_HOOK}/replay": Call(404, query={"day": "2026-11-20"}),
     f"POST {_HOOK}/replay": Call(404, own=409, form={"day": "2026-11-20"}),
