@@ -17,7 +17,7 @@ from api.console.assets import CONSOLE_PATH, get_asset_path
 from api.console.console_display import FILTER_MATCHES
 from api.console.navigation import build_navigation
 from api.html.content_policy import build_policy
-from api.html.frame import HEADERS, share_macros
+from api.html.frame import HEADERS, render_in_layout, share_macros
 from api.html.problems import ErrorDetails, describe_error, find_next_page
 from core.errors.requests import REQUEST_INVALID
 from core.money import format_money
@@ -81,6 +81,9 @@ _TEMPLATES.globals |= {
     "heading": None,
     "heading_link": None,
     "footnote": None,
+    "footer": "",
+    "inputs": "",
+    "page_title": "",
 }
 _TEMPLATES.filters |= {
     "number": console_display.format_number,
@@ -117,7 +120,8 @@ def render_console_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
 ) -> Response:
     headers = {**_HEADERS, "Content-Security-Policy": build_policy(_SOURCES, other_sources)}
-    return HTMLResponse(render_console_part(template, values), status, headers=headers)
+    text = render_in_layout(_TEMPLATES, template, values, "console_base.html")
+    return HTMLResponse(text, status, headers=headers)
 
 
 def render_console_problem(settings: Settings, problem: ErrorDetails) -> Response:

@@ -79,7 +79,7 @@ def render_page(
         "Content-Language": language,
     }
     values["has_passkey_script"] = has_passkey_script
-    text = render_fragment(template, language=language, **values)
+    text = render_in_layout(_load_templates(language), template, values, "base.html")
     return HTMLResponse(text, status, headers=headers)
 
 
@@ -142,9 +142,27 @@ def _load_templates(language: str) -> Environment:
         newstyle=True,
     )
     optional = ("list_title", "list_url", "list_style", "logo_url", "is_reader_page", "footnote")
-    templates.globals.update(dict.fromkeys(optional), style=_STYLE, script=_PASSKEY_SCRIPT)
+    templates.globals |= dict.fromkeys((*optional, "own_heading"))
+    templates.globals |= dict.fromkeys(("page_title", "metadata", "footer"), "")
+    templates.globals |= {"style": _STYLE, "script": _PASSKEY_SCRIPT}
     share_macros(templates, ("addresses.html", "form.html", "reader_form.html"))
     return templates
+
+
+def render_in_layout(
+    templates: Environment, template: str, values: Mapping[str, object], layout: str
+) -> str:
+    """Render a page's template, which contains only the body, and then the layout around it.
+
+    The layout reads the body as ``main``, and the variables that the page's template sets, such as
+    ``heading``. If a page sets a ``layout`` of its own, the given layout surrounds it.
+    """
+    body = templates.get_template(template).make_module({**values})
+    page_values = vars(body)
+    values = {**values, **page_values, "main": body}
+    if "layout" in page_values:
+        return render_in_layout(templates, page_values["layout"], values, layout)
+    return templates.get_template(layout).render(values)
 
 
 def share_macros(templates: Environment, names: Iterable[str]) -> None:
