@@ -74,7 +74,7 @@ def find_newest_issue(uow: UnitOfWork, user_id: int) -> Issue | None:
     newest_of_list = select(func.max(Mailing.id)).where(Mailing.list_id == MailingList.id)
     query = select(func.max(newest_of_list.scalar_subquery())).select_from(MailingList)
     query = query.where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
-    mailing = uow.session.get(Mailing, uow.session.scalar(query))
+    mailing = uow.session.scalar(select(Mailing).where(Mailing.id == query.scalar_subquery()))
     return None if mailing is None else read_issue(uow, mailing)
 
 
