@@ -137,7 +137,7 @@ def test_webhook_page_shows_a_response_once_if_all_deliveries_failed_with_it(
     path = f"{WEBHOOKS_PATH}/{endpoint['id']}"
     for _ in range(2):
         console.do(path)
-    response = '<p class="wrong">The connection failed'
+    response = '<div class="wrong"><p>The connection failed'
     eventually(lambda: response in console.see(path), what="the response")
     assert "Last response" not in console.see(path)
 

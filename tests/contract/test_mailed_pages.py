@@ -54,9 +54,9 @@ def test_unsubscribe_page_offers_to_unsubscribe_and_to_stop_mail(
     assert subscriber.email.partition("@")[0] not in page.text
 
 
-def require_line_under_each_button(page: httpx2.Response) -> None:
-    """Require a line of explanation under each button that changes the subscription."""
-    explained_button = r'<button name="action"[^>]*>[^<]+</button>\n<p class="hint">[^<]+</p>'
+def require_line_above_each_button(page: httpx2.Response) -> None:
+    """Require a line of explanation above each button that changes the subscription."""
+    explained_button = r'<p>[^<]+</p>\n<button name="action"[^>]*>[^<]+</button>'
     assert len(re.findall(explained_button, page.text)) == len(button_actions(page)) > 0
 
 
@@ -66,15 +66,15 @@ def test_each_button_of_the_unsubscribe_page_is_explained_by_one_line(
     subscriber: Subscriber,
     pending_subscriber: Subscriber,
 ) -> None:
-    require_line_under_each_button(open_page(stranger, pending_subscriber))
+    require_line_above_each_button(open_page(stranger, pending_subscriber))
     page = open_page(stranger, subscriber)
-    require_line_under_each_button(page)
+    require_line_above_each_button(page)
     assert "Why are you leaving? (optional)" in page.text
-    require_line_under_each_button(press(stranger, subscriber, "stop_mail"))
-    require_line_under_each_button(press(stranger, subscriber, "leave"))
+    require_line_above_each_button(press(stranger, subscriber, "stop_mail"))
+    require_line_above_each_button(press(stranger, subscriber, "leave"))
     press(stranger, subscriber, "undo")
     client.delete(f"/subscriptions/{subscriber.list_id}/members/{subscriber.user_id}")
-    require_line_under_each_button(open_page(stranger, subscriber))
+    require_line_above_each_button(open_page(stranger, subscriber))
 
 
 def read_history(subscriber: Subscriber, action: str) -> list[tuple[object, ...]]:
