@@ -444,7 +444,7 @@ class OrderView:
 @router.get("/orders")
 @MONEY.threaded
 def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    """Show the orders that the owner placed or claimed, beginning with unpaid orders."""
+    """Show a page of the orders that the owner placed or claimed, unpaid orders first."""
     page_request = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
     page = orders.list_orders(uow, console.user_id, page_request, status=None)
     views = sorted(map(OrderView, page.rows), key=lambda view: view.payment_url is None)
