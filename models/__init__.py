@@ -25,6 +25,7 @@ from models.credit import (
     Resolution,
 )
 from models.declarative import Model
+from models.engagement import EngagementAnswer, EngagementMode, MemberEngagement
 from models.event import FeedEvent, FeedOffset, RecordedEvent
 from models.job import FINISHED, IdempotencyRecord, Job, JobStatus
 from models.mailing import Mailing, MailingMark

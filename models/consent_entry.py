@@ -88,6 +88,8 @@ class ConsentEntry(Model):
     # Where the sign-up came from, as a JSON object with keys such as `utm_source` and `referrer`.
     # NULL if the origin is unknown.
     origin: Mapped[dict[str, Any] | None]
+    # The text of the question about opens and clicks if the person said yes to it, or else NULL.
+    engagement_wording: Mapped[str | None]
 
 
 class ConsentClaim(Model):

@@ -29,6 +29,9 @@ class Mailing(Model):
     created_at: Mapped[datetime]
     # The number of recipients in the roster.
     rows: Mapped[int]
+    # The number of recipients whose engagement the list recorded when the roster was exported. NULL
+    # for mailings of release 1.1.0.
+    measured: Mapped[int | None]
     delivered: Mapped[int] = mapped_column(default=0, server_default="0")
     hard_bounced: Mapped[int] = mapped_column(default=0, server_default="0")
     soft_bounced: Mapped[int] = mapped_column(default=0, server_default="0")

@@ -8,6 +8,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, tex
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, allow_values
+from models.engagement import EngagementMode
 
 DEFAULT_SOFT_BOUNCE_LIMIT = 5
 MAX_SOFT_BOUNCE_LIMIT = 20
@@ -31,6 +32,7 @@ class MailingList(Model):
             f"soft_bounce_limit BETWEEN 0 AND {MAX_SOFT_BOUNCE_LIMIT}",
             name="soft_bounce_limit_range",
         ),
+        allow_values("engagement", EngagementMode),
         Index("ix_lists_user_id_created_at", "user_id", text("created_at DESC"), text("id DESC")),
         Index("ix_lists_suspicious", "id", postgresql_where="suspicious_words IS NOT NULL"),
         Index("ix_lists_open", "user_id", postgresql_where="archived_at IS NULL"),
@@ -78,6 +80,13 @@ class MailingList(Model):
     soft_bounce_limit: Mapped[int] = mapped_column(
         default=DEFAULT_SOFT_BOUNCE_LIMIT, server_default=text(f"{DEFAULT_SOFT_BOUNCE_LIMIT}")
     )
+    # Whose opens and clicks the list records, as a value of `EngagementMode`.
+    engagement: Mapped[str] = mapped_column(
+        default=EngagementMode.OFF, server_default=EngagementMode.OFF
+    )
+    # The owner's text of the question whether the list may record opens and clicks. If it is NULL,
+    # pages show a default text in the reader's language.
+    engagement_wording: Mapped[str | None]
     # Suspicious words in the list's texts, which an operator must review, or NULL if there are
     # none.
     suspicious_words: Mapped[list[str] | None]
