@@ -8,8 +8,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from api.schemas.envelope import AtMost, Body, ChangesBody, Schema, Timestamp, Url
-from models import DEFAULT_SOFT_BOUNCE_LIMIT, MAX_SOFT_BOUNCE_LIMIT, MailingList
+from models import (
+    DEFAULT_SOFT_BOUNCE_LIMIT,
+    MAX_SOFT_BOUNCE_LIMIT,
+    EngagementMode,
+    MailingList,
+)
 from services.subscriptions.branding import (
+    MAX_ENGAGEMENT_WORDING_CHARACTERS,
     MAX_MAIL_TEXT_CHARACTERS,
     MAX_PAGE_TEXT_CHARACTERS,
     MAX_SENDER_CHARACTERS,
@@ -101,6 +107,16 @@ class Channel(Schema):
         description="If this many consecutive mailings to a member bounce softly, Pressroom turns "
         "the member's mail off. If the limit is 0, soft bounces never turn mail off.",
         examples=[5],
+    )
+    engagement: EngagementMode = Field(
+        description="Whose opens and clicks the list records: `off` for nobody, `consent` for "
+        "members who said yes, `all` for all members except those who said no",
+        examples=["off"],
+    )
+    engagement_wording: str | None = Field(
+        description="Question whether the list may record opens and clicks. If it is null, pages "
+        "show a default text in the reader's language.",
+        examples=[None],
     )
     created_at: Timestamp
     updated_at: Timestamp
@@ -212,6 +228,20 @@ class ListFields(Body):
         "the member's mail off. At least 7 days must lie between the first and the last of these "
         "mailings. If the limit is 0, soft bounces never turn mail off.",
         examples=[5],
+    )
+    engagement: EngagementMode = Field(
+        default=EngagementMode.OFF,
+        description="Whose opens and clicks the list records: `off` for nobody, `consent` for "
+        "members who said yes, `all` for all members except those who said no. Within an hour "
+        "after a change, Pressroom deletes what the new mode doesn't allow.",
+        examples=["consent"],
+    )
+    engagement_wording: str | None = Field(
+        default=None,
+        description="Question whether the list may record opens and clicks, as plain text of at "
+        f"most {MAX_ENGAGEMENT_WORDING_CHARACTERS} characters. If it is null, pages show a default "
+        "text in the reader's language.",
+        examples=["May we count which letters you open? It helps us to write better ones."],
     )
 
 

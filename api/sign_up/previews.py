@@ -80,6 +80,8 @@ def render_embedded_form(
         action=action,
         inputs=build_inputs(language, form.fields.values(), {}, {}, form.required_keys),
         wording=form.wording,
+        mode=mailing_list.engagement,
+        question=get_wording(mailing_list, language),
         origin_names=ORIGIN_NAMES if has_origin_script else (),
         origin_script=_ORIGIN_SCRIPT,
         **build_widget_values(state, mailing_list),
