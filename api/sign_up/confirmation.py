@@ -79,10 +79,9 @@ async def confirm_subscription(
     agreed_wording = confirmation.agreed_wording
     # A stranger may have ticked the box of the sign-up form, so the box on this page decides.
     if submission.fields.get("asked") == "engagement":
-        is_agreed = submission.fields.get("engagement") == "yes"
-        agreed_wording = (
-            get_wording(mailing_list, get_reader_language(request)) if is_agreed else None
-        )
+        agreed_wording = None
+        if submission.fields.get("engagement") == "yes":
+            agreed_wording = get_wording(mailing_list, get_reader_language(request))
     confirm = partial(
         sign_up.confirm_subscription, secret=secret, actor=actor, agreed_wording=agreed_wording
     )

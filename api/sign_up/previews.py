@@ -14,6 +14,7 @@ from models import MailingList
 from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, page_urls
 from services.subscriptions.members import mails
+from services.subscriptions.members.engagement_choices import get_wording
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 from storage.unit_of_work import UnitOfWork
 

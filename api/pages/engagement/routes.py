@@ -55,6 +55,8 @@ def show_question(
         list_title=mailing_list.title,
         can_allow=not traces.can_only_leave(mailing_list, trace),
         is_hidden=is_revoked,
+        is_visit=False,
+        csrf_token=None,
         **_describe(request, uow, mailing_list, None if is_revoked else person),
     )
 
@@ -83,6 +85,7 @@ def show_question_to_visitor(
         "engagement.html",
         list_title=mailing_list.title,
         can_allow=True,
+        is_hidden=False,
         is_visit=True,
         **_describe(request, uow, mailing_list, visit.person),
     )
