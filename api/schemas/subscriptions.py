@@ -316,6 +316,11 @@ def _clean_origin_value(value: object, info: ValidationInfo) -> str | None:
     return clean_value(str(info.field_name), value)
 
 
+def _read_agreement(value: object) -> bool:
+    """Accept the value of a checkbox. Any other value is no agreement."""
+    return value is True or value == "yes"
+
+
 # A sign-up must not fail because of an invalid origin, so invalid values become ``None``.
 _CleanedValue = Annotated[str | None, BeforeValidator(_clean_origin_value)]
 
@@ -338,7 +343,7 @@ class _SignUp(Body):
         default=None, alias="challenge-action", examples=["subscribe"]
     )
 
-    engagement: bool = Field(
+    engagement: Annotated[bool, BeforeValidator(_read_agreement)] = Field(
         default=False,
         description="Whether the person allows the list to record opens and clicks. Ignored unless "
         "the list's `engagement` is `consent`.",

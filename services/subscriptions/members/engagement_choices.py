@@ -77,15 +77,18 @@ def transfer_answer(
     The caller must have locked both subscriptions, and must not have ended the source yet.
     """
     pairs = {(each.list_id, person.id): each for each in (source, target)}
-    found = answers.find_answers(uow, pairs)
-    answer = found.get((source.list_id, person.id))
+    stored_answers = answers.find_answers(uow, pairs)
+    answer = stored_answers.get((source.list_id, person.id))
     if answer is None:
         return
     keyring = uow.settings.keyring
     if not answer.is_allowed:
         digest = opt_out_checks.compute_address_digest(keyring, person.email)
         answers.refuse(uow, target.list_id, person.id, digest)
-    elif (target.list_id, person.id) not in found and target.status == SubscriptionStatus.ACTIVE:
+    elif (
+        target.list_id,
+        person.id,
+    ) not in stored_answers and target.status == SubscriptionStatus.ACTIVE:
         answers.allow(uow, target.list_id, person.id, [])
 
 
