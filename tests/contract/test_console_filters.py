@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from datetime import date
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.lists.bounces import bounce_hard, build_mailing
+from tests.support.lists.engagement import INACTIVE_FOR_90_DAYS, record_engagement, set_mode
 from tests.support.lists.segments import new_field, new_segment, put_member
 from tests.support.lists.subscribers import new_list, require_member
 from tests.support.people.consoles import OwnerAtConsole, forms_of, read_error, read_page, rows_of
@@ -123,6 +125,13 @@ SEGMENT_FILTERS: list[dict[str, Any]] = [
             {"field": "bounced", "in": ["soft", "hard"]},
         ]
     },
+    {
+        "all": [
+            {"field": "opens", "at_least": 3},
+            {"field": "last_opened", "before": "2026-05-01"},
+            {"field": "engagement_choice", "in": ["yes", "none"]},
+        ]
+    },
 ]
 
 
@@ -168,6 +177,66 @@ def test_console_filter_form_offers_days_ago_and_bounces(
     # have to type the name of the type.
     ticked_options = re.findall(r'name="option\.0\.0\.\d" value="(\w+)" checked', reply.text)
     assert ticked_options == ["soft", "hard"]
+
+
+def test_console_filter_form_offers_engagement_under_labels(
+    stack: Stack, console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    list_id = id_of_list_with_fields
+    path = f"/console/lists/{list_id}/members"
+    set_mode(stack, list_id, "all")
+    for email, opens in (("ada@example.com", 4), ("bob@example.com", 0)):
+        user_id = require_member(console.api, list_id, email)["user_id"]
+        record_engagement(stack, list_id, user_id, date(2026, 5, 1), numbers=(9, opens, 0, 0))
+    [group] = re.findall(r'<optgroup label="Engagement">(.*?)</optgroup>', console.see(path), re.S)
+    assert re.findall(r'value="([^"]+)">', group) == [
+        *("number:delivered", "number:opens", "number:machine_opens", "number:clicks"),
+        *("day:measured_since", "days_ago:measured_since"),
+        *("day:last_delivered", "days_ago:last_delivered"),
+        *("day:last_opened", "days_ago:last_opened"),
+        *("day:last_machine_opened", "days_ago:last_machine_opened"),
+        *("day:last_clicked", "days_ago:last_clicked"),
+        "word:engagement_choice",
+    ]
+    form = form_of(console, path, **{"match.0": "all", "do": "add:0", "new.0": "number:opens"})
+    form |= {"operator.0.0": "at_most", "value.0.0": "3"}
+    assert find_emails(console, list_id, form) == {"bob@example.com"}
+    page = console.visitor.get(path, **form).text
+    assert 'aria-label="Remove: Opens is at most 3"' in page
+
+
+def test_console_suggests_segments_that_it_creates_only_when_the_owner_saves_them(
+    stack: Stack, console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    list_id = id_of_list_with_fields
+    path = f"/console/lists/{list_id}/segments"
+    others = ["Bounced", "Came by a campaign"]
+    assert list(find_suggestions(console, path)) == others
+    for mode in ("consent", "all"):
+        set_mode(stack, list_id, mode)
+        suggestions = find_suggestions(console, path)
+        assert list(suggestions) == ["Inactive for 90 days", "Clicked in 30 days", *others]
+    for name, link in suggestions.items():
+        reply = console.visitor.client.get(link)
+        assert "field.0.0" in dict(forms_of(reply)[0][1])
+        assert dict(forms_of(reply)[0][1])["name"] == name
+    assert data(console.api.get(f"/lists/{list_id}/segments"))["items"] == []
+    _, form = forms_of(console.visitor.client.get(suggestions["Inactive for 90 days"]))[0]
+    console.do(f"{path}/new", **form)
+    [segment] = data(console.api.get(f"/lists/{list_id}/segments"))["items"]
+    assert segment["filter"] == INACTIVE_FOR_90_DAYS
+    text = console.see(path)
+    assert "Measured since (days ago) is at least 90 and " in text
+    assert "none of these: Last opened (days ago) is at most 90; " in text
+
+
+def find_suggestions(console: OwnerAtConsole, path: str) -> dict[str, str]:
+    """Return the links of the suggested segments by their names."""
+    [section] = re.findall(
+        r'aria-labelledby="suggestions">(.*?)</section>', console.see(path), re.S
+    )
+    links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', section)
+    return {name: html.unescape(link) for link, name in links}
 
 
 def test_console_shows_a_multiline_filter_as_json_with_the_reason(

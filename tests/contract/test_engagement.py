@@ -10,7 +10,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add, build_address_file, export_rows, import_members_file
-from tests.support.lists.engagement import MeasuredList, new_measured_list
+from tests.support.lists.measured_lists import MeasuredList, new_measured_list
 from tests.support.lists.subscribers import (
     Reader,
     await_mails,

@@ -7,7 +7,7 @@ from devstack.harness.stack import Stack
 from services.subscriptions.members.traces import Trace, create_trace_id
 from tests.support.http.pages import read_text
 from tests.support.http.replies import data
-from tests.support.lists.engagement import MeasuredList, new_measured_list
+from tests.support.lists.measured_lists import MeasuredList, new_measured_list
 from tests.support.lists.people_on_lists import Subscriber
 from tests.support.lists.preferences import open_preferences
 from tests.support.lists.subscribers import (

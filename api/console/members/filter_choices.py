@@ -1,15 +1,19 @@
-"""Lists the member attributes that the filter form offers, with their operators and values."""
+"""Lists the member attributes and the ready-made filters that the filter form offers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
 
 from api.console.console_display import LEFT_REASONS, ORIGINS, SOURCES, TIERS
-from models import FieldType, MailingList, MemberField, SubscriptionStatus
+from models import EngagementMode, FieldType, MailingList, MemberField, SubscriptionStatus
 from services.paging import PageRequest
 from services.subscriptions import fields, tags
 from services.subscriptions.filters.names import (
     DAYS_AGO,
     BounceState,
+    EngagementChoice,
     FilterName,
     Operator,
     ValueKind,
@@ -59,6 +63,18 @@ _LABELS_BY_GROUP: Mapping[str, Mapping[str, str]] = {
         "import_id": "Import",
         **ORIGINS,
     },
+    "Engagement": {
+        "delivered": "Deliveries",
+        "opens": "Opens",
+        "machine_opens": "Machine opens",
+        "clicks": "Clicks",
+        "measured_since": "Measured since",
+        "last_delivered": "Last delivered",
+        "last_opened": "Last opened",
+        "last_machine_opened": "Last machine open",
+        "last_clicked": "Last clicked",
+        "engagement_choice": "Engagement answer",
+    },
     "Leaving": {"left_reason": "Left because"},
     "Mailings": {
         "bounced_mailing": "Bounced in mailing",
@@ -68,21 +84,57 @@ _LABELS_BY_GROUP: Mapping[str, Mapping[str, str]] = {
     "Changes": {"created_at": "Added", "updated_at": "Last changed"},
 }
 _GROUP_BY_NAME = {name: group for group, names in _LABELS_BY_GROUP.items() for name in names}
-_STATUS_LABELS = {
-    SubscriptionStatus.PENDING: "not confirmed",
-    SubscriptionStatus.ACTIVE: "active",
-    SubscriptionStatus.UNSUBSCRIBED: "unsubscribed",
-    SubscriptionStatus.REMOVED: "removed",
-}
-_BOUNCE_LABELS = {
-    BounceState.NONE: "none",
-    BounceState.SOFT: "soft",
-    BounceState.HARD: "hard",
-}
 NO_OPTIONS: Mapping[str, str] = {}
+_OPTIONS_BY_NAME: Mapping[str, Mapping[str, str]] = {
+    "status": {
+        SubscriptionStatus.PENDING.value: "not confirmed",
+        SubscriptionStatus.ACTIVE.value: "active",
+        SubscriptionStatus.UNSUBSCRIBED.value: "unsubscribed",
+        SubscriptionStatus.REMOVED.value: "removed",
+    },
+    "type": TIERS,
+    "bounced": {
+        BounceState.NONE.value: "none",
+        BounceState.SOFT.value: "soft",
+        BounceState.HARD.value: "hard",
+    },
+    "engagement_choice": {
+        EngagementChoice.YES.value: "yes",
+        EngagementChoice.NO.value: "no",
+        EngagementChoice.NONE.value: "no answer",
+    },
+    "left_reason": LEFT_REASONS,
+}
 _YES_NO_OPTIONS = {"true": "yes", "false": "no"}
 DATE_KINDS = frozenset({ValueKind.MOMENT, ValueKind.DAY})
 MAX_TAGS_TO_CHOOSE = 200
+_90_DAYS_AGO = {DAYS_AGO: 90}
+# The ready-made filters that need the list to record engagement, by their labels.
+_ENGAGEMENT_FILTERS: Mapping[str, dict[str, Any]] = {
+    "Inactive for 90 days": {
+        "all": [
+            # Exclude members who have been measured for a shorter time. Otherwise everybody would
+            # seem inactive on the day after the owner turns on engagement.
+            {"field": "measured_since", "at_most": _90_DAYS_AGO},
+            {"field": "last_delivered", "at_least": _90_DAYS_AGO},
+            {"field": "delivered", "at_least": 3},
+            {
+                "not": {
+                    "any": [
+                        {"field": "last_opened", "at_least": _90_DAYS_AGO},
+                        {"field": "last_clicked", "at_least": _90_DAYS_AGO},
+                        {"field": "last_machine_opened", "at_least": _90_DAYS_AGO},
+                    ]
+                }
+            },
+        ]
+    },
+    "Clicked in 30 days": {"field": "last_clicked", "at_least": {DAYS_AGO: 30}},
+}
+_COMMON_FILTERS: Mapping[str, dict[str, Any]] = {
+    "Bounced": {"field": "bounced", "in": [BounceState.SOFT, BounceState.HARD]},
+    "Came by a campaign": {"field": "utm_campaign", "exists": True},
+}
 
 
 @dataclass(frozen=True)
@@ -108,6 +160,13 @@ class Choice:
     @property
     def value(self) -> str:
         return f"{self.kind}:{self.name}"
+
+
+def list_ready_made_filters(mailing_list: MailingList) -> dict[str, str]:
+    """Return the ready-made filters that fit the list, as labels and JSON texts."""
+    is_measured = mailing_list.engagement != EngagementMode.OFF
+    filters = {**(_ENGAGEMENT_FILTERS if is_measured else {}), **_COMMON_FILTERS}
+    return {label: orjson.dumps(each).decode() for label, each in filters.items()}
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
@@ -148,17 +207,9 @@ def _build_choice(
     operators = {str(each): labels[each] for each in name.operators}
     if Operator.EXISTS in operators:
         operators[MISSING] = labels[MISSING]
-    options: Mapping[str, str] = NO_OPTIONS
+    options = _OPTIONS_BY_NAME.get(name.name, NO_OPTIONS)
     if name.kind is ValueKind.BOOLEAN:
         options = _YES_NO_OPTIONS
-    elif name.name == "status":
-        options = {status.value: word for status, word in _STATUS_LABELS.items()}
-    elif name.name == "type":
-        options = TIERS
-    elif name.name == "bounced":
-        options = {state.value: word for state, word in _BOUNCE_LABELS.items()}
-    elif name.name == "left_reason":
-        options = LEFT_REASONS
     elif member_field is not None and member_field.type == FieldType.CHOICE:
         options = {each: each for each in member_field.choices}
     suggestions = tag_names if name.name == "tag" else ()

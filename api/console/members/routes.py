@@ -61,10 +61,6 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
 MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 # The common filters to which the members page links: the label and the JSON of each filter.
-_COMMON_FILTERS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("Bounced", {"field": "bounced", "in": ["soft", "hard"]}),
-    ("Came by a campaign", {"field": "utm_campaign", "exists": True}),
-)
 # Maps an error code to the form field that shows the error.
 _ADDRESS_PLACES = {
     EMAIL_INVALID.code: "email",
@@ -111,7 +107,7 @@ def _render_members(
     can_add = can_import(uow, console.user_id)
     draft = filter_form.open_first_row(filter_form.convert_to_rows(draft, choices), choices)
     segment_choices = [(str(each.id), each.name) for each in own_segments]
-    common_filters = _build_common_filters(selection)
+    common_filters = _build_common_filters(mailing_list, selection)
     try:
         if (draft_json := draft.to_json()) is not None:
             # Validate the edited filter before combining it with other criteria, so that an error
@@ -156,13 +152,14 @@ def _render_members(
     )
 
 
-def _build_common_filters(selection: MemberSelection) -> list[tuple[str, str, bool]]:
+def _build_common_filters(
+    mailing_list: MailingList, selection: MemberSelection
+) -> list[tuple[str, str, bool]]:
     """Return each common filter's label and query, and whether the page shows its members."""
     text = selection.typed.get("filter", "")
     return [
         (label, urlencode({"filter": filter_text}), text == filter_text)
-        for label, filter_json in _COMMON_FILTERS
-        if (filter_text := orjson.dumps(filter_json).decode())
+        for label, filter_text in filter_choices.list_ready_made_filters(mailing_list).items()
     ]
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.members.filter_choices import list_choices
+from api.console.members.filter_choices import list_choices, list_ready_made_filters
 from api.console.members.filter_form import (
     FilterDraft,
     build_draft,
@@ -94,6 +94,10 @@ def show_segments(
         list=mailing_list,
         segments=list(zip(page.rows, conditions, counts, strict=True)),
         recount=_build_recount_query(counts, cursor, count),
+        suggestions=[
+            (name, urlencode({"name": name, "filter": text}))
+            for name, text in list_ready_made_filters(mailing_list).items()
+        ],
         next_cursor=page.next_cursor,
     )
 
@@ -148,11 +152,11 @@ def _build_recount_query(
 @router.get("/segments/new")
 @threaded_as_search
 def show_new_segment(
-    console: Console, uow: Transaction, list_id: ListId, selection: Selection
+    console: Console, uow: Transaction, list_id: ListId, selection: Selection, name: str = ""
 ) -> Response:
-    """Show the form for a new segment, filled with the search criteria in the URL."""
+    """Show the form for a new segment, filled with the name and search criteria in the URL."""
     mailing_list = console.get_own_list(uow, list_id)
-    form = TypedForm()
+    form = TypedForm({"name": name})
     draft = FilterDraft(None, selection.typed.get("filter", ""))
     try:
         filter_json = selection.build_filter(uow, mailing_list) or ALL_ACTIVE

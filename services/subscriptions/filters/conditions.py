@@ -37,10 +37,11 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from core.errors import DomainError
 from core.languages.shown_lines import strip_invisible
-from models import Bounce, MemberTag, Subscription, SubscriptionStatus
+from models import Bounce, EngagementMode, MemberTag, Subscription, SubscriptionStatus
 from services.accounts import email_addresses
-from services.subscriptions.filters import departure_conditions
+from services.subscriptions.filters import departure_conditions, engagement_conditions
 from services.subscriptions.filters.names import (
+    ENGAGEMENT_NAMES,
     LEFT_REASON_NAME,
     MAILING_NAMES,
     STATUS_NAME,
@@ -76,13 +77,15 @@ _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
 class Members:
     """The table or subquery that an SQL condition applies to.
 
-    Conditions on bounces, departures and mailings use ``list_id``. It is ``None`` for members of
-    several lists.
+    Conditions on bounces, departures, mailings and engagement use ``list_id``. It is ``None`` for
+    members of several lists.
+    ``engagement_mode`` is the mode of the list.
     ``tag_ids`` omits tags that the list doesn't have.
     """
 
     rows: FromClause = Subscription.__table__
     list_id: int | None = None
+    engagement_mode: str = EngagementMode.OFF
     tag_ids: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -115,6 +118,8 @@ class Comparison:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return the result for all members with the status, or ``None`` if it depends on more."""
         if self.name == LEFT_REASON_NAME and status not in self._list_statuses_of_reasons():
+            return False
+        if self.name in ENGAGEMENT_NAMES and status != SubscriptionStatus.ACTIVE:
             return False
         return status in self.values if self.name == STATUS_NAME else None
 
@@ -193,6 +198,14 @@ def _compare_column(comparison: Comparison, members: Members) -> Condition:
     if comparison.operator is Operator.EXISTS:
         return column.is_not(None)
     return column.in_(comparison.values)
+
+
+def _compare_engagement(comparison: Comparison, members: Members) -> Condition:
+    """Compare a column of ``MemberEngagement``, whose rows are ``members.rows``."""
+    compare = _COMPARISONS.get(comparison.operator)
+    if compare is None:
+        return _compare_column(comparison, members)
+    return compare(members.rows.c[comparison.name.name], comparison.values[0])
 
 
 def _compare_moment_column(comparison: Comparison, members: Members) -> Condition:
@@ -312,6 +325,10 @@ _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
     ),
     **dict.fromkeys(("created_at", "updated_at"), _compare_moment_column),
     **dict.fromkeys(ORIGIN_NAMES, _compare_origin),
+    **dict.fromkeys((each.name for each in ENGAGEMENT_NAMES), _compare_engagement),
+    "engagement_choice": lambda comparison, members: engagement_conditions.compare_choices(
+        comparison.values, members.rows, members.list_id
+    ),
     "tag": _compare_tags,
 }
 
@@ -378,6 +395,11 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
         ),
     ),
     **dict.fromkeys(ORIGIN_NAMES, _build_indexed_origin_condition),
+    "engagement_choice": lambda comparison, members: (
+        engagement_conditions.build_indexed_choice_condition(
+            comparison.values, members.rows, members.list_id
+        )
+    ),
     "tag": lambda comparison, members: and_(
         members.rows.c.tag_ids != _EMPTY, _compare_tags(comparison, members)
     ),

@@ -15,10 +15,10 @@ from sqlalchemy import and_, false, func, not_, or_
 from core import clock
 from core.errors import FieldProblem
 from core.errors.mailing import FILTER_INVALID
-from models import SubscriptionStatus
-from services.subscriptions.filters import names
+from models import MemberEngagement, SubscriptionStatus
+from services.subscriptions.filters import engagement_conditions, names
 from services.subscriptions.filters.conditions import Comparison, Condition, Members
-from services.subscriptions.filters.names import FilterName, Operator
+from services.subscriptions.filters.names import ENGAGEMENT_NAMES, FilterName, Operator
 
 # The maximum depth of nested filters, including the innermost condition.
 MAX_DEPTH = 5
@@ -77,8 +77,48 @@ class Negation:
         yield from self.part.comparisons()
 
 
+@dataclass(frozen=True)
+class EngagementPart:
+    """A part of a filter that compares only engagement.
+
+    One subquery compares all columns, because each subquery looks up the row of each member.
+    """
+
+    part: "Node"
+
+    @property
+    def matches_missing_row(self) -> bool:
+        """Return whether the part matches members whose engagement isn't recorded."""
+        return self.part.is_true_of(SubscriptionStatus.REMOVED) is True
+
+    def build_condition(self, members: Members) -> Condition:
+        # If members without a row match, only a row that doesn't match excludes a member.
+        part = Negation(self.part) if self.matches_missing_row else self.part
+        matches_row = part.build_condition(Members(MemberEngagement.__table__))
+        condition = engagement_conditions.has_row(
+            matches_row, members.rows, members.list_id, members.engagement_mode
+        )
+        return not_(condition) if self.matches_missing_row else condition
+
+    def build_indexed_condition(self, members: Members) -> Condition | None:
+        if self.matches_missing_row:
+            return None
+        return engagement_conditions.build_indexed_condition(
+            self.part.build_condition(Members(MemberEngagement.__table__)),
+            members.rows,
+            members.list_id,
+            members.engagement_mode,
+        )
+
+    def is_true_of(self, status: SubscriptionStatus) -> bool | None:
+        return self.part.is_true_of(status)
+
+    def comparisons(self) -> Iterator[Comparison]:
+        yield from self.part.comparisons()
+
+
 # A parsed filter, or a part of a parsed filter.
-Node = Comparison | Combination | Negation
+Node = Comparison | Combination | Negation | EngagementPart
 
 
 def parse_filter(
@@ -88,7 +128,27 @@ def parse_filter(
 
     ``today``: the UTC date from which ``days_ago`` counts back, or ``None`` for the current date.
     """
-    return _Parser(names, today or clock.now().date()).parse_node(written, "filter", 1)
+    node = _Parser(names, today or clock.now().date()).parse_node(written, "filter", 1)
+    return _group_engagement(node)
+
+
+def _group_engagement(node: Node) -> Node:
+    """Combine the comparisons of engagement in each part of a filter."""
+    if _has_only_engagement(node):
+        return EngagementPart(node)
+    if isinstance(node, Negation):
+        return Negation(_group_engagement(node.part))
+    if not isinstance(node, Combination):
+        return node
+    engagement = tuple(part for part in node.parts if _has_only_engagement(part))
+    others = tuple(_group_engagement(part) for part in node.parts if part not in engagement)
+    if engagement:
+        others = (*others, EngagementPart(Combination(node.needs_all, engagement)))
+    return Combination(node.needs_all, others)
+
+
+def _has_only_engagement(node: Node) -> bool:
+    return all(each.name in ENGAGEMENT_NAMES for each in node.comparisons())
 
 
 def _raise_invalid(place: str, code: str, rule: str) -> NoReturn:
@@ -178,10 +238,10 @@ def _parse_comparison(
             return Comparison(name, operator, tuple(values))
         case Operator.IS_NOT:
             value = _parse_value(name, written, place, today)
-            if name.name == "bounced":
-                # Replace "is not" a bounce state by "is" one of the other states, because Postgres
-                # can't use an index for "is not". The new condition finds the same members, because
-                # every member has exactly one bounce state.
+            if name.name in {"bounced", "engagement_choice"}:
+                # Replace "is not" a word by "is" one of the other words, because Postgres can't use
+                # an index for "is not". The new condition finds the same members, because every
+                # member has exactly one of the words.
                 others = tuple(word for word in name.words if word != value)
                 return Comparison(name, Operator.IN, others)
             return Negation(Comparison(name, Operator.IS, (value,)))

@@ -38,6 +38,7 @@ class MemberFilter:
 
     node: Node
     list_id: int
+    engagement_mode: str
     fields: OwnFields
     tag_ids: Mapping[str, int]
 
@@ -70,13 +71,14 @@ class MemberFilter:
         The caller's query must itself exclude members of other lists.
         """
         has_status = rows.c.status.in_(self.list_statuses(allowed))
-        members = Members(rows, self.list_id, self.tag_ids)
-        return and_(has_status, self.node.build_condition(members))
+        return and_(has_status, self.node.build_condition(self._describe_members(rows)))
 
     def build_indexed_condition(self) -> Condition | None:
         """Build a condition that excludes no matching member, if an index helps."""
-        members = Members(list_id=self.list_id, tag_ids=self.tag_ids)
-        return self.node.build_indexed_condition(members)
+        return self.node.build_indexed_condition(self._describe_members(Subscription.__table__))
+
+    def _describe_members(self, rows: FromClause) -> Members:
+        return Members(rows, self.list_id, self.engagement_mode, self.tag_ids)
 
 
 def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberFilter:
@@ -84,7 +86,7 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> 
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
     # Don't create missing tags, because a condition on a missing tag simply matches no members.
     tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
-    return MemberFilter(node, mailing_list.id, own_fields, tag_ids)
+    return MemberFilter(node, mailing_list.id, mailing_list.engagement, own_fields, tag_ids)
 
 
 def _list_tag_names(node: Node) -> list[str]:
@@ -190,7 +192,7 @@ def _create_member_filter(
     mailing_list: MailingList, node: Node, all_fields: Iterable[MemberField]
 ) -> MemberFilter:
     current_fields = OwnFields(each for each in all_fields if each.retired_at is None)
-    return MemberFilter(node, mailing_list.id, current_fields, tag_ids={})
+    return MemberFilter(node, mailing_list.id, mailing_list.engagement, current_fields, tag_ids={})
 
 
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:

@@ -70,6 +70,14 @@ class BounceState(StrEnum):
     HARD = "hard"
 
 
+class EngagementChoice(StrEnum):
+    """A person's answer to the question whether the list may record the person's engagement."""
+
+    YES = "yes"
+    NO = "no"
+    NONE = "none"
+
+
 _DAY_KINDS = frozenset({ValueKind.MOMENT, ValueKind.DAY})
 _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
@@ -127,6 +135,24 @@ LEFT_MAILING_NAME = FilterName("left_mailing", ValueKind.ID)
 MAILING_NAMES = (BOUNCED_MAILING_NAME, COMPLAINED_MAILING_NAME, LEFT_MAILING_NAME)
 # A filter with one of these names isn't limited to active members.
 NAMES_OF_ALL_STATUSES = (STATUS_NAME, LEFT_REASON_NAME, *MAILING_NAMES)
+# The columns of the engagement that a list records of its active members. Other members have no
+# value.
+ENGAGEMENT_NAMES = (
+    *(
+        FilterName(name, ValueKind.NUMBER, is_optional=True)
+        for name in ("delivered", "opens", "machine_opens", "clicks")
+    ),
+    *(
+        FilterName(name, ValueKind.DAY, is_optional=True)
+        for name in (
+            "measured_since",
+            "last_delivered",
+            "last_opened",
+            "last_machine_opened",
+            "last_clicked",
+        )
+    ),
+)
 TAG_NAME = FilterName("tag", ValueKind.LABEL, is_optional=True)
 STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
 # The names that filters of every list can use. The filters of a list can also use the names of the
@@ -146,6 +172,8 @@ COMMON_NAMES = (
     FilterName("created_at", ValueKind.MOMENT),
     FilterName("updated_at", ValueKind.MOMENT),
     *(FilterName(name, ValueKind.TEXT, is_optional=True) for name in ORIGIN_NAMES),
+    *ENGAGEMENT_NAMES,
+    FilterName("engagement_choice", ValueKind.WORD, words=tuple(EngagementChoice)),
     TAG_NAME,
 )
 

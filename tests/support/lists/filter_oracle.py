@@ -15,6 +15,10 @@ _ORIGIN_NAMES = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"),
     *("referrer", "landing"),
 )
+_ENGAGEMENT_NAMES = (
+    *("delivered", "opens", "machine_opens", "clicks", "measured_since"),
+    *("last_delivered", "last_opened", "last_machine_opened", "last_clicked"),
+)
 Compare = Callable[[Any, Any], bool]
 
 
@@ -35,6 +39,8 @@ class PlainMember:
     tags: frozenset[str] = frozenset()
     fields: Json = field(default_factory=dict)
     origin: Json = field(default_factory=dict)
+    engagement_choice: str = "none"
+    engagement: Json = field(default_factory=dict)
 
 
 def matches_filter(filter_json: Json, member: PlainMember) -> bool:
@@ -70,6 +76,8 @@ def _get_value(name: str, member: PlainMember) -> Any:
         return member.fields.get(name.removeprefix("fields."))
     if name in _ORIGIN_NAMES:
         return member.origin.get(name)
+    if name in _ENGAGEMENT_NAMES:
+        return member.engagement.get(name)
     return member.tags or None if name == "tag" else getattr(member, name)
 
 

@@ -37,6 +37,9 @@ FIELDS = {
 }
 NUMBERS = (-1.5, 0, 0.1, 1, 7, 7.25, 1e15)
 BOUNCES = ("none", "none", "soft", "hard")
+ENGAGEMENT_CHOICES = ("yes", "no", "none")
+ENGAGEMENT_NUMBERS = ("delivered", "opens", "machine_opens", "clicks")
+LAST_DAYS = ("last_delivered", "last_opened", "last_machine_opened", "last_clicked")
 ORIGINS = ("fair", "Fair 100%", "utm_source", 'a"b', "a\\b", "köln", "straße", '": "fair')
 DAYS = ("1969-07-20", "2000-02-29", "2025-12-31", "2026-01-01")
 SOURCES = ("import", "login", "form")
@@ -67,6 +70,13 @@ def random_origin(dice: random.Random) -> Json | None:
     """
     values = {name: dice.choice(ORIGINS) for name in ORIGIN_NAMES if dice.random() < 0.4}
     return values or None
+
+
+def random_engagement(dice: random.Random) -> Json:
+    """Return a random row of a member's engagement, in which some days may be missing."""
+    days: Json = {name: dice.choice((None, *DAYS)) for name in LAST_DAYS}
+    numbers = {name: dice.choice((0, 0, 1, 7)) for name in ENGAGEMENT_NUMBERS}
+    return {"measured_since": dice.choice(DAYS), **numbers, **days}
 
 
 def random_values(dice: random.Random) -> Json:
@@ -130,6 +140,16 @@ def conditions(import_ids: list[int]) -> st.SearchStrategy[Json]:
         _condition("fields.agreed", ("is", "is_not"), st.booleans()),
         _equality("fields.size", st.sampled_from((*CHOICES, "s", "gone"))),
         *(_equality(name, _ORIGIN, *parts) for name in ORIGIN_NAMES),
+        *(
+            _equality(name, st.sampled_from(NUMBERS), "at_least", "at_most")
+            for name in ENGAGEMENT_NUMBERS
+        ),
+        *(
+            _condition(name, _ORDER_OPERATORS, st.sampled_from(DAYS) | _RELATIVE_DAY)
+            for name in ("measured_since", *LAST_DAYS)
+        ),
+        _equality("engagement_choice", st.sampled_from(ENGAGEMENT_CHOICES)),
+        *(_existence(name) for name in (*ENGAGEMENT_NUMBERS, "measured_since", *LAST_DAYS)),
         *(_existence(name) for name in ("email", "name", "import_id", "tag", *ORIGIN_NAMES)),
         *(_existence(f"fields.{key}") for key in FIELDS),
     )

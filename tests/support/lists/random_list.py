@@ -1,14 +1,23 @@
 """A mailing list with random members, and functions that search the list."""
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from core import clock
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner, Stack
-from models import Bounce, MailingList, Subscription, SubscriptionStatus, User
+from models import (
+    Bounce,
+    EngagementAnswer,
+    MailingList,
+    MemberEngagement,
+    Subscription,
+    SubscriptionStatus,
+    User,
+)
 from services.paging import PageRequest
 from services.subscriptions import fields, lists, tags
 from services.subscriptions.filters import member_filter, searching
@@ -55,6 +64,7 @@ def make_random_list(stack: Stack) -> RandomList:
             for key, kind in random_filters.FIELDS.items()
         }
         tag_ids = tags.find_tag_ids(uow, list_id, random_filters.TAGS, create=True)
+        lists.get_list(uow, list_id).engagement = "all"
     import_ids = [int(str(row[0])) for row in stack.query(_IMPORT, list_id, owner.user_id, list_id)]
     dice = random.Random(20)
     with stack.resources.unit_of_work() as uow:
@@ -77,9 +87,10 @@ def make_random_list(stack: Stack) -> RandomList:
             uow.session.flush()
         for (record, _, _), state in zip(triples, states, strict=True):
             uow.session.add_all(_build_bounces(dice, record, state))
+        engagement = _add_engagement(uow, dice, [record for record, _, _ in triples])
         members = [
-            _describe_member(record, values, field_ids, tag_ids, state)
-            for (record, _, values), state in zip(triples, states, strict=True)
+            replace(_describe_member(record, values, field_ids, tag_ids, state), **engaged)
+            for (record, _, values), state, engaged in zip(triples, states, engagement, strict=True)
         ]
         # Members keep the id of a tag that has been deleted.
         tags.delete_tag(uow, list_id, tag_ids["old"])
@@ -140,6 +151,33 @@ def _build_bounces(dice: random.Random, record: Subscription, state: str) -> lis
         )
         for number, (is_hard, times) in enumerate(values)
     ]
+
+
+def _add_engagement(
+    uow: UnitOfWork, dice: random.Random, records: Sequence[Subscription]
+) -> list[dict[str, Any]]:
+    """Record answers and engagement, and return the values that filters may find.
+
+    Some members have a row that filters must ignore, because maintenance hasn't deleted it yet.
+    """
+    described: list[dict[str, Any]] = []
+    for record in records:
+        choice = dice.choice(random_filters.ENGAGEMENT_CHOICES)
+        if choice != "none":
+            answer = {
+                "is_allowed": choice == "yes",
+                "address_hmac": None if choice == "yes" else bytes(32),
+            }
+            uow.session.add(
+                EngagementAnswer(list_id=record.list_id, user_id=record.user_id, **answer)
+            )
+        row = random_filters.random_engagement(dice)
+        has_row = dice.random() < 0.7
+        if has_row:
+            uow.session.add(MemberEngagement(list_id=record.list_id, user_id=record.user_id, **row))
+        is_visible = has_row and choice != "no" and record.status == SubscriptionStatus.ACTIVE
+        described.append({"engagement_choice": choice, "engagement": row if is_visible else {}})
+    return described
 
 
 def _describe_member(
