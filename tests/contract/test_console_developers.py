@@ -282,6 +282,21 @@ def test_console_retries_all_waiting_deliveries_of_a_failing_webhook_at_once(
     eventually(lambda: "Retry all now" not in console.see(path), what="the recovery")
 
 
+def test_console_shows_a_response_whose_duration_is_unknown(
+    console: OwnerAtConsole, stack: Stack, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(console.api, receiver.url, LEFT)
+    path = f"{WEBHOOKS_PATH}/{endpoint['id']}"
+    add_delivery = (
+        "INSERT INTO webhook_deliveries (endpoint_id, event_type, status, last_attempt_at,"
+        " status_code, attempts) VALUES (%s, 'webhook.test', 'failed', now(), 503, 1)"
+    )
+    stack.query(add_delivery, endpoint["id"])
+    assert '<td class="why">503</td>' in console.see(path)
+    [delivery_path] = delivery_paths(console, path)
+    assert "<p>503</p>" in console.see(delivery_path)
+
+
 def delivery_paths(console: OwnerAtConsole, path: str) -> list[str]:
     return re.findall(rf'href="[^"]*({path}/deliveries/\d+)"', console.see(path))
 
