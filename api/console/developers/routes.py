@@ -71,6 +71,8 @@ LIFETIMES = {
     "365": ("1 year", timedelta(days=365)),
     "": ("No expiry", None),
 }
+# How long before the expiry of a key its row links to the form for a new key.
+_EXPIRY_NOTICE = timedelta(days=7)
 _SCOPE_PREFIX = "scope."
 # The permissions of a new API key, grouped by area.
 _SCOPE_GROUPS = (
@@ -143,6 +145,11 @@ class KeyView:
     def label(self) -> str:
         """Return the name with the last characters, which distinguish keys with the same name."""
         return f"{self.key.name} (…{self.key.last_four})"
+
+    @property
+    def is_expiring(self) -> bool:
+        expires_at = self.key.expires_at
+        return expires_at is not None and expires_at < clock.now() + _EXPIRY_NOTICE
 
     @property
     def words(self) -> Sequence[str] | None:
