@@ -147,11 +147,6 @@ class KeyView:
         return f"{self.key.name} (…{self.key.last_four})"
 
     @property
-    def is_expiring(self) -> bool:
-        expires_at = self.key.expires_at
-        return expires_at is not None and expires_at < clock.now() + _EXPIRY_NOTICE
-
-    @property
     def words(self) -> Sequence[str] | None:
         """Return a description of each scope, or ``None`` for a key with full access."""
         scopes = self.key.scopes
@@ -160,7 +155,9 @@ class KeyView:
 
 @router.get("/keys")
 def show_keys(console: Console, uow: Transaction) -> Response:
-    return console.render_page("keys.html", keys=_list_keys(uow, console))
+    return console.render_page(
+        "keys.html", keys=_list_keys(uow, console), expiring_before=clock.now() + _EXPIRY_NOTICE
+    )
 
 
 @router.get("/keys/new")
