@@ -35,7 +35,10 @@ class EngagementAnswer(Model):
         UniqueConstraint("list_id", "user_id"),
         # An index for finding the refusals of an erased person who joins a list again.
         Index(
-            "ix_engagement_answers_address_hmac", "address_hmac", postgresql_where="user_id IS NULL"
+            "ix_engagement_answers_unclaimed",
+            "list_id",
+            "address_hmac",
+            postgresql_where="user_id IS NULL",
         ),
     )
 

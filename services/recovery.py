@@ -18,12 +18,19 @@ from services.accounts import accounts, mailed_tokens, registration
 from services.accounts.factors import own_factors, passkeys, second_steps
 from services.accounts.factors.second_steps import SubmittedFactor
 from services.accounts.mailed_tokens import Purpose
+from services.engagement import answers
 from services.oauth import grants
 from services.privacy import erasure
 from services.senders import senders
 from services.senders.senders_of_keys import revoke_key
 from services.subscriptions import member_addresses
-from services.subscriptions.members import bounces, locks, opt_outs, unsubscribe
+from services.subscriptions.members import (
+    bounces,
+    engagement_choices,
+    locks,
+    opt_outs,
+    unsubscribe,
+)
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
@@ -75,6 +82,7 @@ def change_address(
     bounces.release_bounces(uow, person.id)
     registration.change_address(uow, person, email, caller, is_visible=is_visible)
     unsubscribe.enqueue_opt_out_jobs(uow, person.id)
+    engagement_choices.claim_refusals(uow, person)
     if is_visible:
         member_addresses.schedule_address_update(uow, person.id)
     return person
@@ -101,6 +109,7 @@ def erase_occupying_record(
     if not erases:
         raise ADDRESS_HAS_RECORD()
     opt_outs.transfer_opt_outs(uow, of=record, to=person)
+    answers.move_refusals(uow, of=record.id, to=person.id)
     erasure.mark_record_erased(uow, record)
 
 

@@ -9,6 +9,7 @@ from services.backup import creating, journal
 from services.composer import photos, writing_work
 from services.credits import checkout, low_balance_mails, own_charges, polling, verify
 from services.doctor import operator_mail
+from services.engagement import upkeep
 from services.privacy import erasure, expired_rows, ip_addresses, strangers
 from services.senders import applying, silence
 from services.subscriptions import (

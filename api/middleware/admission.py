@@ -20,13 +20,14 @@ _MAX_WAIT_SECONDS = 2.0
 # Charges and reports may wait longer, because a refusal costs their callers more.
 _MAX_WAIT_SECONDS_OF_CHARGES_AND_REPORTS = 5.0
 _CONSUME_PATH = re.compile(r"/auxilia/credits/consume\Z")
-# The methods and paths that are never refused: leaving a list, turning off its mail, and the checks
+# The methods and paths that are never refused: leaving a list, turning off its mail, refusing to
+# be recorded, and the checks
 # of machines.
 _NEVER_REFUSED = re.compile(
     r"DELETE /subscriptions/[^/]+"
-    r"|PUT /subscriptions/[^/]+/email"
+    r"|PUT /subscriptions/[^/]+/(email|engagement)"
     r"|POST /subscriptions/[^/]+/delete"
-    r"|(GET|HEAD|POST) /(unsubscribe|preferences)"
+    r"|(GET|HEAD|POST) /(unsubscribe|preferences|engagement|preferences/engagement)"
     r"|(GET|HEAD) /(healthz|readyz|metrics)"
 )
 

@@ -1,5 +1,6 @@
 from api.pages import topup_return
 from api.pages.account import registration
+from api.pages.engagement import routes as engagement
 from api.pages.login import routes as login
 from api.pages.oauth_consent import routes as oauth_consent
 from api.pages.preferences import links as preference_links
@@ -18,6 +19,7 @@ READER_PAGES = (
     confirmation.router,
     preferences.router,
     preference_links.router,
+    engagement.router,
 )
 
 # The routers of all HTML pages outside the console.

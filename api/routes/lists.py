@@ -20,6 +20,8 @@ from api.sign_up.previews import render_embedded_form, render_preview
 from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
+from models import EngagementMode
+from services.engagement import figures as engagement_figures
 from services.subscriptions import daily_figures, deny_lists, lists
 from services.subscriptions.daily_figures import FiguresBy
 from services.subscriptions.members import traces
@@ -123,6 +125,29 @@ def read_list_stats(
     figures = daily_figures.read_figures(uow, mailing_list.id, days, by)
     sign_ups = daily_figures.count_sign_ups(uow, mailing_list.id, days)
     return build_envelope(schemas.ListFigures.of(by, days, figures, sign_ups))
+
+
+@router.get(
+    "/lists/{list_id}/engagement",
+    summary="Retrieve engagement statistics",
+    responses=error_responses(*LIST_ERRORS),
+)
+def read_engagement(
+    uow: Transaction,
+    caller: ListReader,
+    list_id: ListId,
+    mode: Annotated[
+        EngagementMode | None,
+        Query(description="A mode whose effect `would_delete` tells"),
+    ] = None,
+) -> Envelope[schemas.ListEngagement]:
+    """Count the active members of a list by their answer and by their last open or click.
+
+    The sum of `activity` is the number of active members, and so is the sum of `answers`.
+    """
+    mailing_list = lists.get_own_list(uow, caller, list_id)
+    figures = engagement_figures.read_figures(uow, mailing_list, mode)
+    return build_envelope(schemas.ListEngagement.of(figures))
 
 
 @router.patch(

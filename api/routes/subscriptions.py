@@ -4,6 +4,7 @@ The person is identified by a login or by a trace id from a mail. ``api.sign_up`
 with which people without a login subscribe.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from fastapi.responses import Response
 
 from api.auth import actors
 from api.auth.actors import Principal
+from api.auth.engagement import store_answer
 from api.auth.requirements import ListEditor, ListReader, requires_scope_or_trace
 from api.bodies.form_or_json import FormOrJsonBody, FormOrJsonBodyOf
 from api.bodies.multipart import MULTIPART
@@ -39,6 +41,7 @@ from services.subscriptions.members import person_subscriptions
 from services.subscriptions.members import unsubscribe as leaving
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.email_offs import find_email_off, find_email_offs
+from services.subscriptions.members.engagement_views import read_view, read_views
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
@@ -137,14 +140,42 @@ async def set_email_enabled(
     """Turn the mail of a list on or off for the person of the trace id or the caller. Always
     returns 1.
     """
+    await _switch(_set_email, request, state, list_id, submission)
+    return build_envelope(ACCEPTED_COUNT)
+
+
+async def _switch(
+    change: Callable[..., None],
+    request: Request,
+    state: State,
+    list_id: int,
+    submission: FormOrJsonBody,
+) -> None:
+    """Run a change that is an opt-out if ``enabled`` is false."""
     try:
         is_enabling = submission.read_boolean("enabled")
     except DomainError:
-        # Ignore an invalid value of ``enabled`` here, because ``_set_email`` raises the error after
+        # Ignore an invalid value of ``enabled`` here, because ``change`` raises the error after
         # checking the credentials.
         is_enabling = False
-    call = partial(_set_email, request, state, list_id, submission)
+    call = partial(change, request, state, list_id, submission)
     await (CHANGES_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
+
+
+@router.put(
+    "/subscriptions/{list_id}/engagement",
+    summary="Allow or refuse to record your engagement",
+    dependencies=[TRACE_OR_FULL_SCOPE],
+    openapi_extra=_describe_body(enabled={"type": "boolean", "examples": [False]}),
+    responses=error_responses(*_TRACE_ERRORS, mailing.LIST_BUSY),
+)
+async def set_engagement(
+    request: Request, state: StateOf, list_id: ListId, submission: FormOrJsonBodyOf
+) -> Envelope[int]:
+    """Say whether a list may record opens and clicks of the trace id's person or the caller. Always
+    returns 1. A no deletes what the list recorded.
+    """
+    await _switch(_set_engagement, request, state, list_id, submission)
     return build_envelope(ACCEPTED_COUNT)
 
 
@@ -181,6 +212,14 @@ def _set_email(request: Request, state: State, list_id: int, submission: FormOrJ
         leaving.set_email(uow, mailing_list, person, actor, enabled=True)
 
 
+def _set_engagement(
+    request: Request, state: State, list_id: int, submission: FormOrJsonBody
+) -> None:
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    is_allowed = submission.read_boolean("enabled")
+    store_answer(request, state, list_id, principal, is_allowed=is_allowed)
+
+
 def _disable_email(request: Request, state: State, list_id: int, principal: Principal) -> None:
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id, archived=True)
@@ -205,7 +244,8 @@ def read_my_subscription(
     record = person_subscriptions.get_own_subscription(uow, mailing_list.id, caller.user_id)
     channel = describe_list(uow, state, mailing_list)
     email_off = find_email_off(uow, record)
-    return build_envelope(SubscriptionRecord.of(record, email_off, list=channel))
+    view = read_view(uow, record)
+    return build_envelope(SubscriptionRecord.of(record, email_off, view, list=channel))
 
 
 @router.get("/subscriptions", summary="List your subscriptions", responses=array_page_responses())
@@ -221,8 +261,9 @@ def list_my_subscriptions(
     page = person_subscriptions.list_subscriptions(uow, caller.user_id, paging)
     channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
     email_offs = find_email_offs(uow, [record for record, _ in page.rows])
+    views = read_views(uow, [record for record, _ in page.rows])
     records = [
-        SubscriptionRecord.of(record, email_offs.get(record.id), list=channel)
+        SubscriptionRecord.of(record, email_offs.get(record.id), views.get(record.id), list=channel)
         for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
     link_next_page(request, response, page)
@@ -260,7 +301,8 @@ def read_opponent(
     person = principal.get_person(uow, mailing_list)
     record = person_subscriptions.get_own_subscription(uow, mailing_list.id, person.id)
     channel = describe_list(uow, state, mailing_list)
-    subscription = SubscriptionRecord.of(record, find_email_off(uow, record))
+    view = None if principal.trace else read_view(uow, record)
+    subscription = SubscriptionRecord.of(record, find_email_off(uow, record), view)
     if principal.trace:
         subscription = subscription.masked()
     return build_envelope(Opponent(list=channel, sub=subscription))

@@ -8,8 +8,15 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from api.schemas.envelope import AtMost, Body, ChangesBody, Schema, Timestamp, Url
-from models import DEFAULT_SOFT_BOUNCE_LIMIT, MAX_SOFT_BOUNCE_LIMIT, MailingList
+from models import (
+    DEFAULT_SOFT_BOUNCE_LIMIT,
+    MAX_SOFT_BOUNCE_LIMIT,
+    EngagementMode,
+    MailingList,
+)
+from services.engagement.figures import ActivityKey, EngagementFigures
 from services.subscriptions.branding import (
+    MAX_ENGAGEMENT_WORDING_CHARACTERS,
     MAX_MAIL_TEXT_CHARACTERS,
     MAX_PAGE_TEXT_CHARACTERS,
     MAX_SENDER_CHARACTERS,
@@ -21,6 +28,9 @@ from services.subscriptions.fields import MAX_FIELDS
 from services.subscriptions.members.departures import StatedReason
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
+# Turn off Pydantic's strict mode, because strict mode accepts only enum members, but a JSON request
+# contains strings.
+ModeName = Annotated[EngagementMode, Field(strict=False)]
 _IMAGE_DESCRIPTION = "An absolute http or https URL"
 
 
@@ -101,6 +111,16 @@ class Channel(Schema):
         description="If this many consecutive mailings to a member bounce softly, Pressroom turns "
         "the member's mail off. If the limit is 0, soft bounces never turn mail off.",
         examples=[5],
+    )
+    engagement: EngagementMode = Field(
+        description="Whose opens and clicks the list records: `off` for nobody, `consent` for "
+        "members who said yes, `all` for all members except those who said no",
+        examples=["off"],
+    )
+    engagement_wording: str | None = Field(
+        description="Question whether the list may record opens and clicks. If it is null, pages "
+        "show a default text in the reader's language.",
+        examples=[None],
     )
     created_at: Timestamp
     updated_at: Timestamp
@@ -213,6 +233,20 @@ class ListFields(Body):
         "mailings. If the limit is 0, soft bounces never turn mail off.",
         examples=[5],
     )
+    engagement: ModeName = Field(
+        default=EngagementMode.OFF,
+        description="Whose opens and clicks the list records: `off` for nobody, `consent` for "
+        "members who said yes, `all` for all members except those who said no. Within an hour "
+        "after a change, Pressroom deletes what the new mode doesn't allow.",
+        examples=["consent"],
+    )
+    engagement_wording: str | None = Field(
+        default=None,
+        description="Question whether the list may record opens and clicks, as plain text of at "
+        f"most {MAX_ENGAGEMENT_WORDING_CHARACTERS} characters. If it is null, pages show a default "
+        "text in the reader's language.",
+        examples=["May we count which letters you open? It helps us to write better ones."],
+    )
 
 
 class NewList(ListFields):
@@ -276,6 +310,46 @@ class ListPreview(Schema):
         "sender is only the installation.",
         examples=["The Demo team"],
     )
+
+
+class EngagementAnswers(Schema):
+    """Numbers of active members by their latest answer."""
+
+    yes: int = Field(examples=[120])
+    no: int = Field(examples=[14])
+    none: int = Field(examples=[4796])
+
+
+class ActivityRow(Schema):
+    key: ActivityKey = Field(
+        description="`30`, `90`, `180` and `365` for members whose last open or click was at most "
+        "this many days ago, and who aren't in an earlier row. `older` for an earlier open or "
+        "click, `never` for members who received mails without any, and `unknown` for members "
+        "without a recorded delivery."
+    )
+    members: int = Field(examples=[61])
+
+
+class ListEngagement(Schema):
+    mode: EngagementMode
+    answers: EngagementAnswers
+    activity: list[ActivityRow]
+    would_delete: int | None = Field(
+        description="Number of members whose engagement the mode in the query would delete. null "
+        "without a mode.",
+        examples=[None],
+    )
+
+    @classmethod
+    def of(cls, figures: EngagementFigures) -> Self:
+        return cls(
+            mode=figures.mode,
+            answers=EngagementAnswers(**figures.answers),
+            activity=[
+                ActivityRow(key=key, members=members) for key, members in figures.activity.items()
+            ],
+            would_delete=figures.would_delete,
+        )
 
 
 class FiguresRow(Schema):

@@ -7,9 +7,10 @@ from pydantic import Field
 from api.schemas.envelope import Body, Schema, Timestamp
 from models import Mailing
 from services.subscriptions.exports import MAX_MAILING_LABEL_CHARACTERS
+from services.subscriptions.mailings import ENGAGEMENT_FIGURES, MIN_MEASURED, is_measured
 from services.subscriptions.members.bounce_recording import MAX_MAILING_AGE
 
-_ENGAGEMENT_TEXT = "{} Always null, because Pressroom doesn't record opens and clicks."
+_ENGAGEMENT_TEXT = f"{{}} null if `measured` is null or below {MIN_MEASURED}."
 
 
 class MailingRecord(Schema):
@@ -17,6 +18,12 @@ class MailingRecord(Schema):
     label: str | None = Field(examples=["September letter"])
     created_at: Timestamp
     rows: int = Field(description="Number of people in the roster")
+    measured: int | None = Field(
+        default=None,
+        description="Number of people in the roster whose opens and clicks the list recorded. "
+        "Divide `opened` and `clicked` by this number. null for mailings from before release "
+        "1.2.0.",
+    )
     delivered: int
     hard_bounced: int
     soft_bounced: int = Field(
@@ -46,12 +53,12 @@ class MailingRecord(Schema):
 
     @classmethod
     def of_mailing(cls, mailing: Mailing, left: int) -> Self:
+        hidden = {} if is_measured(mailing) else dict.fromkeys(ENGAGEMENT_FIGURES)
         return cls.of_row(
             mailing,
             left=left,
-            opened=None,
-            machine_opened=None,
-            clicked=None,
+            measured=mailing.measured,
+            **hidden,
             reports_until=mailing.created_at + MAX_MAILING_AGE,
         )
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, Self
+from datetime import date
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
@@ -28,6 +29,7 @@ from services.subscriptions.members import departures, email_offs
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.departures import LeftReason
 from services.subscriptions.members.email_offs import EmailOffReason
+from services.subscriptions.members.engagement_views import EngagementView
 from services.subscriptions.members.members import MemberEdit
 from services.subscriptions.sign_up_origins import clean_value, fill_origin
 
@@ -85,6 +87,35 @@ class SignUpOrigin(Schema):
     )
 
 
+class MemberEngagement(Schema):
+    """How many mailings the member received, opened and clicked, and the last day of each in UTC.
+
+    Opens by a machine, such as a proxy of a mail provider, count separately.
+    """
+
+    measured_since: date = Field(
+        description="Day of the first delivery, open or click that was recorded",
+        examples=["2026-09-01"],
+    )
+    delivered: int = Field(examples=[12])
+    opens: int = Field(examples=[9])
+    machine_opens: int = Field(examples=[0])
+    clicks: int = Field(examples=[2])
+    last_delivered: date | None = Field(examples=["2026-11-28"])
+    last_opened: date | None = Field(examples=["2026-11-29"])
+    last_machine_opened: date | None = Field(examples=[None])
+    last_clicked: date | None = Field(examples=["2026-11-14"])
+    bounces: int = Field(description="Number of consecutive soft bounces", examples=[0])
+    last_bounced: date | None = Field(examples=[None])
+
+
+class EngagementChoice(Schema):
+    """The member's latest answer to the question whether the list may record opens and clicks."""
+
+    answer: Literal["yes", "no"] = Field(examples=["yes"])
+    at: Timestamp = Field(examples=["2026-11-21T09:30:00.000000Z"])
+
+
 class SubscriptionRecord(Schema):
     id: int
     user_id: int | None = Field(
@@ -132,15 +163,31 @@ class SubscriptionRecord(Schema):
         description="Where the first sign-up came from, or null if unknown. Only the owner sees "
         "the origin.",
     )
+    engagement: MemberEngagement | None = Field(
+        default=None,
+        description="What the list recorded about opens and clicks, or null if it records nothing "
+        "about the member",
+    )
+    engagement_choice: EngagementChoice | None = Field(
+        default=None, description="null if the member hasn't answered"
+    )
     created_at: Timestamp
     updated_at: Timestamp
     user: Person | None = None
     list: Channel | None = None
 
     @classmethod
-    def of(cls, record: Subscription, email_off: email_offs.EmailOff | None, **others: Any) -> Self:
+    def of(
+        cls,
+        record: Subscription,
+        email_off: email_offs.EmailOff | None,
+        view: EngagementView | None,
+        **others: Any,
+    ) -> Self:
+        """Build the record. ``view``: ``None`` hides the engagement and the answer."""
         shown_email_off = None if email_off is None else EmailOff(**asdict(email_off))
-        return cls.of_row(record, email_off=shown_email_off, **others)
+        shown_view = (view or EngagementView())._asdict()
+        return cls.of_row(record, email_off=shown_email_off, **shown_view, **others)
 
     def masked(self) -> Self:
         """Return the record without the member's id, name and end of the paid tier.
@@ -157,11 +204,12 @@ def build_member_record(
     person: User,
     attributes: AttributeFormatter,
     email_off: email_offs.EmailOff | None,
+    view: EngagementView,
     **others: Any,
 ) -> SubscriptionRecord:
     user = Person(id=person.id, name=person.name if record.source == Via.LOGIN else None)
     return SubscriptionRecord.of(
-        record, email_off, user=user, **attributes.format_record(record), **others
+        record, email_off, view, user=user, **attributes.format_record(record), **others
     )
 
 
@@ -210,7 +258,7 @@ class HistoryEntry(Schema):
         description="requested, subscribed, added, confirmed, unsubscribed, "
         "unsubscribing_undone, email_enabled, email_disabled, removed, edited, "
         "transferred_in, transferred_away, imported, import_undone, bulk_undone, "
-        "lapsed, bounced, soft_bounced, erased",
+        "lapsed, bounced, soft_bounced, erased, engagement_allowed, engagement_refused",
         examples=["confirmed"],
     )
     actor: str = Field(
@@ -268,6 +316,11 @@ def _clean_origin_value(value: object, info: ValidationInfo) -> str | None:
     return clean_value(str(info.field_name), value)
 
 
+def _read_agreement(value: object) -> bool:
+    """Accept the value of a checkbox. Any other value is no agreement."""
+    return value is True or value == "yes"
+
+
 # A sign-up must not fail because of an invalid origin, so invalid values become ``None``.
 _CleanedValue = Annotated[str | None, BeforeValidator(_clean_origin_value)]
 
@@ -290,6 +343,12 @@ class _SignUp(Body):
         default=None, alias="challenge-action", examples=["subscribe"]
     )
 
+    engagement: Annotated[bool, BeforeValidator(_read_agreement)] = Field(
+        default=False,
+        description="Whether the person allows the list to record opens and clicks. Ignored unless "
+        "the list's `engagement` is `consent`.",
+        examples=[False],
+    )
     utm_source: _CleanedValue = Field(
         default=None,
         description="Source of the campaign that led to the sign-up. If the value of a field from "
@@ -339,6 +398,12 @@ class SignUpForm(_SignUp):
         description="URL to which the browser is redirected. The list or the operator must "
         "allow the origin. Without this field, a Pressroom page shows the result.",
         examples=["https://www.example.com/thanks"],
+    )
+
+
+class EngagementSetting(Body):
+    enabled: bool = Field(
+        description="Only false is possible. The person alone can say yes.", examples=[False]
     )
 
 
@@ -429,6 +494,11 @@ class MemberConsent(Schema):
     import_id: int | None = Field(examples=[None])
     origin: SignUpOrigin | None = Field(
         default=None, description="Where the sign-up came from, or null if unknown"
+    )
+    engagement: bool = Field(
+        default=False,
+        description="Whether the person allowed the list to record opens and clicks. Otherwise, "
+        "the person agreed to get the list's mail.",
     )
 
     @classmethod

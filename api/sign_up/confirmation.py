@@ -25,6 +25,7 @@ from services.accounts import email_addresses
 from services.subscriptions import branding, page_urls, redirects, sign_up
 from services.subscriptions.consent import wordings
 from services.subscriptions.members.changes import Via
+from services.subscriptions.members.engagement_choices import get_wording
 
 router = APIRouter(dependencies=[MAIL_LINK], include_in_schema=False, route_class=ThreadedRoute)
 
@@ -50,6 +51,9 @@ def show_confirmation(
         form_targets=allow_redirects(next_url),
         list_title=mailing_list.title,
         wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
+        mode=mailing_list.engagement,
+        question=get_wording(mailing_list, get_reader_language(request)),
+        is_agreed=confirmation.agreed_wording is not None,
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
         owner_text=mailing_list.thanks_text,
@@ -71,8 +75,16 @@ async def confirm_subscription(
     confirmation = await state.in_unit_of_work(sign_up.read_confirmation, secret)
     principal = Principal(confirmation.record.user_id, Via.CONFIRMATION, None)
     actor = actors.build_principal_actor(request, principal)
-    confirm = partial(sign_up.confirm_subscription, secret=secret, actor=actor)
     mailing_list = confirmation.mailing_list
+    agreed_wording = confirmation.agreed_wording
+    # A stranger may have ticked the box of the sign-up form, so the box on this page decides.
+    if submission.fields.get("asked") == "engagement":
+        agreed_wording = None
+        if submission.fields.get("engagement") == "yes":
+            agreed_wording = get_wording(mailing_list, get_reader_language(request))
+    confirm = partial(
+        sign_up.confirm_subscription, secret=secret, actor=actor, agreed_wording=agreed_wording
+    )
     await CHANGES_BY_LIST.run(mailing_list.id, state.transact, confirm)
     next_url = redirects.find_confirmed_redirect(state.resources.settings, mailing_list)
     return redirect_to(next_url) if next_url else redirect_to_query(urlencode({"token": secret}))

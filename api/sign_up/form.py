@@ -15,6 +15,7 @@ from models import MailingList, MemberField
 from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, page_urls, redirects
 from services.subscriptions.consent import wordings
+from services.subscriptions.members.engagement_choices import get_wording
 from services.subscriptions.sign_up_fields import read_sign_up_fields
 from services.subscriptions.sign_up_origins import clean_origin
 from storage.unit_of_work import UnitOfWork
@@ -100,6 +101,9 @@ def render_form(
         ask_url=page_urls.ask_preferences_url(settings, mailing_list.slug),
         is_again=errors is not None,
         wording=form.wording,
+        mode=mailing_list.engagement,
+        question=get_wording(mailing_list, language),
+        is_agreed=values.get("engagement") == "yes",
         inputs=inputs,
         problem=errors.message if errors else None,
         redirect_url=redirect_url,

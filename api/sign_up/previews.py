@@ -14,6 +14,7 @@ from models import MailingList
 from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, page_urls
 from services.subscriptions.members import mails
+from services.subscriptions.members.engagement_choices import get_wording
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 from storage.unit_of_work import UnitOfWork
 
@@ -80,6 +81,8 @@ def render_embedded_form(
         action=action,
         inputs=build_inputs(language, form.fields.values(), {}, {}, form.required_keys),
         wording=form.wording,
+        mode=mailing_list.engagement,
+        question=get_wording(mailing_list, language),
         origin_names=ORIGIN_NAMES if has_origin_script else (),
         origin_script=_ORIGIN_SCRIPT,
         **build_widget_values(state, mailing_list),

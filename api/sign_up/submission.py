@@ -93,6 +93,7 @@ async def subscribe_stranger(
         origin=submission.model_dump(),
         is_text=is_form,
         page_url=page_url,
+        agrees=submission.engagement,
     )
     async with pad_duration():
         await CHANGES_BY_LIST.run(mailing_list.id, state.transact, subscribe)

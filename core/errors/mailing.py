@@ -126,6 +126,10 @@ SUBSCRIPTION_CHANGED = conflict(
 SUBSCRIPTION_OPTED_OUT = conflict(
     "subscription.opted_out", "This person opted out and can only rejoin by signing up again."
 )
+ENGAGEMENT_ONLY_BY_PERSON = conflict(
+    "engagement.only_by_person",
+    "Only the person can allow the list to record opens and clicks. You can only store a no.",
+)
 SUBSCRIPTION_BOUNCED = conflict(
     "subscription.bounced",
     "Mail to this address bounced again. You can turn mail on only once in 30 days for each "

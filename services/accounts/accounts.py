@@ -22,6 +22,7 @@ from storage.unit_of_work import UnitOfWork
 _READER_TABLES = frozenset(
     {
         "account_mails",
+        "engagement_answers",
         "former_addresses",
         "list_reports",
         "mailed_links",

@@ -33,7 +33,7 @@ from services.jobs.transitions import complete_job, record_progress
 from services.privacy import stages
 from services.senders import report_history
 from services.subscriptions import deny_lists, lists
-from services.subscriptions.members import opt_outs
+from services.subscriptions.members import engagement_choices, opt_outs
 from storage.expected_errors import raise_instead
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -168,6 +168,7 @@ def _is_owned_by(person: User) -> ColumnElement[bool]:
 def _mark_person(uow: UnitOfWork, person: User) -> int:
     address = person.email
     opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
+    engagement_choices.detach_refusals(uow, person)
     for model in (models.MailedLink, models.AccountMail):
         # Find rows by address too, because some rows contain the person's address but not the user
         # id.

@@ -45,6 +45,7 @@ _TEXTS_OF_LISTS = (
     "sign_up_text",
     "thanks_text",
     "confirmation_text",
+    "engagement_wording",
     "confirmed_redirect",
 )
 _FIGURES_OF_LISTS: tuple[Any, ...] = (

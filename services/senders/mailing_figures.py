@@ -9,13 +9,14 @@ decide about this, so that the order of the reports doesn't matter.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlalchemy import TextClause, text
 
 from core import clock
-from integrations.senders.port import BounceClass, Report
+from integrations.senders.port import BounceClass, Report, ReportKind
 from models import ReportOutcome, Sender
+from services.engagement.records import EngagementEvent, EngagementKind, add_events
 from services.senders import notices
 from services.senders.report import ReceivedReport, iterate_outcomes
 from services.subscriptions.mailings import has_many_bounces, has_many_complaints
@@ -96,6 +97,7 @@ RETURNING m.id, m.rows, m.hard_bounced, m.complained,
     m.hard_bounced - r.hard_bounced AS former_hard_bounced,
     m.complained - r.complained AS former_complained
 """)  # noqa: S608 - no input
+_ENGAGEMENT_KINDS = frozenset(EngagementKind)
 # A mail to a member: a user id, a list id and a mailing id.
 _Mail = tuple[int, int, int]
 # The primary key of a mark: a user id, a list id, a mailing id, and the name of a counter of the
@@ -131,6 +133,20 @@ def count_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRep
             _, list_id, mailing_id = mail
             figures[mailing_id, list_id][_SOFT_BOUNCED] += change
     _add_figures(uow, sender, figures)
+    _record_engagement(uow, places, new_marks)
+
+
+def _record_engagement(
+    uow: UnitOfWork, places: Iterable[_Place], new_marks: Collection[_Mark]
+) -> None:
+    """Record the events of measured members that were counted for the first time."""
+    events: dict[_Mark, EngagementEvent] = {}
+    for mark, _, report, index in places:
+        user_id, list_id, _, kind = mark
+        if mark in new_marks and kind in _ENGAGEMENT_KINDS and report.are_measured[index]:
+            day = report.occurred_at.astimezone(UTC).date()
+            events.setdefault(mark, EngagementEvent(list_id, user_id, EngagementKind(kind), day))
+    add_events(uow, events.values())
 
 
 def predict_duplicates(uow: UnitOfWork, reports: Sequence[ReceivedReport]) -> None:
@@ -221,6 +237,8 @@ def _format_keys(marks: Iterable[_Mail | _Mark]) -> dict[str, str]:
 def _choose_figure(event: Report) -> str:
     if event.bounce_class is not None:
         return _BOUNCE_FIGURES[event.bounce_class]
+    if event.kind is ReportKind.OPENED and event.is_machine:
+        return EngagementKind.MACHINE_OPENED
     return event.kind.value
 
 

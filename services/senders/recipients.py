@@ -17,6 +17,7 @@ from core.keyring import Keyring
 from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEvent
 from models import MailingList, ReportOutcome, Sender
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
+from services.engagement.measuring import find_measured
 from services.senders.report import (
     ENGAGEMENT_KINDS,
     OPT_OUT_SOURCES,
@@ -138,17 +139,30 @@ def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRepo
         _find_by_address(uow, sender, has_only_address)
     members = [member for report in readable_reports for member in report.members]
     stale_numbers = find_stale_mailings(uow, members)
+    measured = find_measured(
+        uow,
+        {
+            member.pair
+            for report in readable_reports
+            if isinstance(report.event, Report) and report.event.kind in ENGAGEMENT_KINDS
+            for member in report.members
+        },
+    )
     oldest = clock.now() - MAX_MAILING_AGE
     number = 0
     for report in readable_reports:
         outcomes: list[ReportOutcome] = []
         for member in report.members:
-            is_stale = number in stale_numbers
-            outcomes.append(
-                ReportOutcome.STALE if is_stale else _choose_outcome(report.event, member, oldest)
-            )
+            if number in stale_numbers:
+                outcomes.append(ReportOutcome.STALE)
+            else:
+                is_measured = member.pair in measured
+                outcomes.append(
+                    _choose_outcome(report.event, member, oldest, is_measured=is_measured)
+                )
             number += 1
         report.outcomes = outcomes
+        report.are_measured = [member.pair in measured for member in report.members]
         report.are_members_found = True
 
 
@@ -299,7 +313,7 @@ def _begin_day(day: date) -> datetime:
 
 
 def _choose_outcome(
-    event: Report | UnusedEvent, member: MemberMailing, oldest: datetime
+    event: Report | UnusedEvent, member: MemberMailing, oldest: datetime, *, is_measured: bool
 ) -> ReportOutcome:
     """Let an old report take effect only if it is an opt-out or a hard bounce.
 
@@ -307,8 +321,10 @@ def _choose_outcome(
     """
     assert isinstance(event, Report)
     is_late = member.mailing_at < oldest
-    if event.kind in (ReportKind.OPENED, ReportKind.CLICKED):
+    if event.kind in (ReportKind.OPENED, ReportKind.CLICKED) and not is_measured:
         return ReportOutcome.OFF
+    if event.kind is ReportKind.CLICKED and event.is_machine:
+        return ReportOutcome.IGNORED
     is_final = event.kind in OPT_OUT_SOURCES or event.bounce_class is BounceClass.HARD
     return ReportOutcome.LATE if is_late and not is_final else ReportOutcome.APPLIED
 

@@ -32,6 +32,7 @@ class ReceivedReport:
         delivery: the decoded delivery id, or ``None`` if the report has no valid one.
         members: a report without a delivery id can concern the same person on several lists.
         outcomes: the outcome for each item of ``members``, in the same order.
+        are_measured: whether the engagement of each item of ``members`` is recorded.
         outcome: the outcome that owners see.
     """
 
@@ -44,6 +45,7 @@ class ReceivedReport:
     address: str | None = None
     members: list[MemberMailing] = field(default_factory=list)
     outcomes: list[ReportOutcome] = field(default_factory=list)
+    are_measured: list[bool] = field(default_factory=list)
     outcome: ReportOutcome = ReportOutcome.UNMATCHED
 
     def __post_init__(self) -> None:

@@ -24,10 +24,12 @@ from storage.unit_of_work import UnitOfWork
 MAX_SENDER_CHARACTERS = 40
 MAX_PAGE_TEXT_CHARACTERS = 1_000
 MAX_MAIL_TEXT_CHARACTERS = 200
+MAX_ENGAGEMENT_WORDING_CHARACTERS = 300
 TEXTS = {
     "sign_up_text": MAX_PAGE_TEXT_CHARACTERS,
     "thanks_text": MAX_PAGE_TEXT_CHARACTERS,
     "confirmation_text": MAX_MAIL_TEXT_CHARACTERS,
+    "engagement_wording": MAX_ENGAGEMENT_WORDING_CHARACTERS,
 }
 _MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _BRAND_COLUMNS = ("colour", "logo_hash_id", "sender_name", *TEXTS)

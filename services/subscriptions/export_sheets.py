@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from core import clock
 from models import (
+    EngagementMode,
     Erasure,
     MailingList,
     MemberExport,
@@ -70,6 +71,21 @@ _SELECT_CHANGED_ADDRESSES = text("""
 SELECT u.id, u.email FROM users AS u
 WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
 """)
+
+# Selects the people whose answer is the one that the list's mode doesn't assume.
+_SELECT_ANSWERED = text("""
+SELECT user_id FROM engagement_answers
+WHERE list_id = :list_id AND user_id = ANY(:ids) AND is_allowed = :is_allowed
+""")
+_ENGAGEMENT_COLUMN = "engagement"
+_FULL = "full"
+_NONE = "none"
+# Maps each mode to the words of people without and with such an answer.
+_ENGAGEMENT_WORDS: Mapping[str, tuple[str, str]] = {
+    EngagementMode.OFF: (_NONE, _NONE),
+    EngagementMode.CONSENT: (_NONE, _FULL),
+    EngagementMode.ALL: (_FULL, _NONE),
+}
 
 AnyRow = Row[*tuple[Any, ...]]
 AnySelect = Select[*tuple[Any, ...]]
@@ -245,6 +261,7 @@ def _build_roster(
         "list_unsubscribe_header",
         "list_unsubscribe_post_header",
         "delivery_id",
+        _ENGAGEMENT_COLUMN,
     )
     member = Subscription
     # Omit people who have requested their erasure, because their records are blanked later by a
@@ -270,6 +287,11 @@ def _build_roster(
     # Build each URL by appending a trace id to a fixed prefix, because trace ids need no escaping.
     one_click_prefix = page_urls.one_click_url(resources.settings, mailing_list.id, "")
     unsubscribe_prefix = page_urls.unsubscribe_url(resources.settings, "")
+    unanswered_word, answered_word = _ENGAGEMENT_WORDS[mailing_list.engagement]
+    answer_values = {
+        "list_id": mailing_list.id,
+        "is_allowed": mailing_list.engagement == EngagementMode.CONSENT,
+    }
     list_id, _, post = mails.build_list_headers(resources.settings, mailing_list, "").values()
     compute_digests = opt_out_checks.create_address_digester(resources.keyring)
 
@@ -295,6 +317,10 @@ def _build_roster(
             else ()
         )
         opted_out_ids = {user_id_by_digest[digest] for digest in opted_out_digests}
+        # Only the answer that the list's mode doesn't assume makes a difference.
+        answered_ids: set[int] = set()
+        if unanswered_word != answered_word:
+            answered_ids.update(connection.scalars(_SELECT_ANSWERED, user_ids | answer_values))
         for email, name, user_id in rows:
             if user_id not in opted_out_ids:
                 trace_id = create_trace_id(user_id)
@@ -308,11 +334,18 @@ def _build_roster(
                     f"<{unsubscribe_prefix}{trace_id}>",
                     post,
                     create_delivery_id(user_id),
+                    answered_word if user_id in answered_ids else unanswered_word,
                 )
 
     # Don't put apostrophes in front of addresses, because the mailing software uses the addresses
     # unchanged.
     return Sheet(columns, query, convert_rows, text_places=(1,))
+
+
+def count_measured(sheet: Sheet, rows: Iterable[Values]) -> int:
+    """Count the members in rows of a roster whose opens and clicks the list records."""
+    place = sheet.columns.index(_ENGAGEMENT_COLUMN)
+    return sum(row[place] == _FULL for row in rows)
 
 
 def format_header(sheet: Sheet, form: ExportFormat, *, bom: bool) -> bytes:

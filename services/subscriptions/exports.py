@@ -262,6 +262,7 @@ def write_export(resources: Resources, lease: Lease) -> None:
         file.assign_to(export)
     parts = file.writer
     rows = 0
+    measured = 0
     # Omit the name and the time from the gzip header, so that exports of the same members are
     # byte-identical.
     with (
@@ -278,6 +279,8 @@ def write_export(resources: Resources, lease: Lease) -> None:
             previous_write.result()
             previous_write = writer_thread.submit(gzip_file.write, lines)
             rows += len(batch)
+            if export.kind == ExportKind.DELIVERY:
+                measured += export_sheets.count_measured(sheet, batch)
         previous_write.result()
     parts.close()
     with resources.unit_of_work() as uow:
@@ -297,6 +300,7 @@ def write_export(resources: Resources, lease: Lease) -> None:
                     label=export.label,
                     created_at=export.created_at,
                     rows=rows,
+                    measured=measured,
                 )
             )
         result = {"export_id": export.id, "rows": rows, "format": export.format}

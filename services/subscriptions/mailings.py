@@ -26,6 +26,10 @@ from storage.unit_of_work import UnitOfWork
 _MIN_ALARM_ROWS = 500
 _MAX_BOUNCE_SHARE = Fraction(5, 100)
 _MAX_COMPLAINT_SHARE = Fraction(3, 1000)
+# The figures of a mailing that show what members did. They stay hidden if fewer members are
+# measured, because the figures could show what one of them did.
+ENGAGEMENT_FIGURES = ("opened", "machine_opened", "clicked")
+MIN_MEASURED = 20
 # A filter can have at most 100 values, and the people of an issue are found by one filter.
 _MAX_MAILINGS_PER_ISSUE = 100
 # How many earlier issues an issue is compared with, and in how many mailings they are searched.
@@ -174,6 +178,11 @@ def count_left(uow: UnitOfWork, mailing_ids: Collection[int]) -> dict[int, int]:
         .group_by(event.mailing_id)
     )
     return {mailing_id: count for mailing_id, count in uow.session.execute(query) if mailing_id}
+
+
+def is_measured(mailing: Mailing) -> bool:
+    """Return whether the mailing's figures of opens and clicks may be shown."""
+    return mailing.measured is not None and mailing.measured >= MIN_MEASURED
 
 
 def has_many_bounces(rows: int, hard_bounced: int) -> bool:

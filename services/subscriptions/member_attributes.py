@@ -17,6 +17,8 @@ from services.subscriptions.sign_up_origins import Origin, fill_origin
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
+# The name of the agreed wording in unconfirmed values.
+AGREED_WORDING = "agreed_wording"
 # The error code for a missing value of a required field.
 REQUIRED_FIELD_CODE = "field.required"
 
@@ -144,13 +146,18 @@ class Submission:
     """A person's name and field values from a sign-up form, and where the sign-up came from.
 
     Anybody can enter another person's address. If the list already has a record of the person, the
-    submission therefore changes it only after a confirmation. ``fields`` has field ids as text.
+    submission therefore changes it only after a confirmation.
+
+    Attributes:
+        fields: has field ids as text.
+        agreed_wording: the question about opens and clicks, or ``None`` without a yes.
     """
 
     name: str | None = None
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
     language: str | None = None
     origin: Origin = field(default_factory=dict)
+    agreed_wording: str | None = None
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -163,8 +170,10 @@ class Submission:
 
     @property
     def unconfirmed_values(self) -> dict[str, Any] | None:
-        has_values = self.name or self.fields or self.language or self.origin
-        return self.columns if has_values else None
+        values = self.columns
+        if self.agreed_wording:
+            values[AGREED_WORDING] = self.agreed_wording
+        return values if any(values.values()) else None
 
 
 EMPTY_SUBMISSION = Submission()

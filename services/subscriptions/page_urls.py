@@ -17,6 +17,8 @@ OWN_DATA_PATH = "/preferences/data"
 OWN_DATA_FILE_PATH = "/preferences/data.json"
 ERASE_PATH = "/preferences/erase"
 END_VISIT_PATH = "/preferences/end"
+ENGAGEMENT_PATH = "/engagement"
+VISIT_ENGAGEMENT_PATH = "/preferences/engagement"
 REPORT_PAGE_PATH = "/s/{slug}/report"
 
 

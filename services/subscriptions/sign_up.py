@@ -11,13 +11,22 @@ from sqlalchemy.orm.attributes import flag_modified
 from core import clock
 from core.errors.mailing import SUBSCRIPTION_NOT_PENDING
 from core.errors.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
+from core.languages.reader_languages import ENGLISH
 from core.settings import origins
-from models import MailedLink, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
+from models import (
+    EngagementMode,
+    MailedLink,
+    MailingList,
+    OptOutKind,
+    Subscription,
+    SubscriptionStatus,
+    User,
+)
 from services.accounts import accounts, email_addresses, mailed_tokens, unsolicited_mail
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import deny_lists, lists, member_attributes
 from services.subscriptions.consent import entries
-from services.subscriptions.member_attributes import EMPTY_SUBMISSION, Submission
+from services.subscriptions.member_attributes import AGREED_WORDING, EMPTY_SUBMISSION, Submission
 from services.subscriptions.members import (
     bounces,
     changes,
@@ -28,6 +37,7 @@ from services.subscriptions.members import (
     opt_outs,
 )
 from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.engagement_choices import get_wording, record_yes
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from services.subscriptions.sign_up_fields import read_sign_up_fields
 from services.subscriptions.sign_up_origins import clean_origin, read_referring_page
@@ -64,10 +74,13 @@ def sign_up_visitor(
     origin: Mapping[str, Any],
     is_text: bool,
     page_url: str | None,
+    agrees: bool,
 ) -> None:
     """Validate the answers in a sign-up form, and request the subscription of the address.
 
     Args:
+        agrees: whether the visitor allows the list to record opens and clicks, which counts only if
+            the list asks for consent.
         is_text: whether all answers are texts, because they come from an HTML form.
         page_url: the URL of the sign-up page, or ``None`` for a form on another site.
     """
@@ -92,7 +105,15 @@ def sign_up_visitor(
         is_text=is_text,
         required=[entry.field for entry in sign_up_fields if entry.is_required],
     )
-    submission = replace(submission, language=visitor.language, origin=cleaned_origin)
+    is_asked = mailing_list.engagement == EngagementMode.CONSENT
+    submission = replace(
+        submission,
+        language=visitor.language,
+        origin=cleaned_origin,
+        agreed_wording=get_wording(mailing_list, visitor.language or ENGLISH)
+        if agrees and is_asked
+        else None,
+    )
     request_subscription(uow, mailing_list, email, actor, submission=submission)
 
 
@@ -147,8 +168,13 @@ def request_subscription(
     requester = replace(actor, origin=origin)
     record = _write_record(uow, locked, "requested", requester, status=status, **values)
     if must_confirm:
-        unconfirmed_values = submission.unconfirmed_values if has_record else None
-        _mail_confirmation(uow, record, email, actor.ip, unconfirmed_values)
+        unconfirmed = submission
+        if not has_record:
+            # The record already has all other values.
+            unconfirmed = replace(EMPTY_SUBMISSION, agreed_wording=submission.agreed_wording)
+        _mail_confirmation(uow, record, email, actor.ip, unconfirmed.unconfirmed_values)
+    elif submission.agreed_wording:
+        record_yes(uow, record, locked.person, actor, wording=submission.agreed_wording)
 
 
 def repeat_confirmation_mail(
@@ -253,12 +279,15 @@ def subscribe_person(
 class Confirmation:
     """The subscription of a confirmation link.
 
-    ``is_confirmed``: whether the subscription is active, and the link can't turn its mail on.
+    Attributes:
+        is_confirmed: whether the subscription is active, and the link can't turn its mail on.
+        agreed_wording: the question about opens and clicks if the sign-up form said yes to it.
     """
 
     mailing_list: MailingList
     record: Subscription
     is_confirmed: bool
+    agreed_wording: str | None
 
 
 def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
@@ -266,14 +295,20 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
     record = _require_confirmable(changes.find_record(uow, mailing_list.id, user_id))
     is_active = record.status == SubscriptionStatus.ACTIVE
     is_confirmed = is_active and not _lifts_bounce(uow, link, record)
-    confirmation = Confirmation(mailing_list, record, is_confirmed)
+    agreed_wording = (link.submitted or {}).get(AGREED_WORDING)
+    confirmation = Confirmation(mailing_list, record, is_confirmed, agreed_wording)
     if link.used_at is not None and not confirmation.is_confirmed:
         raise LINK_USED()
     return confirmation
 
 
-def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
+def confirm_subscription(
+    uow: UnitOfWork, secret: str, actor: Actor, *, agreed_wording: str | None = None
+) -> Subscription:
     """Confirm a pending subscription, or turn on an active member's mail after a bounce.
+
+    ``agreed_wording``: the question about opens and clicks to which the person says yes. The yes
+    counts only if the list asks for consent.
 
     Raises ``link.used`` if the subscription has become pending again after the link was used.
     """
@@ -297,6 +332,8 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
         values["origin"] = origin
     confirmer = replace(actor, origin=origin)
     confirmed_record = _activate(uow, locked, "confirmed", confirmer, **values)
+    if agreed_wording and mailing_list.engagement == EngagementMode.CONSENT:
+        record_yes(uow, confirmed_record, locked.person, actor, wording=agreed_wording)
     if not was_active:
         mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed_record)
     return confirmed_record

@@ -42,6 +42,7 @@ def test_mailing_counts_the_members_that_senders_reported(
         "id": job["id"],
         "label": "September letter",
         "rows": 3,
+        "measured": 0,
         "delivered": 1,
         "hard_bounced": 1,
         "soft_bounced": 1,

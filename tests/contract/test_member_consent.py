@@ -30,6 +30,7 @@ UNKNOWN_SOURCE: dict[str, object] = {
     **dict.fromkeys(("ip", "url", "browser", "wording", "wording_version", "others_of_network")),
     "origin": None,
     "confirmed": False,
+    "engagement": False,
 }
 WORDING = "I want <Tea> by e-mail.\nI can leave at any time."
 
@@ -64,6 +65,7 @@ def test_sign_up_form_records_consent_with_page_and_wording(
     [entry] = read_consent(client, list_id, find_member_id(client, list_id, email))
     assert TIMESTAMP.fullmatch(entry.pop("at"))
     assert entry == {
+        "engagement": False,
         **CONSENT_SOURCE,
         "how": "form",
         "wording": WORDING,

@@ -47,6 +47,7 @@ from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.members import bounces, members, transfers
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.email_offs import EmailOffReason, find_email_off
+from services.subscriptions.members.engagement_views import read_view
 from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
@@ -190,7 +191,8 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
     tag_ids = [subscription.tag_ids]
     attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
     email_off = find_email_off(uow, subscription)
-    record = build_member_record(subscription, person, attributes, email_off)
+    view = read_view(uow, subscription)
+    record = build_member_record(subscription, person, attributes, email_off, view)
     return _Member(mailing_list, subscription, record)
 
 

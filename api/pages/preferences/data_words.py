@@ -1,7 +1,7 @@
 """Translates the names and values of a reader's stored data into the reader's language."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from babel import Locale
@@ -20,6 +20,8 @@ _NAMES = {
     "created_at": marked("Date"),
     "email": marked("E-mail address"),
     "email_enabled": marked("You receive e-mails"),
+    "engagement": marked("Opens and clicks"),
+    "engagement_choice": marked("May this list count your opens?"),
     "how": marked("Method"),
     "imported_at": marked("Imported on"),
     "ip": marked("IP address"),
@@ -76,15 +78,21 @@ _CODES: Mapping[str, Mapping[str, str]] = {
         "bulk_undone": marked("change undone"),
         "lapsed": marked("expired without confirmation"),
         "complained": marked("reported as spam"),
+        "engagement_allowed": marked("allowed the list to count opens and clicks"),
+        "engagement_refused": marked("refused to let the list count opens and clicks"),
         "bounced": marked("e-mails turned off, because your address returned an e-mail"),
         "soft_bounced": marked("e-mails turned off, because your address returned several e-mails"),
     },
-    "kind": {"list": marked("the list"), "email": marked("the e-mails of the list")},
+    "kind": {
+        "list": marked("the list"),
+        "email": marked("the e-mails of the list"),
+        "engagement": marked("the counting of opens and clicks"),
+    },
     "reason": REASONS,
 }
 # An imported file of bounces unsubscribes people. A reported bounce only turns their mail off.
 _IMPORTED_BOUNCE = marked("unsubscribed, because your address returned an e-mail")
-_ORIGIN_NAMES = {
+_PART_NAMES = {
     "utm_source": marked("Source"),
     "utm_medium": marked("Medium"),
     "utm_campaign": marked("Campaign"),
@@ -92,6 +100,19 @@ _ORIGIN_NAMES = {
     "utm_content": marked("Link"),
     "referrer": marked("Website"),
     "landing": marked("Page"),
+    "answer": marked("Answer"),
+    "at": marked("Date"),
+    "measured_since": marked("Counted since"),
+    "delivered": marked("Delivered"),
+    "opens": marked("Opened"),
+    "machine_opens": marked("Opened by a program"),
+    "clicks": marked("Clicked"),
+    "bounces": marked("Returned"),
+    "last_delivered": marked("Last delivered"),
+    "last_opened": marked("Last opened"),
+    "last_machine_opened": marked("Last opened by a program"),
+    "last_clicked": marked("Last clicked"),
+    "last_bounced": marked("Last returned"),
 }
 _WAYS = {
     "challenge": marked("a form"),
@@ -125,18 +146,26 @@ def make_value_formatter(language: str) -> Callable[[str, Any, Mapping[str, Any]
     # On English pages, dates have the same format as in the console, for example "30 Nov 2026".
     locale = "en_GB" if language == ENGLISH else language.replace("-", "_")
 
+    def format_parts(value: Mapping[str, Any]) -> str:
+        parts = (
+            (
+                translate(language, _PART_NAMES.get(name, name)),
+                _format_part(name, part, language, locale),
+            )
+            for name, part in value.items()
+            if part is not None
+        )
+        return ", ".join(f"{name}: {part}" for name, part in parts)
+
     def format_value(name: str, value: Any, record: Mapping[str, Any]) -> str:
         if isinstance(value, list):
             return ", ".join(str(each) for each in value)
         if isinstance(value, dict):
-            parts = ((_ORIGIN_NAMES.get(str(key), str(key)), each) for key, each in value.items())
-            return ", ".join(f"{translate(language, part)}: {each}" for part, each in parts)
+            return format_parts(value)
         if name == "language":
             return Locale.parse(value, sep="-").get_display_name(locale) or str(value)
         if name.endswith("_at") or name == "paid_expiry":
-            moment = datetime.fromisoformat(value).astimezone(UTC)
-            time = format_time(moment, "short", tzinfo=UTC, locale=locale)
-            return f"{format_date(moment, locale=locale)}, {time}"
+            return _format_moment(value, locale)
         codes = _CODES.get(name, _WAYS if name in _NAMES_OF_WAYS else {})
         text = _YES_AND_NO[value] if isinstance(value, bool) else codes.get(value)
         if (name, value, record.get("status_after")) == ("action", "bounced", "unsubscribed"):
@@ -147,3 +176,20 @@ def make_value_formatter(language: str) -> Callable[[str, Any, Mapping[str, Any]
         return translated[:1].upper() + translated[1:]
 
     return format_value
+
+
+def _format_part(name: str, value: Any, language: str, locale: str) -> str:
+    """Format a value of an origin, of the engagement, or of an answer."""
+    if name == "answer":
+        return translate(language, _YES_AND_NO[value == "yes"])
+    if name == "at":
+        return _format_moment(value, locale)
+    if name == "measured_since" or name.startswith("last_"):
+        return format_date(date.fromisoformat(value), locale=locale)
+    return str(value)
+
+
+def _format_moment(value: str, locale: str) -> str:
+    moment = datetime.fromisoformat(value).astimezone(UTC)
+    time = format_time(moment, "short", tzinfo=UTC, locale=locale)
+    return f"{format_date(moment, locale=locale)}, {time}"

@@ -55,6 +55,7 @@ def show_subscription(
         branding.read_look(uow, mailing_list),
         language=language,
         list_title=mailing_list.title,
+        mode=mailing_list.engagement,
         is_open=is_open,
         can_leave=person is not None,
         can_return=is_open and not only_leaves,

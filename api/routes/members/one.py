@@ -25,8 +25,14 @@ from services.accounts import accounts
 from services.subscriptions import lists, member_attributes
 from services.subscriptions.consent import evidence, networks
 from services.subscriptions.consent.evidence import ConsentEvidence
-from services.subscriptions.members import members, person_subscriptions, transfers
+from services.subscriptions.members import (
+    engagement_choices,
+    members,
+    person_subscriptions,
+    transfers,
+)
 from services.subscriptions.members.email_offs import find_email_off, find_email_offs
+from services.subscriptions.members.engagement_views import read_view, read_views
 from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
@@ -112,6 +118,32 @@ def set_member_email_enabled(
     )
 
 
+@router.put(
+    "/subscriptions/{list_id}/members/{user_id}/engagement",
+    summary="Refuse to record a member's engagement",
+    responses=error_responses(*_READ_ERRORS, mailing.ENGAGEMENT_ONLY_BY_PERSON),
+)
+def refuse_member_engagement(
+    request: Request,
+    uow: Transaction,
+    caller: ListEditor,
+    list_id: ListId,
+    user_id: PathId,
+    body: schemas.EngagementSetting,
+) -> Envelope[int]:
+    """Store the no of a member who asked you not to record opens and clicks. Returns 1, or 0 if the
+    member had already said no. Deletes what the list recorded about the member.
+    """
+    mailing_list = lists.get_own_list(uow, caller, list_id)
+    member = members.get_member(uow, mailing_list, user_id)
+    if body.enabled:
+        raise mailing.ENGAGEMENT_ONLY_BY_PERSON()
+    person = accounts.get_user(uow, member.user_id)
+    actor = actors.build_owner_actor(request, caller)
+    is_new = engagement_choices.refuse_engagement(uow, mailing_list, person, actor)
+    return build_envelope(int(is_new))
+
+
 @router.get(
     "/subscriptions/{list_id}/members/{user_id}/subs",
     summary="List a member's subscriptions",
@@ -136,9 +168,15 @@ def list_member_subscriptions(
         uow, caller.user_id, [record.tag_ids for record, _ in page.rows]
     )
     email_offs = find_email_offs(uow, [record for record, _ in page.rows])
+    views = read_views(uow, [record for record, _ in page.rows])
     records = [
         schemas.build_member_record(
-            record, person, attributes, email_offs.get(record.id), list=channel
+            record,
+            person,
+            attributes,
+            email_offs.get(record.id),
+            views[record.id],
+            list=channel,
         )
         for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
@@ -219,7 +257,9 @@ def _build_record(
     count_members_page(state, caller)
     person = accounts.get_user(uow, member.user_id)
     attributes = member_attributes.create_formatter(uow, mailing_list.user_id, [member.tag_ids])
-    return schemas.build_member_record(member, person, attributes, find_email_off(uow, member))
+    return schemas.build_member_record(
+        member, person, attributes, find_email_off(uow, member), read_view(uow, member)
+    )
 
 
 @router.get(

@@ -1,4 +1,4 @@
-"""Records consent entries, each of which states how a person joined a list."""
+"""Records consent entries, each of which states what a person agreed to, and how."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -59,6 +59,30 @@ def record_entry(
     uow.session.add(entry)
 
 
+def record_engagement(
+    uow: UnitOfWork,
+    subscription: Subscription,
+    how: ConsentHow,
+    *,
+    wording: str,
+    ip: str | None,
+    url: str | None,
+    browser: str | None,
+) -> None:
+    """Record that the person allowed the list to record opens and clicks."""
+    uow.session.add(
+        ConsentEntry(
+            list_id=subscription.list_id,
+            user_id=subscription.user_id,
+            how=how,
+            ip=normalise_ip(ip),
+            url=url,
+            browser=browser,
+            engagement_wording=wording,
+        )
+    )
+
+
 def has_confirmed_entry(uow: UnitOfWork, subscription: Subscription) -> bool:
     """Return whether an entry proves that the owner of the address wanted to join."""
     query = select(
@@ -66,6 +90,7 @@ def has_confirmed_entry(uow: UnitOfWork, subscription: Subscription) -> bool:
             ConsentEntry.user_id == subscription.user_id,
             ConsentEntry.list_id == subscription.list_id,
             ConsentEntry.how.in_(_CONFIRMED_KINDS),
+            ConsentEntry.engagement_wording.is_(None),
         )
     )
     return bool(uow.session.scalar(query))

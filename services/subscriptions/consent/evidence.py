@@ -37,6 +37,8 @@ class ConsentEvidence(NamedTuple):
         confirmed: whether the person followed a mailed link or logged in.
         list_id: the list that the person originally joined. Evidence that a transfer copied keeps
             the id of the original list.
+        engagement: whether the person allowed the list to record opens and clicks. Otherwise, the
+            person agreed to get the list's mail.
         place: the order of evidence with the same timestamp.
     """
 
@@ -52,6 +54,7 @@ class ConsentEvidence(NamedTuple):
     list_id: int
     import_id: int | None
     origin: Mapping[str, str] | None
+    engagement: bool
     place: int
 
 
@@ -60,9 +63,11 @@ class ConsentEvidence(NamedTuple):
 # look up subscriptions one by one.
 _EVIDENCE = (
     text("""
-SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, (
-        SELECT w.wording FROM consent_wordings AS w
-        WHERE w.list_id = coalesce(e.of_list_id, m.list_id) AND w.version = e.wording_version
+SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, coalesce(
+        e.engagement_wording, (
+            SELECT w.wording FROM consent_wordings AS w
+            WHERE w.list_id = coalesce(e.of_list_id, m.list_id) AND w.version = e.wording_version
+        )
     ) AS wording, e.wording_version,
     CASE WHEN e.how IN ('owner', 'import', 'transfer') THEN 'owner' END AS claimed_by,
     e.how IN ('confirmation', 'login', 'link') OR e.how = 'form' AND EXISTS (
@@ -70,7 +75,7 @@ SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, (
             AND c.how = 'confirmation' AND c.occurred_at >= e.occurred_at
     ) AS confirmed,
     coalesce(e.of_list_id, m.list_id) AS list_id, e.import_id, e.origin,
-    e.id * 2 AS place
+    e.engagement_wording IS NOT NULL AS engagement, e.id * 2 AS place
 FROM subscriptions AS m CROSS JOIN LATERAL (
     SELECT * FROM consent_entries WHERE user_id = m.user_id AND list_id = m.list_id OFFSET 0
 ) AS e
@@ -78,7 +83,7 @@ WHERE m.id = ANY(CAST(:ids AS bigint[]))
 UNION ALL
 SELECT m.id, c.occurred_at, c.how, c.ip, c.url, NULL, c.wording, NULL, c.claimed_by, false,
     coalesce(c.of_list_id, m.list_id), c.import_id, c.origin,
-    1 + 2 * (8 * c.import_id + array_position(
+    false, 1 + 2 * (8 * c.import_id + array_position(
         '{form,confirmation,login,link,owner,import,transfer}'::text[], c.how::text))
 FROM subscriptions AS m CROSS JOIN LATERAL (
     SELECT * FROM consent_claims WHERE subscription_id = m.id OFFSET 0
@@ -86,7 +91,7 @@ FROM subscriptions AS m CROSS JOIN LATERAL (
 WHERE m.id = ANY(CAST(:ids AS bigint[]))
 UNION ALL
 SELECT id, imported_at, 'import', NULL, NULL, NULL, NULL, NULL, 'owner', false, list_id, import_id,
-    NULL, 0
+    NULL, false, 0
 FROM subscriptions
 WHERE id = ANY(CAST(:ids AS bigint[])) AND import_id IS NOT NULL AND email IS NOT NULL
 """)
@@ -96,6 +101,7 @@ WHERE id = ANY(CAST(:ids AS bigint[])) AND import_id IS NOT NULL AND email IS NO
         wording_version=BigInteger(),
         occurred_at=DateTime(timezone=True),
         confirmed=Boolean(),
+        engagement=Boolean(),
         origin=JSONB(),
     )
     .subquery("evidence")
@@ -134,6 +140,7 @@ def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | No
 
     The confirmation has separate columns, as in other newsletter products.
     """
+    evidence = [each for each in evidence if not each.engagement]
     best_rank = min(map(_rank_by_strength, evidence), default=None)
     strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]
     confirmation = next((each for each in strongest if each.how == ConsentHow.CONFIRMATION), None)

@@ -13,24 +13,26 @@ _ALL_ROWS = 2**31 - 1
 _COPY_ENTRIES = text("""
 WITH of_member AS (
     SELECT how, occurred_at, ip, url, browser, wording_version,
-        coalesce(of_list_id, list_id) AS of_list_id, import_id, origin
+        coalesce(of_list_id, list_id) AS of_list_id, import_id, origin, engagement_wording
     FROM consent_entries WHERE user_id = :user_id AND list_id = :list_id
     ORDER BY id DESC LIMIT :most
 ), source AS (
     SELECT * FROM of_member
     UNION ALL
-    SELECT 'import', imported_at, NULL, NULL, NULL, NULL, list_id, import_id, NULL
+    SELECT 'import', imported_at, NULL, NULL, NULL, NULL, list_id, import_id, NULL,
+        NULL
     FROM subscriptions WHERE id = :source_id AND import_id IS NOT NULL
 )
 INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version,
-    of_list_id, import_id, origin)
+    of_list_id, import_id, origin, engagement_wording)
 SELECT :to_list_id, :user_id, how, occurred_at, ip, url, browser, wording_version, of_list_id,
-    import_id, origin
+    import_id, origin, engagement_wording
 FROM source AS s
 -- Skip entries about the target list, and entries that an earlier transfer copied.
 WHERE of_list_id <> :to_list_id AND NOT EXISTS (
     SELECT FROM consent_entries AS e WHERE e.user_id = :user_id AND e.list_id = :to_list_id
         AND e.of_list_id = s.of_list_id AND e.how = s.how AND e.occurred_at = s.occurred_at
+        AND (e.engagement_wording IS NULL) = (s.engagement_wording IS NULL)
 )
 ORDER BY occurred_at
 """)

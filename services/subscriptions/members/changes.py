@@ -21,16 +21,23 @@ from models import (
     SubscriptionStatus,
     User,
 )
+from services.engagement.answers import claim_refusals
 from services.feed.catalogue import FeedEventType, announce_event, announce_list_event
 from services.subscriptions.consent import entries
+from services.subscriptions.members.opt_out_checks import compute_address_digests
 from storage.unit_of_work import UnitOfWork
 
 # Names of actions in a subscription's history.
 ERASED = "erased"
 TRANSFERRED_IN = "transferred_in"
 TRANSFERRED_AWAY = "transferred_away"
+ENGAGEMENT_ALLOWED = "engagement_allowed"
+ENGAGEMENT_REFUSED = "engagement_refused"
 BOUNCED = "bounced"
 SOFT_BOUNCED = "soft_bounced"
+# Actions that the feed doesn't announce. ``transfer_member`` announces transfers, and an owner's
+# program doesn't need to know what people said about their engagement.
+_UNANNOUNCED_ACTIONS = (TRANSFERRED_IN, TRANSFERRED_AWAY, ENGAGEMENT_ALLOWED, ENGAGEMENT_REFUSED)
 # The actions for which the history stores the person's reason.
 _ACTIONS_WITH_REASON = ("unsubscribed", "email_disabled")
 # Maps the columns of a subscription to the names that the history shows.
@@ -122,6 +129,9 @@ def add_record(
 ) -> Subscription:
     uow.session.add(subscription)
     uow.session.flush()
+    if subscription.email is not None:
+        digests = compute_address_digests(uow.settings.keyring, subscription.email)
+        claim_refusals(uow, subscription.user_id, digests)
     record_event(uow, subscription, action, actor)
     return subscription
 
@@ -242,8 +252,7 @@ def record_event(
         )
     )
     _record_consent(uow, subscription, action, actor, status)
-    # Don't announce a transfer here, because ``transfer_member`` announces transfers.
-    if action not in (TRANSFERRED_IN, TRANSFERRED_AWAY):
+    if action not in _UNANNOUNCED_ACTIONS:
         kind = _choose_feed_event(subscription, action, status=status, email_enabled=email_enabled)
         # Omit the keys of changed fields, because a key may reveal something about the person.
         changed_names = sorted({each.partition(".")[0] for each in changed or ()})

@@ -33,6 +33,7 @@ from sqlalchemy import (
     select,
     true,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from core import ids
 from core.errors import DomainError
@@ -58,6 +59,10 @@ from services.subscriptions.members.email_offs import (
     EmailOff,
     find_email_offs_of_rows,
     read_email_offs_of_rows,
+)
+from services.subscriptions.members.engagement_views import (
+    build_choice_query,
+    build_engagement_query,
 )
 from storage.database import Statement
 from storage.resources import Resources
@@ -94,8 +99,12 @@ _COLUMNS = (
 )
 # An owner sees the name in a member's account only if the member was logged in when subscribing.
 _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("user_name")
+_ENGAGEMENT: tuple[ColumnElement[Any], ...] = (
+    literal_column(build_engagement_query("subscriptions"), JSONB).label("engagement"),
+    literal_column(build_choice_query("subscriptions"), JSONB).label("engagement_choice"),
+)
 _RECORDS = (
-    select(*_COLUMNS, _SHOWN_NAME)
+    select(*_COLUMNS, *_ENGAGEMENT, _SHOWN_NAME)
     .join_from(Subscription.__table__, User.__table__, _person.id == _record.user_id)
     .order_by(_record.id.desc())
 )

@@ -62,7 +62,7 @@ def record_opt_out(
         uow, list_id, person.id, compute_address_digests(uow.settings.keyring, person.email)
     )
     values = {"list_id": list_id, "kind": kind, "source": source}
-    for former_address in _list_former_addresses(uow, person):
+    for former_address in list_former_addresses(uow, person):
         former_digest = compute_address_digest(uow.settings.keyring, former_address)
         insert_former = insert(OptOut).values(address_hmac=former_digest, **values)
         uow.session.execute(insert_former.on_conflict_do_nothing())
@@ -182,7 +182,7 @@ def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKin
     """
     digests = compute_address_digests(uow.settings.keyring, person.email)
     _release_digests(uow, list_id, person.id, digests)
-    for former_address in _list_former_addresses(uow, person):
+    for former_address in list_former_addresses(uow, person):
         digests += compute_address_digests(uow.settings.keyring, former_address)
     has_only_address = and_(OptOut.user_id.is_(None), OptOut.address_hmac.in_(digests))
     uow.session.execute(
@@ -223,7 +223,7 @@ def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
     They apply to all current and former addresses of both. The caller must have locked both rows.
     """
     is_of_person = OptOut.user_id == of.id
-    for address in (to.email, *_list_former_addresses(uow, to)):
+    for address in (to.email, *list_former_addresses(uow, to)):
         _copy_to_address(uow, address, is_of_person)
     account_opt_out = aliased(OptOut)
     has_same_opt_out = exists().where(
@@ -260,7 +260,7 @@ def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
     """
     is_of_person = OptOut.user_id == person.id
     _copy_to_address(uow, address, is_of_person)
-    for former_address in _list_former_addresses(uow, person):
+    for former_address in list_former_addresses(uow, person):
         _copy_to_address(uow, former_address, is_of_person)
     statement = update(OptOut).where(is_of_person).values(user_id=None)
     return len(uow.session.execute(statement.returning(OptOut.id)).all())
@@ -276,7 +276,7 @@ def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[boo
     uow.session.execute(statement.on_conflict_do_nothing())
 
 
-def _list_former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
+def list_former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
     """Omit addresses that an account has taken over.
 
     Only the account's owner may decide about opt-outs for such an address.

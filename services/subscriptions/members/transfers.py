@@ -9,7 +9,14 @@ from services.accounts import accounts
 from services.feed.catalogue import FeedEventType
 from services.subscriptions import deny_lists, member_attributes, sign_up
 from services.subscriptions.consent.history import copy_history
-from services.subscriptions.members import bounces, changes, locks, opt_out_checks, opt_outs
+from services.subscriptions.members import (
+    bounces,
+    changes,
+    engagement_choices,
+    locks,
+    opt_out_checks,
+    opt_outs,
+)
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.members import get_member
 from storage.unit_of_work import UnitOfWork
@@ -64,6 +71,7 @@ def transfer_member(
     values |= member_attributes.merge_attributes(uow, source_record, target_record, target.id)
     values["list_id"] = target.id
     target_record = _write_target_record(uow, source_record, target_record, actor, values)
+    engagement_choices.transfer_answer(uow, source_record, target_record, person)
     removed = SubscriptionStatus.REMOVED
     changes.change_record(uow, source_record, changes.TRANSFERRED_AWAY, actor, status=removed)
     list_ids = {"from_list_id": source_record.list_id, "to_list_id": target_record.list_id}

@@ -10,6 +10,7 @@ from models import (
     AddressOptOut,
     Bounce,
     DeniedEntry,
+    EngagementAnswer,
     ListReport,
     MailingList,
     OptOut,
@@ -23,6 +24,7 @@ from services.subscriptions import member_attributes
 from services.subscriptions.consent import evidence
 from services.subscriptions.member_attributes import AttributeFormatter
 from services.subscriptions.members import opt_out_checks
+from services.subscriptions.members.engagement_views import read_view
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
@@ -60,6 +62,7 @@ _CONSENT_COLUMNS = (
     "wording",
     "claimed_by",
     "origin",
+    "engagement",
 )
 _OPT_OUT_COLUMNS = ("created_at", "kind", "source", "reason")
 _BOUNCE_COLUMNS = ("bounced_at", "is_hard", "status", "ended_at", "lifted_at")
@@ -115,6 +118,23 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         )
         .order_by(MailingList.id)
     )
+    # Refusals to be recorded stand next to the opt-outs, although they are no opt-outs from mail.
+    refusal_rows = uow.session.execute(
+        select(
+            EngagementAnswer.created_at,
+            literal("engagement").label("kind"),
+            null().label("source"),
+            reason,
+            MailingList.title,
+        )
+        .join(MailingList, MailingList.id == EngagementAnswer.list_id)
+        .where(
+            MailingList.user_id == visit.owner_id,
+            EngagementAnswer.user_id == visit.person.id,
+            EngagementAnswer.is_allowed.is_(False),
+        )
+        .order_by(EngagementAnswer.id)
+    )
     bounce_rows = uow.session.execute(
         select(Bounce, MailingList.title)
         .join(MailingList, MailingList.id == Bounce.list_id)
@@ -140,6 +160,7 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
             for row, title in (
                 *opt_out_rows,
                 *((row, row.title) for row in address_opt_out_rows),
+                *((row, row.title) for row in refusal_rows),
             )
         ],
         "bounces": [
@@ -173,6 +194,7 @@ def _export_list(
         "tags": attributes["tags"],
         "joined_at": _export_value(attributes["joined_at"]),
         **_export_columns(record, ("imported_at", "created_at", "updated_at")),
+        **read_view(uow, record)._asdict(),
         "consent": [_export_columns(each, _CONSENT_COLUMNS) for each in consent],
         "history": [_export_columns(each, _EVENT_COLUMNS) for each in events],
     }

@@ -85,7 +85,7 @@ def upgrade() -> None:
     """)
     op.execute("CREATE INDEX ix_engagement_answers_user_id ON engagement_answers (user_id)")
     op.execute("""
-    CREATE INDEX ix_engagement_answers_address_hmac ON engagement_answers (address_hmac)
+    CREATE INDEX ix_engagement_answers_unclaimed ON engagement_answers (list_id, address_hmac)
     WHERE user_id IS NULL
     """)
     op.execute("""

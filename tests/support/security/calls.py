@@ -149,6 +149,7 @@ CALLS: dict[str, Call] = {
     "GET /subscriptions": Call(200, paging="array"),
     "GET /subscriptions/opponent": Call(200, query={"list_id": "{list_id}"}),
     "PUT /subscriptions/{list_id}/email": Call(200, json={"enabled": True}),
+    "PUT /subscriptions/{list_id}/engagement": Call(200, json={"enabled": True}),
     "POST /subscriptions/{list_id}/delete": Call(200),
     "DELETE /subscriptions/{list_id}": Call(200),
     "GET /lists/{list_id}/subscriptions": Call(403, paging="offset"),
@@ -156,6 +157,8 @@ CALLS: dict[str, Call] = {
         403, json={"filter": {"field": "email", "contains": "@example"}}
     ),
     f"PUT {_MEMBER}/email": Call(403, json={"enabled": False}),
+    f"PUT {_MEMBER}/engagement": Call(403, json={"enabled": False}),
+    "GET /lists/{list_id}/engagement": Call(403),
     f"GET {_MEMBER}/subs": Call(403, paging="array"),
     "GET /lists/{list_id}/members/{user_id}": Call(403),
     "PATCH /lists/{list_id}/members/{user_id}": Call(403, json={"name": "Changed"}),

@@ -25,6 +25,7 @@ from core.logging import get_logger
 from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
+from services.engagement import answers
 from services.jobs.lease import Lease, renew_lease
 from services.jobs.transitions import record_progress
 from services.subscriptions import bulk_files, deny_lists, lists
@@ -188,7 +189,7 @@ def apply_chunk(
         uow.session.connection(), task.list_id
     )
     parameters["has_bounces"] = bounces.has_bounces(uow, task.list_id)
-    needs_digests = any(
+    needs_digests = answers.has_unclaimed_refusals(uow, task.list_id) or any(
         parameters[name] for name in ("has_opt_outs", "has_address_opt_outs", "has_bounces")
     )
     staging.copy_digests(uow, chunk.rows, all_rows=needs_digests)
@@ -302,6 +303,8 @@ def _write_rows(
         )
         if bounces.has_bounces(uow, task.list_id):
             _execute_write(uow, write_statements.CLAIM_BOUNCES, parameters)
+        if answers.has_unclaimed_refusals(uow, task.list_id):
+            _execute_write(uow, write_statements.CLAIM_REFUSALS, parameters)
 
 
 def _add_people(uow: UnitOfWork, count: int) -> None:

@@ -101,6 +101,16 @@ FROM {JUDGED} AS j JOIN {STAGED_DIGESTS} AS d ON d.number = j.number
 WHERE b.list_id = :list_id AND b.address_hmac = d.digest AND b.user_id IS NULL
     AND j.verdict = 'added'
 """  # noqa: S608
+# If a new member is imported, applies the refusal of an erased person with the same address.
+CLAIM_REFUSALS = f"""
+INSERT INTO engagement_answers (list_id, user_id, address_hmac, is_allowed, created_at)
+SELECT :list_id, j.user_id, (array_agg(a.address_hmac))[1], false, max(a.created_at)
+FROM {JUDGED} AS j JOIN {STAGED_DIGESTS} AS d ON d.number = j.number
+JOIN engagement_answers AS a
+    ON a.list_id = :list_id AND a.user_id IS NULL AND a.address_hmac = d.digest
+WHERE j.verdict = 'added' GROUP BY j.user_id
+ON CONFLICT (list_id, user_id) DO NOTHING
+"""  # noqa: S608
 
 
 def build_changes_statement(*, has_extras: bool) -> str:

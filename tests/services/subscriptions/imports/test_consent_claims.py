@@ -98,6 +98,7 @@ def test_consent_claim_is_shown_with_its_source_and_cleaned_details(
         list_id=list_id,
         import_id=task.id,
         origin=None,
+        engagement=False,
         place=0,
     )
     assert (second.how, second.ip, second.claimed_by) == ("confirmation", None, "Mailchimp")
