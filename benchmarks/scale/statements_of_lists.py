@@ -193,7 +193,7 @@ CROSS JOIN LATERAL (
 WHERE s.status = 'active' AND CASE WHEN s.email_enabled
     THEN s.id <= {{half}} AND s.id % greatest({{half}} / 20, 1) = 0 ELSE s.id % 2 = 0 END
 """,
-    # One in fifty active members answered. Half of the answers are yes.
+    # Add an answer for every fiftieth active member. Half of the answers are yes.
     "engagement_answers": f"""
 INSERT INTO engagement_answers (list_id, user_id, address_hmac, is_allowed, created_at)
 SELECT s.list_id, s.user_id, CASE WHEN s.id % 100 = 57 THEN {_HMAC} END, s.id % 100 = 7,
