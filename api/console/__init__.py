@@ -15,7 +15,7 @@ from api.console.developers import senders, webhooks
 from api.console.exports import routes as exports
 from api.console.images import routes as images
 from api.console.imports import routes as imports
-from api.console.lists import growth_page, mailings, sending
+from api.console.lists import engagement, growth_page, mailings, sending
 from api.console.lists import routes as lists
 from api.console.members import bulk, fields, member_page, segments
 from api.console.members import routes as members
@@ -27,6 +27,7 @@ ROUTERS = (
     overview.router,
     lists.router,
     growth_page.router,
+    engagement.router,
     mailings.router,
     sending.router,
     members.router,

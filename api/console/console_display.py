@@ -126,6 +126,8 @@ def format_count(value: int, noun: str, plural: str | None = None) -> str:
 
 def format_share(count: int, total: int) -> str:
     """Format a share, rounded down so that 4.999 % isn't shown as 5 % next to a limit of 5 %."""
+    if not count:
+        return "0 %"
     tenths = 1_000 * count // total
     return f"{tenths / 10:g} %" if tenths else "< 0.1 %"
 

@@ -134,7 +134,8 @@ def build_navigation(path: str, list_id: int | None, *, is_operator: bool) -> Na
     library = _LIBRARY_PAGES if list_pages else (_LISTS_PAGE, *_LIBRARY_PAGES)
     account = (*_ACCOUNT_PAGES, OPERATORS_PAGE) if is_operator else _ACCOUNT_PAGES
     pages = (OVERVIEW_PAGE, FIND_PAGE)
-    areas = list_pages[:2] if list_pages else library[:2]
+    # The bar at the bottom of a phone has room for two areas.
+    areas = (list_pages[0], list_pages[2]) if list_pages else library[:2]
     current = _find_current_entry((*pages, *list_pages, *library, *account), path)
     return Navigation(
         pages=pages,
@@ -150,6 +151,7 @@ def build_navigation(path: str, list_id: int | None, *, is_operator: bool) -> Na
 def _build_list_pages(list_path: str) -> tuple[NavigationEntry, ...]:
     return (
         NavigationEntry("Growth", list_path),
+        NavigationEntry("Engagement", f"{list_path}/engagement"),
         NavigationEntry(
             "Members",
             f"{list_path}/members",

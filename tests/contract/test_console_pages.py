@@ -121,11 +121,13 @@ def test_menu_shows_the_pages_of_the_current_list_only_on_pages_of_a_list(
     sample_console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(sample_console.api, title="Tea & Co")["id"]
-    list_pages = ["Growth", "Members", "Segments", "Mailings", "Send", "Sign-up", "Settings"]
+    list_pages = ["Growth", "Engagement", "Members", "Segments", "Mailings", "Send"]
+    list_pages += ["Sign-up", "Settings"]
     library = ["Images", "Composer"]
     account = ["Credits", "Developers", "Account"]
     for path, current in (
         ("", "Growth"),
+        ("/engagement", "Engagement"),
         ("/members/new", "Members"),
         ("/bulk-actions", "Members"),
         ("/tags", "Members"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlencode
 
 import orjson
@@ -244,4 +245,9 @@ def _build_members_path(list_id: int, field: str, value: str) -> str:
 def build_members_query(field: str, *values: str | int) -> str:
     """Return the query of the members page for members whose field has one of the values."""
     condition = {"is": values[0]} if len(values) == 1 else {"in": values}
-    return urlencode({"filter": orjson.dumps({"field": field, **condition}).decode()})
+    return build_filter_query({"field": field, **condition})
+
+
+def build_filter_query(member_filter: Mapping[str, Any]) -> str:
+    """Return the query of the members page for members who match a filter."""
+    return urlencode({"filter": orjson.dumps(member_filter).decode()})

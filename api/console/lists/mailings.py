@@ -134,4 +134,4 @@ def _build_row(outcome: Outcome, issue: Issue, earlier_issues: Sequence[Issue]) 
 
 
 def _format_share(share: Fraction) -> str:
-    return format_share(share.numerator, share.denominator) if share else "0 %"
+    return format_share(share.numerator, share.denominator)

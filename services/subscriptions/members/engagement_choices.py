@@ -11,14 +11,14 @@ from services.subscriptions.members import changes, locks, opt_out_checks, opt_o
 from services.subscriptions.members.changes import Actor
 from storage.unit_of_work import UnitOfWork
 
-_DEFAULT_WORDING = marked(
+DEFAULT_WORDING = marked(
     "This list may record how many of its e-mails I open and click, and on which day I last did so."
 )
 
 
 def get_wording(mailing_list: MailingList, language: str) -> str:
     """Return the question to which people say yes or no."""
-    return mailing_list.engagement_wording or translate(language, _DEFAULT_WORDING)
+    return mailing_list.engagement_wording or translate(language, DEFAULT_WORDING)
 
 
 def allow_engagement(

@@ -45,6 +45,8 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_LIST}/public": Call(404),
     f"POST {_LIST}/public": Call(404, own=422, form={"colour": "#ffffff"}),
     f"GET {_LIST}/archive": Call(404),
+    f"GET {_LIST}/engagement": Call(404),
+    f"POST {_LIST}/engagement": Call(404, own=422, form={"engagement": "x"}),
     f"GET {_LIST}/mailings": Call(404),
     f"GET {_LIST}/mailings/{{mailing_id}}": Call(404),
     f"POST {_LIST}/mailings/{{mailing_id}}": Call(404, own=303, form={"label": "By a form"}),
