@@ -14,6 +14,7 @@ from tests.support.http.replies import data, send
 from tests.support.http.webhook_receiver import HookReceiver, running_receiver
 from tests.support.images.pictures import photo
 from tests.support.lists.bounces import backdate_history
+from tests.support.lists.measured_lists import MeasuredList, new_measured_list
 from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.lists.subscribers import Reader, new_list, new_reader
 from tests.support.people.consoles import OwnerAtConsole, at_console
@@ -174,3 +175,15 @@ def sandbox_payments(stack: Stack) -> Iterator[SandboxPayments]:
 def subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
     """A person who has subscribed to a new mailing list of the fixture `owner`."""
     return subscribe(stack, new_list(client, title="The Morning Letter")["id"])
+
+
+@pytest.fixture
+def measured(stack: Stack, client: httpx2.Client) -> MeasuredList:
+    """A list in the mode `all`."""
+    return new_measured_list(stack, client)
+
+
+@pytest.fixture
+def asking(stack: Stack, client: httpx2.Client) -> MeasuredList:
+    """A list in the mode `consent`."""
+    return new_measured_list(stack, client, "consent")

@@ -28,18 +28,6 @@ from tests.support.stack.maintenance import run_maintenance
 TODAY = datetime.now(UTC).date
 
 
-@pytest.fixture
-def measured(stack: Stack, client: httpx2.Client) -> MeasuredList:
-    """A list in the mode `all`."""
-    return new_measured_list(stack, client)
-
-
-@pytest.fixture
-def asking(stack: Stack, client: httpx2.Client) -> MeasuredList:
-    """A list in the mode `consent`."""
-    return new_measured_list(stack, client, "consent")
-
-
 def read_consents(measured: MeasuredList, user_id: int) -> list[dict[str, object]]:
     path = f"/lists/{measured.id}/members/{user_id}/consent"
     return [each for each in data(measured.client.get(path))["items"] if each["engagement"]]

@@ -23,18 +23,6 @@ from tests.support.people.visiting import read_hidden_fields
 from tests.support.senders.own_senders import new_sender
 
 
-@pytest.fixture
-def measured(stack: Stack, client: httpx2.Client) -> MeasuredList:
-    """A list in the mode `all`."""
-    return new_measured_list(stack, client)
-
-
-@pytest.fixture
-def asking(stack: Stack, client: httpx2.Client) -> MeasuredList:
-    """A list in the mode `consent`."""
-    return new_measured_list(stack, client, "consent")
-
-
 def read_page(client: httpx2.Client, path: str, **query: object) -> str:
     reply = client.get(path, params=query)  # type: ignore[arg-type]
     assert reply.status_code == 200, reply.text
