@@ -34,6 +34,7 @@ _TASK_LABELS = {
     "credits.reverse": "Refund interrupted composer calls",
     "credits.verify": "Check the credit ledger",
     "maintenance.deleted_tags": "Remove deleted tags from members",
+    "maintenance.engagement": "Delete engagement that is no longer allowed",
     "maintenance.fold_counts": "Update member counts",
     "maintenance.purge": "Delete data after its retention period",
     "maintenance.remind": "Remind people to confirm",

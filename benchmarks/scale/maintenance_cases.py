@@ -38,6 +38,12 @@ DUE: dict[str, str | None] = {
         f" FROM (SELECT min(id) AS id FROM lists) AS list, generate_series(1, {_DUE_ROWS}) AS n"
         " ON CONFLICT DO NOTHING"
     ),
+    "maintenance.engagement": (
+        "INSERT INTO member_engagement (list_id, user_id, measured_since)"
+        " SELECT list.id, 9000000000 + n, current_date"
+        f" FROM (SELECT min(id) AS id FROM lists) AS list, generate_series(1, {_DUE_ROWS}) AS n"
+        " ON CONFLICT DO NOTHING"
+    ),
     "maintenance.purge": f"""
 WITH person AS (SELECT min(id) AS id FROM users),
 n AS (SELECT generate_series(1, {_DUE_ROWS}) AS n),
