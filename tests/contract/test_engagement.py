@@ -516,3 +516,12 @@ def test_report_without_a_delivery_id_counts_for_the_only_list(measured: Measure
     assert outcome == "applied"
     assert engagement is not None
     assert engagement["opens"] == 1
+
+
+def test_yes_of_a_member_who_has_not_confirmed_does_not_count(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    asking = new_measured_list(stack, client, "consent", confirm_required=True)
+    user_id = int(str(sign_up(asking, stranger)["user_id"]))
+    asking.answer(stranger, user_id, enabled=True)
+    assert asking.read_member(user_id)["engagement_choice"] is None
