@@ -1,4 +1,7 @@
-"""What lists record about the opens and clicks of their members, and the members' answers."""
+"""The engagement of members, and the members' answers whether a list may record it.
+
+Engagement means how often a member received, opened and clicked mailings.
+"""
 
 from datetime import date
 from enum import StrEnum
@@ -10,7 +13,7 @@ from models.declarative import CreatedAt, Model, SerialId
 
 
 class EngagementMode(StrEnum):
-    """Whose engagement a list records. A person who said no is never recorded."""
+    """The members whose engagement a list records. A person who said no is never recorded."""
 
     OFF = "off"
     # Only people who said yes.

@@ -80,7 +80,7 @@ class MailingList(Model):
     soft_bounce_limit: Mapped[int] = mapped_column(
         default=DEFAULT_SOFT_BOUNCE_LIMIT, server_default=text(f"{DEFAULT_SOFT_BOUNCE_LIMIT}")
     )
-    # Whose opens and clicks the list records, as a value of `EngagementMode`.
+    # The members whose opens and clicks the list records, as a value of `EngagementMode`.
     engagement: Mapped[str] = mapped_column(
         default=EngagementMode.OFF, server_default=EngagementMode.OFF
     )

@@ -1,4 +1,4 @@
-"""Stores the answer of a person whom a trace id or credentials identified."""
+"""Stores the answer of an identified person: whether a list may record opens and clicks."""
 
 from fastapi import Request
 

@@ -173,7 +173,7 @@ async def set_engagement(
     request: Request, state: StateOf, list_id: ListId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Say whether a list may record opens and clicks of the trace id's person or the caller. Always
-    returns 1. A no deletes what the list recorded.
+    returns 1. A no deletes the list's counts about the person.
     """
     await _switch(_set_engagement, request, state, list_id, submission)
     return build_envelope(ACCEPTED_COUNT)

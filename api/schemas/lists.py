@@ -237,7 +237,7 @@ class ListFields(Body):
         default=EngagementMode.OFF,
         description="Whose opens and clicks the list records: `off` for nobody, `consent` for "
         "members who said yes, `all` for all members except those who said no. Within an hour "
-        "after a change, Pressroom deletes what the new mode doesn't allow.",
+        "after a change, Pressroom deletes all counts that the new mode doesn't allow.",
         examples=["consent"],
     )
     engagement_wording: str | None = Field(

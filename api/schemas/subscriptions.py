@@ -317,7 +317,7 @@ def _clean_origin_value(value: object, info: ValidationInfo) -> str | None:
 
 
 def _read_agreement(value: object) -> bool:
-    """Accept the value of a checkbox. Any other value is no agreement."""
+    """Accept the value of a checkbox. Any other value means no."""
     return value is True or value == "yes"
 
 
@@ -403,7 +403,7 @@ class SignUpForm(_SignUp):
 
 class EngagementSetting(Body):
     enabled: bool = Field(
-        description="Only false is possible. The person alone can say yes.", examples=[False]
+        description="Must be false, because only the person can say yes.", examples=[False]
     )
 
 

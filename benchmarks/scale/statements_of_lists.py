@@ -65,8 +65,9 @@ SELECT pg_temp.person_id(n), pg_temp.email(n), CASE WHEN n % 3 = 0 THEN 'Person 
 FROM generate_series(1, {people}::bigint) AS n ORDER BY 1
 """,
     "lists": """
-INSERT INTO lists (id, user_id, slug, title, consent_wording_version, created_at, updated_at)
-SELECT pg_temp.list_id(n), pg_temp.person_id(1 + (n - 1) / 2), 'list-' || n, 'List ' || n, 1,
+INSERT INTO lists (id, user_id, slug, title, consent_wording_version, engagement, created_at,
+    updated_at)
+SELECT pg_temp.list_id(n), pg_temp.person_id(1 + (n - 1) / 2), 'list-' || n, 'List ' || n, 1, 'all',
     pg_temp.ago(n, {lists}, 700), pg_temp.ago(n, {lists}, 700)
 FROM generate_series(1, {lists}::bigint) AS n
 """,
@@ -191,6 +192,25 @@ CROSS JOIN LATERAL (
 ) AS made
 WHERE s.status = 'active' AND CASE WHEN s.email_enabled
     THEN s.id <= {{half}} AND s.id % greatest({{half}} / 20, 1) = 0 ELSE s.id % 2 = 0 END
+""",
+    # Add an answer for every fiftieth active member. Half of the answers are yes.
+    "engagement_answers": f"""
+INSERT INTO engagement_answers (list_id, user_id, address_hmac, is_allowed, created_at)
+SELECT s.list_id, s.user_id, CASE WHEN s.id % 100 = 57 THEN {_HMAC} END, s.id % 100 = 7,
+    s.created_at
+FROM subscriptions AS s WHERE s.status = 'active' AND s.id % 50 = 7
+""",
+    # Twenty members of the largest list clicked a hundred times, at any size of the database.
+    "member_engagement": """
+INSERT INTO member_engagement (list_id, user_id, measured_since, delivered, opens, machine_opens,
+    clicks, last_delivered, last_opened, last_machine_opened, last_clicked)
+SELECT list_id, user_id, day - 200, 100, id % 20, id % 3,
+    CASE WHEN id <= {half} AND id % greatest({half} / 20, 1) = 0 THEN 100 ELSE id % 5 END,
+    day - (id % 28)::int, CASE WHEN id % 20 > 0 THEN day - (id % 150)::int END,
+    CASE WHEN id % 3 > 0 THEN day - (id % 150)::int END,
+    CASE WHEN id % 5 > 0 THEN day - (id % 150)::int END
+FROM subscriptions CROSS JOIN (SELECT '{anchor}'::date AS day) AS today
+WHERE status = 'active' AND id % 100 <> 57
 """,
     # In the benchmark's database, half of the imports belong to the largest list. Only the newest
     # imports have files, because Pressroom deletes old import files.

@@ -108,7 +108,8 @@ def _list_filtered(
 
 # Reversed spending reduces the sum. Spending that became a debt doesn't change the balance.
 _SPENDING = Statement("""
-SELECT e.source_type, -sum(e.delta), min(e.created_at)
+SELECT e.source_type, -sum(e.delta), (
+    SELECT created_at FROM credit_entries WHERE user_id = :user_id AND seq = :after + 1)
 FROM credit_entries AS e
 WHERE e.user_id = :user_id AND e.seq > :after AND e.action IN ('consume', 'consume_reversal')
 GROUP BY e.source_type
@@ -128,14 +129,17 @@ class Spending:
 
 
 def sum_spending(database: Database, user_id: int, *, days: int) -> Spending:
-    """Sum up an account's spending in the last days, or in its last ``MAX_SCANNED_ENTRIES``."""
+    """Sum up an account's spending in the last days, or in its last ``MAX_SCANNED_ENTRIES``.
+
+    For a newer account, the period begins with the first ledger entry.
+    """
     since = clock.now() - timedelta(days=days)
     newest = _last_number_before(database, user_id, None, days=0)
     before_period = _last_number_before(database, user_id, since.date(), days=0)
     after = max(before_period, newest - MAX_SCANNED_ENTRIES)
     rows = database.rows(_SPENDING, user_id=user_id, after=after)
-    if after > before_period and rows:
-        since = min(first for _, _, first in rows)
+    if rows and (after > before_period or after == 0):
+        since = rows[0][2]
     return Spending(since, {str(source): Decimal(amount) for source, amount, _ in rows if amount})
 
 

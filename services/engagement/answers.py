@@ -143,5 +143,5 @@ def move_refusals(uow: UnitOfWork, *, of: int, to: int) -> None:
 
 
 def detach_erased_people(uow: UnitOfWork) -> int:
-    """Remove the ids of people whom release 1.1.0 erased, and return the number of answers."""
+    """Remove the ids of people whose erasure by release 1.1.0 kept their answers."""
     return uow.session.scalar(_DETACH_ERASED) or 0

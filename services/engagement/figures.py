@@ -61,7 +61,7 @@ GROUP BY 1, 2
 def read_figures(
     uow: UnitOfWork, mailing_list: MailingList, new_mode: EngagementMode | None = None
 ) -> EngagementFigures:
-    """``new_mode``: the mode whose effect ``would_delete`` tells."""
+    """Count the members. ``new_mode``: the mode for ``would_delete``."""
     count = select(active_count(MailingList.id)).where(MailingList.id == mailing_list.id)
     active = uow.session.scalar(count) or 0
     list_id = {"list_id": mailing_list.id}

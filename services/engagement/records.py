@@ -2,7 +2,7 @@
 
 A batch of reports and a refusal may concern the same member at the same time. Both write the
 member's row in ``member_engagement``, so that the second waits for the first. If the refusal is the
-second, it deletes what the batch recorded. If the batch is the second, ``add_events`` finds the
+second, it deletes the rows of the batch. If the batch is the second, ``add_events`` finds the
 refusal.
 """
 
@@ -83,7 +83,7 @@ class EngagementEvent(NamedTuple):
 
 
 def add_events(uow: UnitOfWork, events: Collection[EngagementEvent]) -> None:
-    """Record events, except those of members who are no longer measured."""
+    """Record events, but not for members who are no longer measured."""
     if not events:
         return
     values = {

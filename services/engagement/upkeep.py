@@ -1,7 +1,7 @@
 """Deletes the engagement of members who are no longer measured, every hour.
 
-A list's mode may have changed, a member may have refused or left while reports were applied, and
-release 1.1.0 doesn't know the answers of the people whom it erases.
+A list's mode may have changed. A member may have refused or left while reports were applied.
+Release 1.1.0 doesn't detach the answers of people when it erases them.
 """
 
 from datetime import datetime, timedelta

@@ -149,7 +149,7 @@ class Submission:
     submission therefore changes it only after a confirmation.
 
     Attributes:
-        fields: has field ids as text.
+        fields: the values by field id, as text.
         agreed_wording: the question about opens and clicks, or ``None`` without a yes.
     """
 

@@ -209,8 +209,9 @@ def test_history_merges_consecutive_spending_unless_it_is_filtered(
     assert read_ledger(console.see(CREDITS_PATH))[0] == row
     text = console.see(CREDITS_PATH)
     assert "<dt>Connected apps and programs</dt><dd>6</dd>" in text
-    first_day = datetime.now(UTC) - timedelta(days=30)
-    assert f"<p>6 spent since {first_day.day} {first_day:%b %Y}. At this rate, the" in text
-    assert "lasts\n470 days." in text
+    # The account is new, so it has spent 6 credits in one day instead of 30 days.
+    today = datetime.now(UTC)
+    assert f"<p>6 spent since {today.day} {today:%b %Y}. At this rate, the" in text
+    assert "lasts\n15 days." in text
     single_rows = read_ledger(console.see(CREDITS_PATH, action="consume"))
     assert [row[1] for row in single_rows] == [f"article {number}" for number in (3, 2, 1, 0)]

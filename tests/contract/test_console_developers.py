@@ -282,6 +282,55 @@ def test_console_retries_all_waiting_deliveries_of_a_failing_webhook_at_once(
     eventually(lambda: "Retry all now" not in console.see(path), what="the recovery")
 
 
+def test_console_shows_a_response_whose_duration_is_unknown(
+    console: OwnerAtConsole, stack: Stack, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(console.api, receiver.url, LEFT)
+    path = f"{WEBHOOKS_PATH}/{endpoint['id']}"
+    add_delivery = (
+        "INSERT INTO webhook_deliveries (endpoint_id, event_type, status, last_attempt_at,"
+        " status_code, attempts) VALUES (%s, 'webhook.test', 'failed', now(), 503, 1)"
+    )
+    stack.query(add_delivery, endpoint["id"])
+    assert '<td class="why">503</td>' in console.see(path)
+    [delivery_path] = delivery_paths(console, path)
+    assert "<p>503</p>" in console.see(delivery_path)
+
+
+def test_row_of_an_expiring_key_leads_to_a_new_key(console: OwnerAtConsole) -> None:
+    for name, days in (("soon", 6), ("later", 8)):
+        expires_at = (datetime.now(UTC) + timedelta(days=days)).isoformat()
+        data(console.api.post("/apikeys", json={"name": name, "expires_at": expires_at}))
+    rows = {row[0].partition(" ")[0]: row[3] for row in rows_of(console.see(KEYS_PATH))[1:]}
+    assert rows["soon"].endswith("Create a new key")
+    assert "Create a new key" not in rows["later"]
+
+
+def test_rows_of_broken_webhooks_have_their_next_step(
+    console: OwnerAtConsole, stack: Stack, receiver: HookReceiver
+) -> None:
+    urls = (f"{receiver.url}/a", "http://127.0.0.1:9/b", f"{receiver.url}/c")
+    paused, failing, _ = (new_endpoint(console.api, url, LEFT) for url in urls)
+    data(console.api.patch(f"/webhook-endpoints/{paused['id']}", json={"state": "paused"}))
+    receiver.answer = lambda _: (410, {})
+    announce_events(stack, console.owner, LEFT)
+
+    def list_steps() -> dict[str, str]:
+        rows = rows_of(console.see(WEBHOOKS_PATH))[1:]
+        return {row[0][-1]: row[1] for row in rows}
+
+    steps = eventually(
+        lambda: steps if "Disabled" in (steps := list_steps())["c"] else None, what="the end"
+    )
+    assert steps["a"] == "Paused Resume"
+    assert steps["c"] == "Disabled Create a new webhook"
+    eventually(lambda: "See what failed" in list_steps()["b"], what="the failure")
+    text = console.see(WEBHOOKS_PATH)
+    assert f'{WEBHOOKS_PATH}/{failing["id"]}#deliveries"' in text
+    assert "The webhook gets events again" in console.do(WEBHOOKS_PATH, state="active")
+    assert list_steps()["a"].startswith("Active")
+
+
 def delivery_paths(console: OwnerAtConsole, path: str) -> list[str]:
     return re.findall(rf'href="[^"]*({path}/deliveries/\d+)"', console.see(path))
 

@@ -83,12 +83,25 @@ def test_events_page_states_what_changed_and_merges_similar_events_about_members
     assert list_rows()[1] == ["Someone signed up", f"{newest} and 4 more"]
     assert [each[1] for each in list_rows(type="subscription.changed")] == addresses[::-1]
 
-    # One line covers members who changed in different ways, and names everything that changed.
+    # One line covers members who changed in different ways, and names everything that changed. The
+    # newest member changed twice, but the line is about all five members.
     for address in addresses[:-1]:
         put_member(console.api, list_id, address, name="Ada Byron", tags=["vip"])
-    put_member(console.api, list_id, newest, name="Ada Byron")
+    for name in ("Ada", "Ada Byron"):
+        put_member(console.api, list_id, newest, name=name)
     row = ["A member was changed: name, tags", f"{newest} and 4 more"]
     eventually(lambda: list_rows()[:1] == [row], what="the merged events")
+
+
+def test_events_page_counts_all_merged_events_about_one_member(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    for values in ({}, {"name": "A"}, {"tags": ["a"]}, {"name": "B"}, {"tags": ["b"]}):
+        put_member(console.api, list_id, "ada@example.com", **values)
+    row = ["A member was changed: tags, name, 4 times", "ada@example.com"]
+    eventually(
+        lambda: row in [each[:2] for each in rows_of(console.see(EVENTS_PATH))],
+        what="the merged events",
+    )
 
 
 def test_events_page_shows_only_the_events_of_the_chosen_list(console: OwnerAtConsole) -> None:

@@ -423,6 +423,10 @@ def test_console_import_undo_names_bulk_actions_that_keep_members_on_the_list(
     assert "Undo the import of 1 member?" in console.see(f"{path}/undo")
     console.send(f"{path}/undo")
     text = await_ended_page(console, path)
-    assert "The import is undone" in text
+    # The page begins with what the undo did. The numbers of the import come last.
+    headings = [text.index(f">{each}</h2>") for each in ("The import is undone", "Before the undo")]
+    assert headings == sorted(headings)
+    assert ">Results</h2>" not in text
+    assert f'/console/imports/new?list_id={list_id}">Import another file</a>' in text
     assert f"{path}/undo" not in text
     assert active_members(console.api, list_id) == {}

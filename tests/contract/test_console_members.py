@@ -14,7 +14,7 @@ from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.imports.bulk import build_address_file, build_csv, import_members_file
 from tests.support.lists.bounces import bounce_hard, build_mailing
-from tests.support.lists.segments import new_field, new_segment, put_member
+from tests.support.lists.segments import new_field, new_segment, put_member, run_bulk_action
 from tests.support.lists.subscribers import Reader, fetch_members, new_list, require_member
 from tests.support.people.consoles import (
     OwnerAtConsole,
@@ -392,6 +392,26 @@ def test_console_applies_a_bulk_action_to_the_ticked_members(console: OwnerAtCon
         return {each["email"] for each in listed_members if each["tags"]} == set(emails[:2])
 
     eventually(has_tagged_two_members, what="the tag on two members")
+
+
+def test_console_page_of_an_undone_bulk_action_says_what_the_undo_did(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    for name in ("ada", "ben", "eve"):
+        put_member(console.api, list_id, f"{name}@example.com")
+    everyone = {"field": "status", "is": "active"}
+    bulk_id = run_bulk_action(console.api, list_id, "tag", value="picked", filter=everyone)[
+        "bulk_id"
+    ]
+    data(console.api.patch(f"/lists/{list_id}/members/eve@example.com", json={"tags": []}))
+    data(console.api.delete(f"/bulk/{bulk_id}"))
+    path = f"/console/lists/{list_id}/bulk-actions/{bulk_id}"
+    eventually(lambda: "Undone: 2 members restored" in console.see(path), what="the undo")
+    text = console.see(path)
+    assert "1 member wasn’t restored because of later changes." in text
+    assert "<h2>Before the undo</h2>\n<p>3 of 3 members changed</p>" in text
+    assert "See the list’s members" in text
 
 
 def test_console_sorts_members_by_the_links_in_the_heads_of_the_columns(

@@ -33,13 +33,14 @@ LABELS = {
     "brevo": "Brevo",
     "resend": "Resend",
 }
+GUIDE = markdown.ROOT / "docs" / "senders.md"
 WAITING = "Waiting for the first report…"
 
 
 def read_documented_steps(provider: str) -> list[str]:
     """Return the steps in docs/senders.md without the one that creates the sender."""
-    text = (markdown.ROOT / "docs" / "senders.md").read_text()
-    section = text.partition(f"\n### {LABELS[provider]}\n")[2].partition("\n#")[0]
+    section = GUIDE.read_text().partition(f"\n### {LABELS[provider]}\n")[2].partition("\n#")[0]
+    section = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", section)
     items = re.findall(r"^\d+\. (.*?)(?=\n\d+\. |\n\n|\Z)", section, re.DOTALL | re.MULTILINE)
     steps = [" ".join(each.replace("`", "").split()) for each in items]
     created = f"Create a sender with the provider {provider}"
@@ -63,6 +64,22 @@ def test_pages_of_a_provider_have_the_steps_of_the_guide(
     text = console.see(NEW_PATH, provider=provider)
     assert heading(text).lower() == f"connect {LABELS[provider]}".lower()
     assert read_steps(text) == [*steps, "Wait for the first report."]
+
+
+def test_steps_of_amazon_ses_link_to_the_same_pages_of_amazon_as_the_guide(
+    console: OwnerAtConsole,
+) -> None:
+    documented_links = set(re.findall(r"https://docs\.aws\.amazon\.com/[^)]+", GUIDE.read_text()))
+    assert len(documented_links) == 5
+    path = f"{NEW_PATH}?provider=ses"
+    text = console.see(path)
+    assert "Next, you get the sender’s URL for the steps below." in text
+    topic = {"topic_arn": "arn:aws:sns:eu-west-1:123456789012:mail-events"}
+    for page in (text, read_page(console.send(path, name="Ours", **topic))):
+        links = re.findall(r'<a href="(https://[^"]+)" target="_blank" rel="noopener">', page)
+        assert len(links) == 5
+        assert set(links) == documented_links
+    assert "This step turns green when a report arrives." in page
 
 
 @pytest.mark.parametrize(

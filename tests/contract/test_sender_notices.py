@@ -322,6 +322,8 @@ def test_console_shows_why_a_sender_is_failing(stack: Stack, console: OwnerAtCon
         "UPDATE senders SET warnings = array_append(warnings, 'sns_signature_v1') WHERE id = %s",
         sender["id"],
     )
+    [row] = rows_of(console.see("/console/developers/senders"))[1:]
+    assert row[2] == "Failing See what failed"
     page = console.see(f"/console/developers/senders/{sender['id']}")
     assert "Failing" in page
     assert "rejected at least 20 calls" in page

@@ -1,6 +1,7 @@
 """Tests that each report of a mail provider takes effect exactly once.
 
-One test kills Postgres, the API and the worker. Another test posts each report to two API
+One test kills Postgres, the API and the worker. Another does so while members refuse to be
+recorded. A third test posts each report to two API
 processes.
 """
 
@@ -8,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +27,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from devstack.supervisor.programs import is_responding
-from tests.support.lists.subscribers import insert_members, new_list
+from tests.support.lists.subscribers import insert_members, new_list, trace_for
 from tests.support.senders.mailings import new_mailing
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import Report, bounce, delivery_for, post, report, settle
@@ -188,6 +190,56 @@ def test_10000_reports_are_applied_exactly_once_while_each_process_is_killed(sit
     events = {"subscription.left": 200, "subscription.email_off": 1_000, "mailing.alarm": 1}
     types = "SELECT type FROM feed_events WHERE type = ANY (%s)"
     assert count_by(stack, types, list(events)) == events
+
+
+def test_no_open_is_kept_after_a_no_while_each_process_is_killed(site: Site) -> None:
+    """A third of the members refuse while a process is killed, and their opens are reported."""
+    stack = site.stack
+    with stack.client(stack.create_owner().key) as client:
+        list_id = int(new_list(client, engagement="all")["id"])
+        sender = new_sender(client)
+        insert_members(stack, list_id, [f"{number}.{list_id}@example.com" for number in range(300)])
+        rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
+        user_ids = [int(str(user_id)) for (user_id,) in rows]
+        stack.query(_INSERT_MAILING, MAILING_ID, list_id, len(user_ids))
+        ids = [delivery_for(stack, list_id, user_id, MAILING_ID) for user_id in user_ids]
+        reports = [report("opened", delivery_id=each) for each in ids]
+        refusing = user_ids[::3]
+        with ThreadPoolExecutor(4) as threads, uncommitted(stack, _LOCK_MAILING):
+            assert post(client, sender, *reports).status_code == 200
+            await_waiter(stack, "UPDATE mailings")
+            refusals = [threads.submit(_refuse, stack, list_id, user_id) for user_id in refusing]
+            eventually(lambda: any(each.done() for each in refusals), what="a refusal")
+            site.kill(site.worker)
+            site.services.restart("postgres")
+            site.kill(site.api)
+            site.api = stack.start_api()
+            for refusal in refusals:
+                refusal.result()
+        site.worker = stack.start_worker(Queue.MAINTENANCE, Queue.MAIL)
+        settle(stack, sender)
+    outcomes = count_by(stack, "SELECT outcome FROM sender_reports")
+    assert outcomes == {"applied": 200, "off": 100}
+    rows = stack.query("SELECT user_id FROM member_engagement WHERE list_id = %s", list_id)
+    assert {user_id for (user_id,) in rows} == set(user_ids) - set(refusing)
+    query = "SELECT user_id FROM mailing_marks WHERE list_id = %s AND kind = 'opened'"
+    marked = {user_id for (user_id,) in stack.query(query, list_id)}
+    assert marked == set(user_ids) - set(refusing)
+
+
+def _refuse(stack: Stack, list_id: int, user_id: int) -> None:
+    """Repeat a refusal until the API accepts it."""
+    query = {"trace_id": trace_for(stack, list_id, user_id)}
+    ends_at = time.monotonic() + 3 * HEALTHY_WITHIN
+    with stack.client() as client:
+        while time.monotonic() < ends_at:
+            with suppress(httpx2.HTTPError):
+                path = f"/subscriptions/{list_id}/engagement"
+                reply = client.put(path, params=query, json={"enabled": False})
+                if reply.status_code == 200:
+                    return
+            time.sleep(0.1)
+    raise AssertionError("the refusal was never accepted")
 
 
 def _kill_worker(site: Site, poster: Poster) -> None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from benchmarks.scale.sized_stack import METRICS_TOKEN
+from tests.support.lists.engagement import INACTIVE_FOR_90_DAYS
 from tests.support.security.calls import CALLS, Call
 
 
@@ -131,6 +132,12 @@ _CASES: dict[str, tuple[RouteCase, ...]] = {
         _search("a rare bounce", field="bounced", **{"is": "soft"}),
         _search("with any bounce", field="bounced", is_not="none"),
         _search("without a bounce", field="bounced", **{"is": "none"}),
+        _search("by rare clicks", field="clicks", at_least=50),
+        _search("by common opens", field="opens", at_least=1),
+        _search("without engagement", field="opens", exists=False),
+        _search("inactive for 90 days", **INACTIVE_FOR_90_DAYS),
+        _search("by a rare answer", field="engagement_choice", **{"is": "no"}),
+        _search("without an answer", field="engagement_choice", **{"is": "none"}),
         _search("by a rare reason", field="left_reason", **{"is": "complained"}),
         _search("by a common reason", field="left_reason", **{"is": "unsubscribed"}),
         _search("by a mailing", field="left_mailing", **{"is": 1}),

@@ -13,6 +13,7 @@ from services.paging import PageRequest
 from services.subscriptions import lists
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.filters.sorting import MemberOrder, read_sorted_page
+from tests.support.lists.engagement import INACTIVE_FOR_90_DAYS
 from tests.support.stack.plan_log import pretend_growth, whole_scans
 
 VOLUME = Volume(0.01)
@@ -41,6 +42,9 @@ INDEXED_FILTERS: list[tuple[Json, str]] = [
     # `bounces` whose first column is the list's id.
     ({"field": "bounced", "is": "hard"}, "uq_subscriptions_user_id_list_id"),
     ({"field": "bounced", "in": ["soft", "hard"]}, "uq_subscriptions_user_id_list_id"),
+    ({"field": "clicks", "at_least": 50}, "uq_subscriptions_user_id_list_id"),
+    (INACTIVE_FOR_90_DAYS, "uq_subscriptions_user_id_list_id"),
+    ({"field": "engagement_choice", "is_not": "none"}, "uq_subscriptions_user_id_list_id"),
     (
         {"any": [{"field": "bounced", "is": "soft"}, {"field": "tag", "is": "rare"}]},
         "uq_subscriptions_user_id_list_id",
@@ -65,6 +69,9 @@ UNINDEXED_FILTERS: list[Json] = [
     {"field": "utm_campaign", "exists": False},
     {"field": "email_enabled", "is": False},
     {"field": "bounced", "is": "none"},
+    {"field": "opens", "exists": False},
+    {"not": {"field": "clicks", "at_least": 1}},
+    {"field": "engagement_choice", "is": "none"},
     {"field": "updated_at", "before": "2001-01-01"},
     {"field": "status", "in": ["pending", "active", "removed"]},
     {"any": [{"field": "tag", "is": "rare"}, {"field": "name", "exists": False}]},

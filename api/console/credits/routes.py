@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, Self
@@ -214,7 +214,7 @@ def show_credits(console: Console, form: EmptyForm, cursor: Cursor = None) -> Re
     entries = [EntryView.of(entry) for _, entry in page.rows]
     spending = ledger_pages.sum_spending(database, console.user_id, days=DAYS_OF_SPENDING)
     by_composer = spending.amounts.get(call_charges.SOURCE_TYPE, Decimal(0))
-    period_days = max(Decimal((clock.now() - spending.since).days), Decimal(1))
+    period_days = max(Decimal((clock.now() - spending.since) / timedelta(days=1)), Decimal(1))
     return console.render_page(
         "credits.html",
         replace(filter_form, status=max(form.status, filter_form.status)),

@@ -71,6 +71,8 @@ LIFETIMES = {
     "365": ("1 year", timedelta(days=365)),
     "": ("No expiry", None),
 }
+# How long before the expiry of a key its row links to the form for a new key.
+_EXPIRY_NOTICE = timedelta(days=7)
 _SCOPE_PREFIX = "scope."
 # The permissions of a new API key, grouped by area.
 _SCOPE_GROUPS = (
@@ -153,7 +155,9 @@ class KeyView:
 
 @router.get("/keys")
 def show_keys(console: Console, uow: Transaction) -> Response:
-    return console.render_page("keys.html", keys=_list_keys(uow, console))
+    return console.render_page(
+        "keys.html", keys=_list_keys(uow, console), expiring_before=clock.now() + _EXPIRY_NOTICE
+    )
 
 
 @router.get("/keys/new")

@@ -1,10 +1,11 @@
 """The steps with which an owner connects each mail provider, in the provider's own words.
 
-docs/senders.md contains the same steps, and a test compares them. Code is between backticks.
+docs/senders.md contains the same steps, and a test compares them. Code and the words of links are
+between backticks.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from integrations.senders.port import SenderProvider
@@ -50,6 +51,7 @@ class SenderGuide:
         preparations: the steps before the sender is created.
         steps: the steps after the sender was created.
         test_body: the body of a request with which a program tests the last step, or ``None``.
+        links: maps words of the steps to the provider's page about them.
     """
 
     label: str
@@ -58,9 +60,23 @@ class SenderGuide:
     preparations: tuple[str, ...]
     steps: tuple[str, ...]
     test_body: Mapping[str, Any] | None = None
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 _DELIVERY_ID_STEP = "In each mail, set {} to the `delivery_id` from the roster."
+_SES_PAGES = "https://docs.aws.amazon.com/ses/latest/dg"
+_SNS_PAGES = "https://docs.aws.amazon.com/sns/latest/dg"
+_SES_LINKS = {
+    "standard topic": f"{_SNS_PAGES}/sns-create-topic.html",
+    "publishes its events to the topic": (
+        f"{_SES_PAGES}/event-publishing-add-event-destination-sns.html"
+    ),
+    "Subscribe the sender’s URL": f"{_SNS_PAGES}/sns-http-https-endpoint-as-subscriber.html",
+    "Add a dead-letter queue": f"{_SNS_PAGES}/sns-configure-dead-letter-queue.html",
+    "Send your mails with the configuration set": (
+        f"{_SES_PAGES}/using-configuration-sets-in-email.html"
+    ),
+}
 GUIDES: Mapping[SenderProvider, SenderGuide] = {
     SenderProvider.GENERIC: SenderGuide(
         "Your own program",
@@ -90,22 +106,23 @@ GUIDES: Mapping[SenderProvider, SenderGuide] = {
             "arn:aws:sns:eu-west-1:123456789012:mail-events.",
         ),
         (
-            "In Amazon SNS, create a standard topic with signature version 2.",
-            "In SES, create a configuration set that publishes its events to the topic.",
+            "In Amazon SNS, create a `standard topic` with signature version 2.",
+            "In SES, create a configuration set that `publishes its events to the topic`.",
         ),
         (
             (
-                "Subscribe the sender’s URL to the topic over HTTPS, without raw message delivery. "
-                "Pressroom confirms the subscription."
+                "`Subscribe the sender’s URL` to the topic over HTTPS, without raw message "
+                "delivery. Pressroom confirms the subscription."
             ),
             (
-                "Add a dead-letter queue to the subscription, because SNS stops retrying after an "
-                "hour."
+                "`Add a dead-letter queue` to the subscription, because SNS stops retrying after "
+                "an hour."
             ),
-            "Send your mails with the configuration set.",
+            "`Send your mails with the configuration set`.",
             _DELIVERY_ID_STEP.format("the message tag `delivery_id`"),
             "Send a test mail with the configuration set to `success@simulator.amazonses.com`.",
         ),
+        links=_SES_LINKS,
     ),
     SenderProvider.POSTMARK: SenderGuide(
         "Postmark",

@@ -103,7 +103,7 @@ class EventView:
     Attributes:
         at, json: the time and the API's JSON of the newest merged event.
         path: the path of the page about the event's subject, or ``None`` if there is no such page.
-        times: the number of merged events, or 1 for a single event.
+        times: the number of merged events. 1 for a single event, or if ``others`` isn't 0.
         others: the number of other members with merged events.
         changed: what the events changed, such as "name".
         list_title: the title of the list of the member that the event is about, or empty.
@@ -208,8 +208,10 @@ def merge_similar_events(events: Iterable[EventView]) -> list[EventView]:
         is_of_members = CATALOGUE[FeedEventType(kind)].subject is SubjectKind.SUBSCRIPTION
         if is_of_members and len(similar_events) > _MAX_SINGLE_EVENTS:
             others = len({each.about for each in similar_events}) - 1
-            changed = dict.fromkeys(name for each in similar_events for name in each.changed)
-            similar_events = [replace(similar_events[0], others=others, changed=tuple(changed))]
+            times = 1 if others else sum(each.times for each in similar_events)
+            changed = tuple(dict.fromkeys(name for each in similar_events for name in each.changed))
+            newest = similar_events[0]
+            similar_events = [replace(newest, times=times, others=others, changed=changed)]
         merged_events += similar_events
     return merged_events
 

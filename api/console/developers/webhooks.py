@@ -165,6 +165,8 @@ class DeliveryView:
         delivery = self.delivery
         if delivery.status_code is None:
             return delivery.error or ("–" if delivery.last_attempt_at is None else "no response")
+        if delivery.milliseconds is None:
+            return str(delivery.status_code)
         return f"{delivery.status_code}, in {delivery.milliseconds:,} ms"
 
     @property

@@ -60,7 +60,6 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
 
 MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
-# The common filters to which the members page links: the label and the JSON of each filter.
 # Maps an error code to the form field that shows the error.
 _ADDRESS_PLACES = {
     EMAIL_INVALID.code: "email",

@@ -132,7 +132,7 @@ def refuse_member_engagement(
     body: schemas.EngagementSetting,
 ) -> Envelope[int]:
     """Store the no of a member who asked you not to record opens and clicks. Returns 1, or 0 if the
-    member had already said no. Deletes what the list recorded about the member.
+    member had already said no. The list's counts about the member are deleted.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     member = members.get_member(uow, mailing_list, user_id)

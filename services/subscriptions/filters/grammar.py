@@ -81,7 +81,7 @@ class Negation:
 class EngagementPart:
     """A part of a filter that compares only engagement.
 
-    One subquery compares all columns, because each subquery looks up the row of each member.
+    A single subquery compares all columns, because each subquery must find the row of each member.
     """
 
     part: "Node"

@@ -58,7 +58,7 @@ def record_yes(
 def refuse_engagement(
     uow: UnitOfWork, mailing_list: MailingList, person: User, actor: Actor
 ) -> bool:
-    """Store a no, and delete what the list has recorded. Return whether the no is new."""
+    """Store a no, and delete the list's counts. Return whether the no is new."""
     if not locks.lock_person_shared(uow, person.id):
         return False
     digest = opt_out_checks.compute_address_digest(uow.settings.keyring, person.email)

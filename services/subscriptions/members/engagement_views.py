@@ -1,4 +1,4 @@
-"""Reads what a list has recorded about its members, and what the members answered.
+"""Reads the engagement of members, and their answers whether a list may record it.
 
 The values are JSON objects, because pages with a thousand members contain them unchanged.
 """

@@ -118,7 +118,7 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         )
         .order_by(MailingList.id)
     )
-    # Refusals to be recorded stand next to the opt-outs, although they are no opt-outs from mail.
+    # Show refusals to be recorded next to the opt-outs, although they don't affect mail.
     refusal_rows = uow.session.execute(
         select(
             EngagementAnswer.created_at,
