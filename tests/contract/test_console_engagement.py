@@ -2,7 +2,7 @@
 
 import html
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import httpx2
 import pytest
@@ -11,7 +11,7 @@ from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.lists.engagement import answer, record_engagement
 from tests.support.lists.measured_lists import MeasuredList, new_measured_list
-from tests.support.lists.subscribers import trace_for
+from tests.support.lists.subscribers import new_address, require_member, trace_for
 from tests.support.people.consoles import (
     OwnerAtConsole,
     forms_of,
@@ -20,6 +20,7 @@ from tests.support.people.consoles import (
     read_page,
     rows_of,
 )
+from tests.support.senders.mailings import new_mailing
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_mode_that_deletes_data_must_be_confirmed(
     )
     text = read_page(reply)
     assert heading(text) == "Delete recorded engagement?"
-    assert "would delete what the list recorded about 2 members. This can’t be undone." in text
+    assert "deletes the recorded opens and clicks of 2 members. This can’t be undone." in text
     assert read_mode(measured) == "all"
     [(action, values)] = forms_of(reply)
     reply = console.visitor.client.post(action, data=values)
@@ -153,3 +154,155 @@ def test_mode_that_deletes_nothing_needs_no_confirmation(
     answer(measured.stack, measured.id, agreeing_id, is_allowed=True)
     assert "The settings were saved." in console.do(engagement_path(measured), engagement="consent")
     assert read_mode(measured) == "consent"
+
+
+SHOWN_FIGURES = {"measured": 120, "opened": 61, "machine_opened": 12, "clicked": 0}
+
+
+def test_mailing_shows_shares_of_its_measured_members(
+    stack: Stack, console: OwnerAtConsole, measured: MeasuredList
+) -> None:
+    mailing_id = new_mailing(stack, measured.id, rows=200, figures=SHOWN_FIGURES)
+    mailings = f"/console/lists/{measured.id}/mailings"
+    text = console.see(f"{mailings}/{mailing_id}")
+    assert "120 measured members" in text
+    assert rows_of(text)[-3:] == [
+        ["Opened", "61", "50.8 %"],
+        ["Opened by machines", "12", "10 %"],
+        ["Clicked", "0", "0 %"],
+    ]
+    [row] = rows_of(console.see(mailings))[1:]
+    assert row[-1].endswith(
+        "Of 120 measured members: 61 opened (50.8 %), 12 opened by machines (10 %), 0 clicked (0 %)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("figures", "reason"),
+    [
+        ({}, "the list recorded nobody’s opens and clicks"),
+        ({"measured": 0}, "the list recorded nobody’s opens and clicks"),
+        ({"measured": 19, "opened": 1}, "of fewer than 20 recipients"),
+    ],
+)
+def test_mailing_without_figures_explains_why(
+    *,
+    stack: Stack,
+    console: OwnerAtConsole,
+    measured: MeasuredList,
+    figures: dict[str, int],
+    reason: str,
+) -> None:
+    mailing_id = new_mailing(stack, measured.id, rows=200, figures=figures)
+    mailings = f"/console/lists/{measured.id}/mailings"
+    text = console.see(f"{mailings}/{mailing_id}")
+    assert reason in text
+    assert "Opened" not in text
+    text = console.see(mailings)
+    assert "with at least 20 measured members" in text
+    assert "1 opened" not in text
+
+
+def test_issue_adds_up_only_mailings_with_20_measured_members(
+    stack: Stack, console: OwnerAtConsole, measured: MeasuredList
+) -> None:
+    for rows, number, opened in ((100, 20, 4), (100, 30, 6), (100, 19, 5)):
+        figures = {"delivered": rows, "measured": number, "opened": opened}
+        mailing_id = new_mailing(stack, measured.id, rows=rows, figures=figures, label="Letter")
+    text = console.see(f"/console/lists/{measured.id}/mailings/{mailing_id}")
+    assert "50 measured members" in text
+    assert ["Opened", "10", "20 %"] in rows_of(text)
+
+
+def test_rosters_with_the_same_members_count_them_once(
+    stack: Stack, console: OwnerAtConsole, measured: MeasuredList
+) -> None:
+    """A program that sends for a long time exports a new roster from time to time."""
+    for delivered, opened in ((60, 8), (40, 12)):
+        figures = {"delivered": delivered, "measured": 40, "opened": opened}
+        mailing_id = new_mailing(stack, measured.id, rows=100, figures=figures, label="Letter")
+    text = console.see(f"/console/lists/{measured.id}/mailings/{mailing_id}")
+    assert "40 measured members" in text
+    assert ["Opened", "20", "50 %"] in rows_of(text)
+
+
+def member_path(measured: MeasuredList, user_id: int) -> str:
+    return f"/console/lists/{measured.id}/members/{user_id}"
+
+
+def read_section(text: str) -> str:
+    """Return the words of the section about engagement on a member's page."""
+    [section] = re.findall(
+        r'<section aria-labelledby="engagement">(.*?)</section>', text, re.DOTALL
+    )
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", section)).split())
+
+
+def test_member_page_shows_engagement_and_answer(
+    console: OwnerAtConsole, measured: MeasuredList, stranger: httpx2.Client
+) -> None:
+    user_id = measured.add_member()
+    assert read_section(console.see(member_path(measured, user_id))).startswith(
+        "Engagement The list records no opens and clicks of this member. They haven’t answered"
+    )
+    record_engagement(
+        *(measured.stack, measured.id, user_id, date(2026, 5, 1)),
+        numbers=(1200, 3, 2, 0),
+        days=(date(2026, 5, 9), date(2026, 5, 8), date(2026, 5, 7), None),
+    )
+    measured.answer(stranger, user_id, enabled=True)
+    words = read_section(console.see(member_path(measured, user_id)))
+    assert words.startswith(
+        "Engagement Measured since 1 May 2026 Delivered 1,200, last on 9 May 2026"
+        " Opened 3, last on 8 May 2026 Opened by machines 2, last on 7 May 2026"
+        " Clicked 0 Soft bounces in a row 0 They said yes."
+    )
+
+
+def read_timeline(text: str) -> list[str]:
+    """Return the words of each entry, newest first."""
+    _, _, timeline = text.partition('class="plain timeline"')
+    entries = re.findall(r"<li>(.*?)</li>", timeline.partition("</ul>")[0], re.DOTALL)
+    return [" ".join(re.sub(r"<[^>]+>", " ", entry).split()) for entry in entries]
+
+
+def test_timeline_shows_a_yes_apart_from_the_consent_to_mail(
+    stack: Stack, console: OwnerAtConsole, stranger: httpx2.Client
+) -> None:
+    asking = new_measured_list(stack, console.api, "consent")
+    email = new_address()
+    body = {"email": email, "engagement": True}
+    assert data(stranger.post(f"/subscriptions/{asking.id}", json=body)) == 1
+    user_id = require_member(console.api, asking.id, email)["user_id"]
+    newest, oldest = read_timeline(console.see(member_path(asking, user_id)))
+    assert newest.startswith("Allowed recording opens and clicks")
+    assert "Opens and clicks Ticked the box of a sign-up form" in newest
+    assert "how many of its e-mails I open" in newest
+    assert "Consent Submitted a sign-up form" in oldest
+    target = new_measured_list(stack, console.api, "consent")
+    path = f"/subscriptions/{asking.id}/members/{user_id}/transfer"
+    assert data(console.api.post(path, params={"dst_list_id": target.id})) == 1
+    moved, *_, copied = read_timeline(console.see(member_path(target, user_id)))
+    assert "Consent Moved from another of your lists" in moved
+    assert copied.startswith("Opens and clicks Ticked the box of a sign-up form")
+    target.answer(stranger, user_id, enabled=False)
+    target.answer(stranger, user_id, enabled=True)
+    newest, refused, *_ = read_timeline(console.see(member_path(target, user_id)))
+    assert "Opens and clicks Said yes with a link in an e-mail" in newest
+    assert refused.startswith("Refused recording opens and clicks")
+
+
+def test_owner_records_the_no_of_a_member(console: OwnerAtConsole, measured: MeasuredList) -> None:
+    user_id = add_clicking_member(measured, 1)
+    text = console.see(member_path(measured, user_id))
+    assert "Only the person can say yes again." in read_section(text).replace("\n", " ")
+    reply = console.visitor.get(member_path(measured, user_id))
+    [values] = [values for action, values in forms_of(reply) if action.endswith("/engagement")]
+    action = f"{member_path(measured, user_id)}/engagement"
+    reply = console.visitor.client.post(action, data=values)
+    assert reply.status_code == 303
+    text = console.see(member_path(measured, user_id))
+    assert "Refused recording opens and clicks" in text
+    assert "They said no." in read_section(text)
+    assert "Record their no" not in text
+    assert measured.read_engagement(user_id) is None

@@ -1,4 +1,4 @@
-"""The console page with the engagement of a list: whose opens and clicks it records, and figures."""
+"""The console page with a list's engagement: whose opens and clicks it records, and the figures."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -135,7 +135,7 @@ def _build_rows(entries: Iterable[tuple[str, int, dict[str, Any]]]) -> list[Figu
 
 
 def _build_activity_filter(key: ActivityKey) -> dict[str, Any]:
-    """Return the filter that finds the active members whom the figure with this key counts."""
+    """Return the filter that finds the members of a row in the activity table."""
     has_acted = _compare_last_action("exists", value=True)
     is_delivered = {"field": "delivered", "at_least": 1}
     if key is ActivityKey.NEVER:

@@ -1,6 +1,6 @@
 """The console pages with a list's mailings, and with the figures and the people of one mailing.
 
-The pages show the deliveries, bounces, complaints and unsubscriptions that senders have reported.
+The pages show the events that senders have reported, such as deliveries, bounces and opens.
 """
 
 from collections.abc import Sequence
@@ -36,6 +36,16 @@ _FILTERS = {
     Outcome.COMPLAINED: "complained_mailing",
     Outcome.LEFT: "left_mailing",
 }
+_ENGAGEMENT_LABELS = {
+    "opened": "opened",
+    "machine_opened": "opened by machines",
+    "clicked": "clicked",
+}
+_NOT_RECORDED_TEXT = "When this mailing began, the list recorded nobody’s opens and clicks."
+_FEW_MEASURED_TEXT = (
+    f"The list recorded opens and clicks of fewer than {mailings.MIN_MEASURED} recipients. The "
+    "figures are hidden, because they could show what one person did."
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,21 @@ class OutcomeRow:
     query: str
 
 
+@dataclass(frozen=True)
+class IssueEngagement:
+    """The numbers of measured recipients who opened or clicked an issue.
+
+    Attributes:
+        measured: the number of recipients whose opens and clicks the list recorded.
+        figures: the label, the number of people and their share for each kind of event.
+        absence: a sentence that explains missing figures, or an empty text.
+    """
+
+    measured: int
+    figures: list[tuple[str, int, str]]
+    absence: str
+
+
 @router.get("/{list_id}/mailings")
 def show_mailings(
     console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
@@ -67,7 +92,7 @@ def show_mailings(
         "mailings.html",
         list=mailing_list,
         mailings=[
-            (each, issue, _find_alarms([each]))
+            (each, issue, _find_alarms([each]), _describe_engagement(issue))
             for each, issue in zip(page.rows, issues, strict=True)
         ],
         next_cursor=page.next_cursor,
@@ -92,6 +117,7 @@ def show_mailing(
         issue=issue,
         alarms=_find_alarms(issue.mailings),
         outcomes=[_build_row(outcome, issue, earlier_issues) for outcome in Outcome],
+        engagement=_describe_engagement(issue),
         compared=len(earlier_issues) if has_comparison else 0,
         blocked=sum(each.blocked for each in issue.mailings),
         days=uow.settings.retention[Retained.BOUNCES],
@@ -130,6 +156,27 @@ def _build_row(outcome: Outcome, issue: Issue, earlier_issues: Sequence[Issue]) 
         _format_share(issue.compute_share(outcome)),
         _format_share(sum(shares, Fraction()) / (len(shares) or 1)),
         build_members_query(_FILTERS[outcome], *ids) if outcome in _FILTERS else "",
+    )
+
+
+def _describe_engagement(issue: Issue) -> IssueEngagement:
+    rows = [each for each in issue.mailings if mailings.is_measured(each)]
+    if not rows:
+        is_recorded = any(each.measured for each in issue.mailings)
+        return IssueEngagement(0, [], _FEW_MEASURED_TEXT if is_recorded else _NOT_RECORDED_TEXT)
+    counts = {name: sum(getattr(each, name) for each in rows) for name in _ENGAGEMENT_LABELS}
+    # Several rosters of an issue usually contain the same members, so their sum is too high.
+    roster_rows = sum(each.rows for each in issue.mailings) or 1
+    measured = sum(each.measured or 0 for each in rows)
+    measured = measured * min(issue.recipients, roster_rows) // roster_rows
+    measured = max(measured, *counts.values())
+    return IssueEngagement(
+        measured,
+        [
+            (_ENGAGEMENT_LABELS[name], count, format_share(count, measured))
+            for name, count in counts.items()
+        ],
+        "",
     )
 
 

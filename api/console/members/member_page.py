@@ -14,6 +14,7 @@ from api.console.console_display import SOURCES, TIERS
 from api.console.members.views import (
     TimelineEntry,
     describe_consent,
+    describe_engagement,
     describe_event,
     describe_origin,
     describe_state,
@@ -44,7 +45,7 @@ from services.subscriptions import fields, lists, mailings, member_attributes
 from services.subscriptions.consent import evidence, networks
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.fields import FieldValue, InvalidAttribute
-from services.subscriptions.members import bounces, members, transfers
+from services.subscriptions.members import bounces, engagement_choices, members, transfers
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.email_offs import EmailOffReason, find_email_off
 from services.subscriptions.members.engagement_views import read_view
@@ -117,6 +118,7 @@ def show_member(
         state=describe_state(record),
         source_words=SOURCES.get(record.source, record.source),
         origin=describe_origin(record.origin),
+        engagement=describe_engagement(record),
         fields=[_build_field_input(each, form) for each in own_fields],
         tiers=[*TIERS.items()],
         targets=[(str(each.id), each.title) for each in own_lists if each.id != list_id],
@@ -270,6 +272,19 @@ def switch_mail(
     members.set_email(uow, mailing_list, user_id, build_actor(console), enabled=enabled)
     notice = f"Mail was turned {'on' if enabled else 'off'}."
     return console.redirect(get_member_path(list_id, user_id), notice)
+
+
+@router.post("/{user_id}/engagement")
+@shows_errors_on(show_member, keeps_input=False)
+def refuse_engagement(
+    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
+) -> Response:
+    """Store the no of a member who asked the owner."""
+    mailing_list = console.get_own_list(uow, list_id)
+    member = members.get_member(uow, mailing_list, user_id)
+    person = accounts.get_user(uow, member.user_id)
+    engagement_choices.refuse_engagement(uow, mailing_list, person, build_actor(console))
+    return console.redirect(get_member_path(list_id, user_id), "Their no was recorded.")
 
 
 @router.post("/{user_id}/move")

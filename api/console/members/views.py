@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from api.console.console_display import LEFT_REASONS, ORIGINS
+from api.console.console_display import LEFT_REASONS, ORIGINS, format_day
 from api.schemas.subscriptions import SignUpOrigin, SubscriptionRecord
 from core import clock
 from models import SubscriptionEvent, SubscriptionStatus, Tier
@@ -33,6 +33,8 @@ _ACTION_LABELS = {
     "bounced": "Mail turned off after a hard bounce",
     "soft_bounced": "Mail turned off after several soft bounces",
     "erased": "Erased",
+    "engagement_allowed": "Allowed recording opens and clicks",
+    "engagement_refused": "Refused recording opens and clicks",
 }
 # The actions that are stored together with a consent.
 _CONSENTING_ACTIONS = frozenset(
@@ -44,6 +46,7 @@ _CONSENTING_ACTIONS = frozenset(
         "unsubscribing_undone",
         "transferred_in",
         "imported",
+        "engagement_allowed",
     }
 )
 # The maximum time between an action and the consent that was stored together with it.
@@ -82,6 +85,11 @@ _CONSENT_LABELS = {
     "owner": "Added by you",
     "import": "Imported from a file",
     "transfer": "Moved from another of your lists",
+}
+_ENGAGEMENT_CONSENT_LABELS = {
+    "form": "Ticked the box of a sign-up form",
+    "login": "Said yes while logged in",
+    "link": "Said yes with a link in an e-mail",
 }
 # Labels for the sources of claimed consent. A source without a label is the name of the newsletter
 # software that exported the members.
@@ -160,6 +168,27 @@ def describe_origin(origin: SignUpOrigin | None) -> list[tuple[str, str]]:
     return [(ORIGINS[name], value) for name, value in values.items() if value]
 
 
+def describe_engagement(record: SubscriptionRecord) -> list[tuple[str, str]]:
+    """Return the labels and values of a member's engagement."""
+    engagement = record.engagement
+    if engagement is None:
+        return []
+    values = [
+        ("Delivered", engagement.delivered, engagement.last_delivered),
+        ("Opened", engagement.opens, engagement.last_opened),
+        ("Opened by machines", engagement.machine_opens, engagement.last_machine_opened),
+        ("Clicked", engagement.clicks, engagement.last_clicked),
+        ("Soft bounces in a row", engagement.bounces, engagement.last_bounced),
+    ]
+    return [
+        ("Measured since", format_day(engagement.measured_since)),
+        *(
+            (label, f"{count:,}" + (f", last on {format_day(day)}" if day else ""))
+            for label, count, day in values
+        ),
+    ]
+
+
 @dataclass(frozen=True)
 class TimelineEntry:
     """A change of a member, a consent, or both if they were stored together.
@@ -169,6 +198,7 @@ class TimelineEntry:
         text: the change, or an empty text if the entry is only a consent.
         hint: the actor and the channel of the change.
         may_consent: whether a consent can be stored together with the change.
+        subject: what the consent is about.
         consent: the consent in words, or an empty text if the entry is only a change.
         consent_hint: the network, browser and page of the consent.
     """
@@ -178,6 +208,7 @@ class TimelineEntry:
     text: str = ""
     hint: str = ""
     may_consent: bool = False
+    subject: str = ""
     mailing_id: int | None = None
     consent: str = ""
     consent_hint: str = ""
@@ -224,7 +255,8 @@ def _find_kind(event: SubscriptionEvent) -> str:
 
 def describe_consent(evidence: ConsentEvidence, others: Mapping[str, int]) -> TimelineEntry:
     """Describe a consent, with the number of other people who signed up from the same network."""
-    text = _CONSENT_LABELS.get(evidence.how, evidence.how)
+    labels = _CONSENT_LABELS | (_ENGAGEMENT_CONSENT_LABELS if evidence.engagement else {})
+    text = labels.get(evidence.how, evidence.how)
     if evidence.claimed_by is not None:
         claim = _CLAIM_LABELS.get(evidence.claimed_by, f"stated by {evidence.claimed_by}")
         text += f" ({claim})"
@@ -234,6 +266,7 @@ def describe_consent(evidence: ConsentEvidence, others: Mapping[str, int]) -> Ti
     page = f"on {evidence.url}" if evidence.url else None
     return TimelineEntry(
         at=evidence.occurred_at,
+        subject="Opens and clicks" if evidence.engagement else "Consent",
         consent=text,
         consent_hint=", ".join(filter(None, (network, evidence.browser, page))),
         wording=evidence.wording,
@@ -264,6 +297,7 @@ def merge_timeline(
             timeline.append(
                 replace(
                     change,
+                    subject=consent.subject,
                     consent=consent.consent,
                     consent_hint=consent.consent_hint,
                     wording=consent.wording,

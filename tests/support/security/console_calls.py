@@ -92,6 +92,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_MEMBER}": Call(404),
     f"POST {_MEMBER}": Call(404, own=303, form={"name": "By a form", "type": "gold"}),
     f"POST {_MEMBER}/email": Call(404, own=303, form={"enabled": "no"}),
+    f"POST {_MEMBER}/engagement": Call(404, own=303, form={}),
     f"GET {_MEMBER}/remove": Call(404),
     f"POST {_MEMBER}/remove": Call(404, own=303, values=_LEAVING),
     f"POST {_MEMBER}/move": Call(404, own=303, form={"list": "{dst_list_id}"}, values=_MOVING),
