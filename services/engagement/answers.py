@@ -70,11 +70,11 @@ ON CONFLICT (list_id, user_id) DO UPDATE SET is_allowed = false,
     address_hmac = excluded.address_hmac, created_at = excluded.created_at
 RETURNING list_id
 """)
-# Release 1.1.0 doesn't change answers when it erases a person.
+# Finds answers that were stored during an erasure, or that release 1.1.0 kept.
 _DETACH_ERASED = text("""
 WITH erased AS (
     SELECT a.id, a.is_allowed FROM engagement_answers AS a JOIN users AS u ON u.id = a.user_id
-    WHERE u.erased_at IS NOT NULL
+    WHERE u.erased_at IS NOT NULL AND (CAST(:user_id AS bigint) IS NULL OR u.id = :user_id)
 ), deleted AS (
     DELETE FROM engagement_answers AS a USING erased WHERE a.id = erased.id AND erased.is_allowed
     RETURNING 1
@@ -142,6 +142,9 @@ def move_refusals(uow: UnitOfWork, *, of: int, to: int) -> None:
         delete_record(uow, list_id, to)
 
 
-def detach_erased_people(uow: UnitOfWork) -> int:
-    """Remove the ids of people whose erasure by release 1.1.0 kept their answers."""
-    return uow.session.scalar(_DETACH_ERASED) or 0
+def detach_erased_people(uow: UnitOfWork, user_id: int | None = None) -> int:
+    """Delete each yes of erased people, and remove their ids from refusals.
+
+    Return the number of answers. ``user_id``: one erased person, or ``None`` for all of them.
+    """
+    return uow.session.scalar(_DETACH_ERASED, {"user_id": user_id}) or 0

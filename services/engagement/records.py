@@ -68,6 +68,12 @@ _DELETE = text(f"DELETE FROM member_engagement AS e {_OF_PAIRS}")  # noqa: S608 
 _DELETE_MARKS = text(f"""
 DELETE FROM mailing_marks AS e {_OF_PAIRS} AND e.kind IN ('opened', 'machine_opened', 'clicked')
 """)  # noqa: S608 - no input
+# A person has engagement only on lists with a subscription.
+_DELETE_OF_PERSON = text("""
+DELETE FROM member_engagement AS e USING subscriptions AS m
+WHERE m.user_id = :user_id AND e.list_id = m.list_id AND e.user_id = m.user_id
+RETURNING 1
+""")
 
 
 class EngagementEvent(NamedTuple):
@@ -120,3 +126,8 @@ def delete_record(uow: UnitOfWork, list_id: int, user_id: int) -> None:
         if not isinstance(error.orig, psycopg2.errors.LockNotAvailable):
             raise
         log.info("engagement.deletion_postponed", list_id=list_id)
+
+
+def delete_person(uow: UnitOfWork, user_id: int) -> int:
+    """Delete a person's counts on all lists, and return the number of lists."""
+    return len(uow.session.execute(_DELETE_OF_PERSON, {"user_id": user_id}).all())

@@ -19,6 +19,8 @@ import models
 from models.declarative import Model
 from services import removals
 from services.attachments.files import build_original_key, list_file_keys
+from services.engagement import answers
+from services.engagement import records as engagement_records
 from services.subscriptions.consent import history
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -51,6 +53,8 @@ _TEXTS_OF_LISTS = (
 _FIGURES_OF_LISTS: tuple[Any, ...] = (
     models.Mailing,
     models.Bounce,
+    models.EngagementAnswer,
+    models.MemberEngagement,
     models.SignUpView,
     models.OriginDay,
     models.OriginDayDelta,
@@ -222,6 +226,11 @@ def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     return Batch(count, 0 if count == MAX_ROWS else None)
 
 
+def _erase_engagement(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    rows = engagement_records.delete_person(uow, user_id)
+    return Batch(rows + answers.detach_erased_people(uow, user_id), None)
+
+
 def _blank_bounces(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Remove the person's id and the status code from the bounces of the person.
 
@@ -364,6 +373,7 @@ STAGES: Mapping[str, Stage] = {
     "reported": _blank_reports,
     # A mark prevents a report about the person from being counted twice.
     "marks": _create_keyless_stage(models.MailingMark, models.MailingMark.user_id),
+    "engagement": _erase_engagement,
     "bounces": _blank_bounces,
     "attachments": _delete_attachments,
     "imports": _blank_imports,
@@ -377,6 +387,7 @@ STAGES: Mapping[str, Stage] = {
         title="Erased",
         slug=func.concat("erased-", models.MailingList.id),
         redirect_origins=[],
+        engagement=models.EngagementMode.OFF,
         **dict.fromkeys(_TEXTS_OF_LISTS),
     ),
     "mailings": _delete_list_figures,

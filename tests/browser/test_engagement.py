@@ -26,7 +26,7 @@ TITLE = "The Morning Letter"
 
 
 @pytest.fixture(params=["en", "de"])
-def page(request: pytest.FixtureRequest, open_page: OpenPage) -> Page:
+def narrow_page(request: pytest.FixtureRequest, open_page: OpenPage) -> Page:
     """A narrow page without scripts, in English or German."""
     viewport = {"width": WIDTH, "height": 800}
     return open_page("about:blank", scripts=False, viewport=viewport, locale=request.param)
@@ -39,8 +39,9 @@ def require_narrow(page: Page) -> None:
 
 @pytest.mark.tier("browser")
 def test_reader_signs_up_with_a_yes_and_withdraws_it(
-    stack: Stack, client: httpx2.Client, page: Page
+    stack: Stack, client: httpx2.Client, narrow_page: Page
 ) -> None:
+    page = narrow_page
     asking = new_list(client, title=TITLE, engagement="consent", confirm_required=True)
     email = new_address()
     page.goto(f"{stack.api_url}/s/{asking['slug']}")

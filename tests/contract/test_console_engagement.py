@@ -24,29 +24,29 @@ from tests.support.senders.mailings import new_mailing
 
 
 @pytest.fixture
-def measured(stack: Stack, console: OwnerAtConsole) -> MeasuredList:
+def own_list(stack: Stack, console: OwnerAtConsole) -> MeasuredList:
     """A list in the mode `all`."""
     return new_measured_list(stack, console.api, title="The Daily Demo")
 
 
-def engagement_path(measured: MeasuredList) -> str:
-    return f"/console/lists/{measured.id}/engagement"
+def engagement_path(own_list: MeasuredList) -> str:
+    return f"/console/lists/{own_list.id}/engagement"
 
 
-def add_clicking_member(measured: MeasuredList, days_ago: int) -> int:
+def add_clicking_member(own_list: MeasuredList, days_ago: int) -> int:
     """Add a member whose last click was on a day, and return the user id."""
-    user_id = measured.add_member()
+    user_id = own_list.add_member()
     day = datetime.now(UTC).date() - timedelta(days=days_ago)
     record_engagement(
-        *(measured.stack, measured.id, user_id, day),
+        *(own_list.stack, own_list.id, user_id, day),
         numbers=(1, 0, 0, 1),
         days=(day, None, None, day),
     )
     return user_id
 
 
-def read_mode(measured: MeasuredList) -> str:
-    return str(data(measured.client.get(f"/lists/{measured.id}"))["engagement"])
+def read_mode(own_list: MeasuredList) -> str:
+    return str(data(own_list.client.get(f"/lists/{own_list.id}"))["engagement"])
 
 
 def count_found_members(console: OwnerAtConsole, link: str) -> int:
@@ -57,19 +57,19 @@ def count_found_members(console: OwnerAtConsole, link: str) -> int:
 
 
 def test_page_counts_members_and_each_row_leads_to_them(
-    stack: Stack, console: OwnerAtConsole, measured: MeasuredList
+    stack: Stack, console: OwnerAtConsole, own_list: MeasuredList
 ) -> None:
     for days_ago in (0, 30, 31, 91, 180, 365, 181, 366):
-        add_clicking_member(measured, days_ago)
-    delivered_id, machine_id, refusing_id, agreeing_id = (measured.add_member() for _ in range(4))
-    removed_id = measured.add_member()
-    data(console.api.delete(f"/subscriptions/{measured.id}/members/{removed_id}"))
+        add_clicking_member(own_list, days_ago)
+    delivered_id, machine_id, refusing_id, agreeing_id = (own_list.add_member() for _ in range(4))
+    removed_id = own_list.add_member()
+    data(console.api.delete(f"/subscriptions/{own_list.id}/members/{removed_id}"))
     today = datetime.now(UTC).date()
-    record_engagement(stack, measured.id, delivered_id, today, numbers=(3, 0, 0, 0))
-    record_engagement(stack, measured.id, machine_id, today, numbers=(0, 0, 2, 0))
-    answer(stack, measured.id, refusing_id, is_allowed=False)
-    answer(stack, measured.id, agreeing_id, is_allowed=True)
-    text = console.see(engagement_path(measured))
+    record_engagement(stack, own_list.id, delivered_id, today, numbers=(3, 0, 0, 0))
+    record_engagement(stack, own_list.id, machine_id, today, numbers=(0, 0, 2, 0))
+    answer(stack, own_list.id, refusing_id, is_allowed=False)
+    answer(stack, own_list.id, agreeing_id, is_allowed=True)
+    text = console.see(engagement_path(own_list))
     assert heading(text) == "Engagement of The Daily Demo"
     rows = [tuple(row) for row in rows_of(text)]
     assert rows == [
@@ -91,14 +91,14 @@ def test_page_counts_members_and_each_row_leads_to_them(
     assert [count_found_members(console, link) for link in links] == counts
 
 
-def test_page_of_a_list_in_mode_off_has_only_the_form(
+def test_page_of_a_list_in_mode_off_has_the_form_and_the_link(
     stack: Stack, console: OwnerAtConsole
 ) -> None:
     unmeasured = new_measured_list(stack, console.api, "off")
     text = console.see(engagement_path(unmeasured))
     assert "The list records no opens and clicks." in text
     assert "<table" not in text
-    assert "TRACE_ID" not in text
+    assert "TRACE_ID" in text
     console.do(engagement_path(unmeasured), engagement="consent", engagement_wording="May we?")
     stored = data(console.api.get(f"/lists/{unmeasured.id}"))
     assert (stored["engagement"], stored["engagement_wording"]) == ("consent", "May we?")
@@ -107,63 +107,63 @@ def test_page_of_a_list_in_mode_off_has_only_the_form(
 
 
 def test_page_shows_the_link_to_the_question(
-    console: OwnerAtConsole, measured: MeasuredList, stranger: httpx2.Client
+    console: OwnerAtConsole, own_list: MeasuredList, stranger: httpx2.Client
 ) -> None:
-    text = console.see(engagement_path(measured))
+    text = console.see(engagement_path(own_list))
     [link] = re.findall(r'value="([^"]+)\?trace_id=TRACE_ID"', text)
     assert link.startswith("http")
-    trace_id = trace_for(measured.stack, measured.id, measured.add_member())
+    trace_id = trace_for(own_list.stack, own_list.id, own_list.add_member())
     reply = stranger.get(link, params={"trace_id": trace_id})
     assert "how many of its e-mails I open" in reply.text
 
 
-def test_invalid_question_changes_nothing(console: OwnerAtConsole, measured: MeasuredList) -> None:
+def test_invalid_question_changes_nothing(console: OwnerAtConsole, own_list: MeasuredList) -> None:
     reply = console.send(
-        engagement_path(measured), engagement="consent", engagement_wording="https://evil.example"
+        engagement_path(own_list), engagement="consent", engagement_wording="https://evil.example"
     )
     assert reply.status_code == 422
     assert read_error(reply.text, "engagement_wording")
     assert 'value="consent" checked' in reply.text
-    assert read_mode(measured) == "all"
+    assert read_mode(own_list) == "all"
 
 
 @pytest.mark.parametrize("mode", ["consent", "off"])
 def test_mode_that_deletes_data_must_be_confirmed(
-    console: OwnerAtConsole, measured: MeasuredList, mode: str
+    console: OwnerAtConsole, own_list: MeasuredList, mode: str
 ) -> None:
-    add_clicking_member(measured, 3)
-    add_clicking_member(measured, 4)
+    add_clicking_member(own_list, 3)
+    add_clicking_member(own_list, 4)
     reply = console.send(
-        engagement_path(measured), engagement=mode, engagement_wording="May we count?"
+        engagement_path(own_list), engagement=mode, engagement_wording="May we count?"
     )
     text = read_page(reply)
     assert heading(text) == "Delete recorded engagement?"
     assert "deletes the recorded opens and clicks of 2 members. This can’t be undone." in text
-    assert read_mode(measured) == "all"
+    assert read_mode(own_list) == "all"
     [(action, values)] = forms_of(reply)
     reply = console.visitor.client.post(action, data=values)
     assert reply.status_code == 303
-    stored = data(console.api.get(f"/lists/{measured.id}"))
+    stored = data(console.api.get(f"/lists/{own_list.id}"))
     assert (stored["engagement"], stored["engagement_wording"]) == (mode, "May we count?")
 
 
 def test_mode_that_deletes_nothing_needs_no_confirmation(
-    console: OwnerAtConsole, measured: MeasuredList
+    console: OwnerAtConsole, own_list: MeasuredList
 ) -> None:
-    agreeing_id = add_clicking_member(measured, 3)
-    answer(measured.stack, measured.id, agreeing_id, is_allowed=True)
-    assert "The settings were saved." in console.do(engagement_path(measured), engagement="consent")
-    assert read_mode(measured) == "consent"
+    agreeing_id = add_clicking_member(own_list, 3)
+    answer(own_list.stack, own_list.id, agreeing_id, is_allowed=True)
+    assert "The settings were saved." in console.do(engagement_path(own_list), engagement="consent")
+    assert read_mode(own_list) == "consent"
 
 
 SHOWN_FIGURES = {"measured": 120, "opened": 61, "machine_opened": 12, "clicked": 0}
 
 
 def test_mailing_shows_shares_of_its_measured_members(
-    stack: Stack, console: OwnerAtConsole, measured: MeasuredList
+    stack: Stack, console: OwnerAtConsole, own_list: MeasuredList
 ) -> None:
-    mailing_id = new_mailing(stack, measured.id, rows=200, figures=SHOWN_FIGURES)
-    mailings = f"/console/lists/{measured.id}/mailings"
+    mailing_id = new_mailing(stack, own_list.id, rows=200, figures=SHOWN_FIGURES)
+    mailings = f"/console/lists/{own_list.id}/mailings"
     text = console.see(f"{mailings}/{mailing_id}")
     assert "120 measured members" in text
     assert rows_of(text)[-3:] == [
@@ -189,12 +189,12 @@ def test_mailing_without_figures_explains_why(
     *,
     stack: Stack,
     console: OwnerAtConsole,
-    measured: MeasuredList,
+    own_list: MeasuredList,
     figures: dict[str, int],
     reason: str,
 ) -> None:
-    mailing_id = new_mailing(stack, measured.id, rows=200, figures=figures)
-    mailings = f"/console/lists/{measured.id}/mailings"
+    mailing_id = new_mailing(stack, own_list.id, rows=200, figures=figures)
+    mailings = f"/console/lists/{own_list.id}/mailings"
     text = console.see(f"{mailings}/{mailing_id}")
     assert reason in text
     assert "Opened" not in text
@@ -204,30 +204,30 @@ def test_mailing_without_figures_explains_why(
 
 
 def test_issue_adds_up_only_mailings_with_20_measured_members(
-    stack: Stack, console: OwnerAtConsole, measured: MeasuredList
+    stack: Stack, console: OwnerAtConsole, own_list: MeasuredList
 ) -> None:
     for rows, number, opened in ((100, 20, 4), (100, 30, 6), (100, 19, 5)):
         figures = {"delivered": rows, "measured": number, "opened": opened}
-        mailing_id = new_mailing(stack, measured.id, rows=rows, figures=figures, label="Letter")
-    text = console.see(f"/console/lists/{measured.id}/mailings/{mailing_id}")
+        mailing_id = new_mailing(stack, own_list.id, rows=rows, figures=figures, label="Letter")
+    text = console.see(f"/console/lists/{own_list.id}/mailings/{mailing_id}")
     assert "50 measured members" in text
     assert ["Opened", "10", "20 %"] in rows_of(text)
 
 
 def test_rosters_with_the_same_members_count_them_once(
-    stack: Stack, console: OwnerAtConsole, measured: MeasuredList
+    stack: Stack, console: OwnerAtConsole, own_list: MeasuredList
 ) -> None:
     """A program that sends for a long time exports a new roster from time to time."""
     for delivered, opened in ((60, 8), (40, 12)):
         figures = {"delivered": delivered, "measured": 40, "opened": opened}
-        mailing_id = new_mailing(stack, measured.id, rows=100, figures=figures, label="Letter")
-    text = console.see(f"/console/lists/{measured.id}/mailings/{mailing_id}")
+        mailing_id = new_mailing(stack, own_list.id, rows=100, figures=figures, label="Letter")
+    text = console.see(f"/console/lists/{own_list.id}/mailings/{mailing_id}")
     assert "40 measured members" in text
     assert ["Opened", "20", "50 %"] in rows_of(text)
 
 
-def member_path(measured: MeasuredList, user_id: int) -> str:
-    return f"/console/lists/{measured.id}/members/{user_id}"
+def member_path(own_list: MeasuredList, user_id: int) -> str:
+    return f"/console/lists/{own_list.id}/members/{user_id}"
 
 
 def read_section(text: str) -> str:
@@ -239,19 +239,19 @@ def read_section(text: str) -> str:
 
 
 def test_member_page_shows_engagement_and_answer(
-    console: OwnerAtConsole, measured: MeasuredList, stranger: httpx2.Client
+    console: OwnerAtConsole, own_list: MeasuredList, stranger: httpx2.Client
 ) -> None:
-    user_id = measured.add_member()
-    assert read_section(console.see(member_path(measured, user_id))).startswith(
+    user_id = own_list.add_member()
+    assert read_section(console.see(member_path(own_list, user_id))).startswith(
         "Engagement The list records no opens and clicks of this member. They haven’t answered"
     )
     record_engagement(
-        *(measured.stack, measured.id, user_id, date(2026, 5, 1)),
+        *(own_list.stack, own_list.id, user_id, date(2026, 5, 1)),
         numbers=(1200, 3, 2, 0),
         days=(date(2026, 5, 9), date(2026, 5, 8), date(2026, 5, 7), None),
     )
-    measured.answer(stranger, user_id, enabled=True)
-    words = read_section(console.see(member_path(measured, user_id)))
+    own_list.answer(stranger, user_id, enabled=True)
+    words = read_section(console.see(member_path(own_list, user_id)))
     assert words.startswith(
         "Engagement Measured since 1 May 2026 Delivered 1,200, last on 9 May 2026"
         " Opened 3, last on 8 May 2026 Opened by machines 2, last on 7 May 2026"
@@ -292,17 +292,17 @@ def test_timeline_shows_a_yes_apart_from_the_consent_to_mail(
     assert refused.startswith("Refused recording opens and clicks")
 
 
-def test_owner_records_the_no_of_a_member(console: OwnerAtConsole, measured: MeasuredList) -> None:
-    user_id = add_clicking_member(measured, 1)
-    text = console.see(member_path(measured, user_id))
+def test_owner_records_the_no_of_a_member(console: OwnerAtConsole, own_list: MeasuredList) -> None:
+    user_id = add_clicking_member(own_list, 1)
+    text = console.see(member_path(own_list, user_id))
     assert "Only the person can say yes again." in read_section(text).replace("\n", " ")
-    reply = console.visitor.get(member_path(measured, user_id))
+    reply = console.visitor.get(member_path(own_list, user_id))
     [values] = [values for action, values in forms_of(reply) if action.endswith("/engagement")]
-    action = f"{member_path(measured, user_id)}/engagement"
+    action = f"{member_path(own_list, user_id)}/engagement"
     reply = console.visitor.client.post(action, data=values)
     assert reply.status_code == 303
-    text = console.see(member_path(measured, user_id))
+    text = console.see(member_path(own_list, user_id))
     assert "Refused recording opens and clicks" in text
     assert "They said no." in read_section(text)
     assert "Record their no" not in text
-    assert measured.read_engagement(user_id) is None
+    assert own_list.read_engagement(user_id) is None

@@ -203,6 +203,7 @@ ROSTER_COLUMNS = [
     "list_unsubscribe_header",
     "list_unsubscribe_post_header",
     "delivery_id",
+    "engagement",
 ]
 
 

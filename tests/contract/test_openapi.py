@@ -32,6 +32,7 @@ RFC_6749_ROUTES = {"/oauth/token", "/oauth/revoke", "/oauth/introspect"}
 TRACE_ID_OPERATIONS = {
     "DELETE /subscriptions/{list_id}": "subscription.full",
     "PUT /subscriptions/{list_id}/email": "subscription.full",
+    "PUT /subscriptions/{list_id}/engagement": "subscription.full",
     "POST /subscriptions/{list_id}/delete": "subscription.full",
     "GET /subscriptions/opponent": "subscription.read",
 }
@@ -152,7 +153,7 @@ def test_every_api_route_is_documented_except_aliases_and_well_known_paths(
     assert undocumented_paths == aliases | well_known_paths
 
 
-def test_trace_id_is_accepted_only_by_four_documented_operations(
+def test_trace_id_is_accepted_only_by_five_documented_operations(
     app: FastAPI, operations: dict[str, dict[str, Any]]
 ) -> None:
     declared_operations = {

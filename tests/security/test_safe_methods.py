@@ -20,6 +20,8 @@ from tests.support.stack.maintenance import resting_maintenance
 # Pages, redirects and files for browsers, which aren't part of the OpenAPI document.
 PAGES = {
     "GET /unsubscribe": Call(200, query={"trace_id": "{trace_id}"}),
+    "GET /engagement": Call(200, query={"trace_id": "{trace_id}"}),
+    "GET /preferences/engagement": Call(403, query={"list": "{list_id}"}),
     "GET /report": Call(200, query={"trace_id": "{trace_id}"}),
     "GET /confirm": Call(404, query={"token": "unknown"}),
     "GET /subscribed": Call(200, query={"list": "{list_id}"}),

@@ -126,6 +126,7 @@ LEFT = ("unsubscribed", True)
 WITHOUT_MAIL = ("active", False)
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 _EMAIL = "PUT /subscriptions/{list_id}/email"
+_ENGAGEMENT = "PUT /subscriptions/{list_id}/engagement"
 _PAGE = "POST /unsubscribe"
 LEAVING_USES = (
     TraceUse("DELETE /subscriptions/{list_id}", expected=LEFT),
@@ -135,6 +136,9 @@ LEAVING_USES = (
     TraceUse(_PAGE, ONE_CLICK, expected=WITHOUT_MAIL),
     TraceUse(_PAGE, {"action": "leave"}, 303, LEFT),
     TraceUse(_PAGE, {"action": "stop_mail"}, 303, WITHOUT_MAIL),
+    TraceUse("GET /engagement"),
+    TraceUse("POST /engagement", {"action": "no"}, 303),
+    TraceUse(_ENGAGEMENT, {"enabled": False}),
     TraceUse("GET /report"),
     TraceUse("POST /report", status=303, expected=LEFT),
 )
@@ -143,6 +147,8 @@ OTHER_USES = (
     TraceUse("GET /subscriptions/opponent", status=403, expected=LEFT),
     TraceUse(_EMAIL, {"enabled": True}, 403, LEFT),
     TraceUse(_EMAIL, {"enabled": True}, 403, WITHOUT_MAIL),
+    TraceUse(_ENGAGEMENT, {"enabled": True}, 403, LEFT),
+    TraceUse("POST /engagement", {"action": "yes"}, 403, LEFT),
     TraceUse(_PAGE, {"action": "undo"}, 403, LEFT),
     TraceUse(_PAGE, {"action": "resume_mail"}, 403, WITHOUT_MAIL),
     TraceUse("POST /preferences/ask", status=403, expected=LEFT),
@@ -183,7 +189,7 @@ def use_trace_id(
     client: httpx2.Client, use: TraceUse, trace_id: str, list_id: int
 ) -> httpx2.Response:
     method, path = use.operation.format(list_id=list_id).split(" ")
-    content = {"data": use.body} if path == "/unsubscribe" else {"json": use.body}
+    content = {"data": use.body} if path in {"/unsubscribe", "/engagement"} else {"json": use.body}
     sent = content if use.body else {}
     return client.request(method, path, params={"trace_id": trace_id}, **sent)  # type: ignore[arg-type]
 

@@ -488,9 +488,9 @@ ERASED_TABLES = {
     *("denied_entries", "fields", "subscriptions", "subscription_events", "user_sessions"),
     *("bulk_actions", "webhook_endpoints", "former_addresses", "erased_denials", "senders"),
     *("address_opt_outs", "bounces"),
-    # The erasure job needn't change ``opt_outs``: the transaction that marks the person for erasure
-    # already removes the person's id from this table.
-    "opt_outs",
+    # The erasure job needn't change these tables: the transaction that marks the person for erasure
+    # already removes the person's id from them.
+    *("opt_outs", "engagement_answers"),
 }
 
 

@@ -97,6 +97,12 @@ _LANDINGS = """
 INSERT INTO landing_days (list_id, day, landing, joined, gone)
 SELECT %s, CURRENT_DATE - n, '/ada', 1, 0 FROM generate_series(1, %s) AS n
 """
+_ENGAGEMENT = """
+INSERT INTO member_engagement (list_id, user_id, measured_since) VALUES (%s, %s, CURRENT_DATE)
+"""
+_ANSWERS = """
+INSERT INTO engagement_answers (list_id, user_id, is_allowed) VALUES (%s, %s, true)
+"""
 _LANDING_CHANGES = """
 INSERT INTO landing_day_deltas (list_id, day, landing, joined, gone)
 SELECT %s, CURRENT_DATE, '/ada', 1, 0 FROM generate_series(1, %s)
@@ -172,6 +178,10 @@ def _fill_reports(
     stack.query(_MARKS, user_id, list_id, rows)
     stack.query(_BOUNCES, list_id, tag, user_id, rows)
     [(own_id,)] = stack.query(_LIST, random_id(), user_id, tag)
+    # A list records engagement only for people with a subscription, so that an erasure finds it.
+    stack.query(_ENGAGEMENT, own_id, other_id)
+    for answer_list_id, answer_user_id in ((list_id, user_id), (own_id, other_id)):
+        stack.query(_ANSWERS, answer_list_id, answer_user_id)
     stack.query(_BOUNCES, own_id, tag, other_id, rows)
     stack.query(_MAILINGS, random_id(), own_id, rows)
     stack.query(_VIEWS, own_id, rows)

@@ -250,6 +250,7 @@ CALLS_FOR_EVERYBODY = {
     "POST /subscriptions/{list_id}",
     "POST /subscriptions/{list_id}/no-challenge",
     "PUT /subscriptions/{list_id}/email",
+    "PUT /subscriptions/{list_id}/engagement",
     "POST /subscriptions/{list_id}/delete",
     "DELETE /subscriptions/{list_id}",
 }

@@ -200,6 +200,14 @@ def _add_sender(world: World) -> None:
             "bounces (list_id, address_hmac, mailing_id, user_id, is_hard, mailing_at, bounced_at)"
             " VALUES ({list}, sha256('{mark}'), {mailing}, {user}, true, now(), now())"
         ),
+        (
+            "member_engagement (list_id, user_id, measured_since)"
+            " VALUES ({list}, {user}, CURRENT_DATE) ON CONFLICT DO NOTHING"
+        ),
+        (
+            "engagement_answers (list_id, user_id, is_allowed) VALUES ({list}, {user}, true)"
+            " ON CONFLICT DO NOTHING"
+        ),
         # In benchmarks, the list already has a row for today in ``sign_up_views``.
         (
             "sign_up_views (list_id, day, seen) VALUES ({list}, CURRENT_DATE, 1)"
