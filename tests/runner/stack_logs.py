@@ -13,6 +13,7 @@ _MAX_LINES = 30
 # traceback.
 _MAX_CHARACTERS = 4_000
 _PROBLEM = re.compile(r'"level": "(?:warning|error|critical)"|: Traceback ')
+_TRACEBACK = "Traceback "
 _TIME = re.compile(r'"timestamp": "([^"]+)"')
 
 _sizes = pytest.StashKey[dict[Path, int]]()
@@ -55,6 +56,7 @@ def _read_new_lines(sizes_before: dict[Path, int]) -> str:
     sorted_lines = sorted(lines_with_times, key=lambda each: each[0])
     lines = list({_TIME.sub("", line): line for _, line in sorted_lines}.values())
     problems = [line for line in lines if _PROBLEM.search(line)][-_MAX_LINES:]
+    problems.sort(key=lambda line: _TRACEBACK not in line)
     other_lines = [line for line in lines if line not in problems]
     free_lines = _MAX_LINES - len(problems)
     return "\n".join([*problems, *(other_lines[-free_lines:] if free_lines else [])])
