@@ -41,10 +41,10 @@ class Bounce(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), primary_key=True)
     # The HMAC of the person's address, calculated as in the table `opt_outs`.
     address_hmac: Mapped[bytes] = mapped_column(primary_key=True)
-    # The id of the job that exported the mailing's roster. For a mail that Pressroom itself sent,
-    # such as a confirmation mail, the id of the job that sent the mail. If the report contains no
-    # delivery id, the column contains a negative hash of the provider's message id, or of the
-    # bounce's date if the report contains no message id either.
+    # The id of the mailing. For a mail that Pressroom itself sent, such as a confirmation mail, the
+    # id of the job that sent the mail. If the report contains no delivery id, the column contains a
+    # negative hash of the provider's message id, or of the bounce's date if the report contains no
+    # message id either.
     mailing_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     # The person who has the address. NULL if the person was erased or has changed the address.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))

@@ -54,6 +54,13 @@ def describe_scope(scope: Scope) -> AccessDocs:
     return AccessDocs(f"Scope: `{scope}`.", errors, security)
 
 
+def describe_delivery_scope() -> AccessDocs:
+    """Describe the rule of a route that limited keys may call for their lists only."""
+    errors = [*_MISSING_OR_INVALID, access.AUTH_DELIVERY_SCOPE_NEEDED]
+    security = _schemes_without_oauth(Scope.DELIVERY)
+    return AccessDocs(f"Scope: `{Scope.DELIVERY}`.", errors, security)
+
+
 def describe_scope_or_trace(scope: Scope) -> AccessDocs:
     errors = [
         access.AUTH_CREDENTIALS_OR_TRACE_MISSING,

@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from api.auth.access_docs import (
     AccessDocs,
     describe_any_credential,
+    describe_delivery_scope,
     describe_optional_credential,
     describe_scope,
     describe_scope_or_trace,
@@ -265,6 +266,7 @@ JOB_KIND_SCOPE = _any_credential("Scope: the scope of the job's kind, such as `a
 EXPORT_KIND_SCOPE = _any_credential(
     "Scope: `subscription.read` for members, `delivery` for delivery exports."
 )
+DELIVERY_SCOPE = Depends(CallerAccess(describe_delivery_scope(), check=_require_caller))
 EVENT_TYPE_SCOPES = _any_credential(
     "Scope: the scopes of the event types. Event types of keys and grants require a session or an "
     "unrestricted key."

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from itertools import count
 from typing import Any, NoReturn, TypeVar
 
@@ -67,14 +68,16 @@ async def read_json(request: Request, body: bytes) -> Any:
 
 async def read_exact_json(request: Request, body: bytes, schema: type[M]) -> M:
     """Parse and validate a body that contains amounts of money."""
+    return await read_converted_json(
+        request, body, partial(validate_body, schema), parse=_parse_exactly
+    )
 
-    def validate(parsed: Any) -> M:
-        try:
-            return schema.model_validate(parsed)
-        except ValidationError as error:
-            raise body_error(error) from None
 
-    return await read_converted_json(request, body, validate, parse=_parse_exactly)
+def validate_body(schema: type[M], parsed: Any) -> M:
+    try:
+        return schema.model_validate(parsed)
+    except ValidationError as error:
+        raise body_error(error) from None
 
 
 async def read_converted_json(

@@ -29,9 +29,10 @@ def list_mailings(
 ) -> Envelope[Page[MailingRecord]]:
     """List the mailings of a list, newest first.
 
-    A mailing begins when the list's roster, the file of recipients, is exported. Each mailing shows
-    how many members had a delivery, a bounce, a complaint or an unsubscription, according to the
-    reports of senders. Several reports of one kind about the same member count only once.
+    A mailing begins when the list's roster, the file of recipients, is exported. Deliveries with
+    the same label on the same day in UTC are one mailing too. Each mailing shows how many members
+    had a delivery, a bounce, a complaint or an unsubscription, according to the reports of senders.
+    Several reports of one kind about the same member count only once.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
 

@@ -104,7 +104,7 @@ def create_api_key(
     first key.
 
     Only a session can create a key with the scope `delivery`. Such a key exports the rosters of the
-    lists in `list_ids`. The trace ids in these rosters only let people leave.
+    lists in `list_ids`, and mails their members. Its trace ids only let people leave.
     """
     key, secret = own_keys.create_own_key(
         uow,

@@ -14,13 +14,13 @@ _ENGAGEMENT_TEXT = f"{{}} null if `measured` is null or below {MIN_MEASURED}."
 
 
 class MailingRecord(Schema):
-    id: int = Field(description="Id of the job that exported the roster")
+    id: int = Field(description="Id of the job that exported the roster, or of the deliveries")
     label: str | None = Field(examples=["September letter"])
     created_at: Timestamp
-    rows: int = Field(description="Number of people in the roster")
+    rows: int = Field(description="Number of people in the roster or in the deliveries")
     measured: int | None = Field(
         default=None,
-        description="Number of people in the roster whose opens and clicks the list recorded. "
+        description="Number of these people whose opens and clicks the list recorded. "
         "Divide `opened` and `clicked` by this number. null for mailings from before release "
         "1.2.0.",
     )

@@ -65,7 +65,7 @@ class NewApiKey(Body):
     list_ids: ListIds | None = Field(
         default=None,
         description="Ids of your lists to which the scope delivery is limited. The key can export "
-        "the rosters of these lists.",
+        "the rosters of these lists, and mail their members.",
         examples=[None],
     )
     expires_at: Moment | None = Field(

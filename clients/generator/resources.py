@@ -22,6 +22,7 @@ _RESOURCE = re.compile(
 _SPECIAL_METHODS = {
     "change_me": "account.change",
     "change_members": "bulk_actions.start",
+    "create_deliveries": "deliveries.create",
     "download_media": "attachments.download",
     "export_list": "exports.start",
     "import_members": "imports.start",

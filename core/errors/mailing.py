@@ -341,6 +341,10 @@ EXPORT_BOM = invalid_at(
     "must not be set, because only a CSV file of members can have a byte-order mark",
 )
 
+DELIVERY_TOO_MANY = invalid(
+    "delivery.too_many", "A request can name at most {most} members.", most=100
+)
+
 MAIL_UNWRITABLE = provider_failed(
     "mail.refused", "{what} of the mail contains invalid characters.", what="A header"
 )

@@ -137,7 +137,7 @@ class Settings(
 
     owners_send: bool = True
     """Let owners create API keys with the scope delivery for their own lists. With False, such keys
-    can't export rosters."""
+    can't export rosters or mail members."""
 
     mail_limit_mailbox: RateLimits = "6/hour;20/day"
     """Maximum rate of mails that strangers can trigger to one mailbox without an account. An empty

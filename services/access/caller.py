@@ -15,10 +15,10 @@ class Caller:
     credential is a session or an unrestricted API key. Only such a credential can create or revoke
     credentials.
 
-    A limited API key can export the rosters of ``list_ids``, which is empty for all other
-    credentials. ``scopes`` never contains the scope ``delivery`` of a limited API key, so that the
-    key can do nothing else that requires this scope. ``by_operator``: whether the operator created
-    the limited API key.
+    A limited API key can export the rosters of ``list_ids`` and mail the members of these lists.
+    ``list_ids`` is empty for all other credentials. ``scopes`` never contains the scope
+    ``delivery`` of a limited API key, so that the key can do nothing else that requires this scope.
+    ``by_operator``: whether the operator created the limited API key.
     """
 
     user_id: int

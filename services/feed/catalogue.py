@@ -216,7 +216,7 @@ class MailingFacts(ShownData):
     model_config = _configure_example(mailing_id=94, rows=1200, hard_bounced=61, complained=2)
 
     mailing_id: int
-    rows: int = Field(description="Number of rows in the roster of the mailing")
+    rows: int = Field(description="Number of recipients of the mailing")
     hard_bounced: int = Field(description="Number of members with a hard bounce")
     complained: int = Field(description="Number of members who complained")
 

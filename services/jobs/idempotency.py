@@ -9,6 +9,7 @@ The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempot
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from psycopg2.errors import LockNotAvailable
 from sqlalchemy import func, select, text
@@ -22,6 +23,8 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 KEY_EXPIRY = text("now() + interval '24 hours'")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,33 @@ def accept_once(
     resources: Resources, key: IdempotencyKey | None, store: Callable[[UnitOfWork], Job]
 ) -> AcceptedJob:
     """``store`` is called again if a simultaneous request commits first but its job fails."""
+    return repeat_after_equal_request(
+        lambda: find_accepted(resources, key) or _store_job(resources, key, store)
+    )
+
+
+def repeat_after_equal_request(work: Callable[[], T]) -> T:
+    """Call ``work`` again whenever a simultaneous request with the same key commits first.
+
+    ``work`` must look up the idempotency key before it takes effect.
+    """
     while True:
-        accepted = find_accepted(resources, key)
-        if accepted is not None:
-            return accepted
         try:
-            return _store_job(resources, key, store)
+            return work()
         except _EqualRequestCommitted:
-            # The next iteration of the loop returns the job of the other request with the same key,
-            # unless that job has already failed.
             continue
+
+
+def find_answer(uow: UnitOfWork, key: IdempotencyKey | None) -> dict[str, Any] | None:
+    """Return the answer of an earlier request with the same key, or ``None``."""
+    record = None if key is None else _find_record(uow, key)
+    return None if record is None else record.answer
+
+
+def store_answer(uow: UnitOfWork, key: IdempotencyKey | None, answer: dict[str, Any]) -> None:
+    """Call this function inside of ``repeat_after_equal_request``."""
+    if key is not None:
+        _bind_key(uow, key, answer=answer)
 
 
 def _store_job(
@@ -110,13 +130,19 @@ def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | No
     return record
 
 
-def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
-    """Store the idempotency key with the job.
+def _bind_key(
+    uow: UnitOfWork,
+    key: IdempotencyKey,
+    *,
+    job_id: int | None = None,
+    answer: dict[str, Any] | None = None,
+) -> None:
+    """Store the idempotency key with the job, or with the answer.
 
     The INSERT waits for a simultaneous request with the same key. Raises ``_EqualRequestCommitted``
     if that request commits first, and ``idempotency.in_progress`` if it takes too long.
     """
-    values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
+    values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": answer}
     statement = (
         insert(IdempotencyRecord)
         .values(caller_id=key.caller_id, route=key.route, key=key.key, **values)

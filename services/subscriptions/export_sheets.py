@@ -2,12 +2,13 @@
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Row,
     Select,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     not_,
     select,
     text,
+    true,
     union_all,
 )
 
@@ -128,12 +130,16 @@ def build_sheet(
             uow, mailing_list, export.filter, begun_at=export.created_at
         )
     if export.kind == ExportKind.DELIVERY:
-        day = export.created_at.astimezone(UTC).date()
-        create_trace_id = traces.build_trace_id_factory(
-            resources.keyring, mailing_list.id, lease.job_id, is_limited=is_limited
-        )
-        return _build_roster(
-            resources, lease, mailing_list, export_filter, day, create_trace_id=create_trace_id
+        is_chosen: ColumnElement[bool] = true()
+        if export_filter is not None:
+            is_chosen = export_filter.build_condition(allowed=(SubscriptionStatus.ACTIVE,))
+        return build_roster(
+            resources,
+            mailing_list,
+            is_chosen,
+            mailing_id=lease.job_id,
+            begun_at=export.created_at,
+            is_limited=is_limited,
         )
     all_fields = fields.list_fields(uow, mailing_list.user_id)
     field_keys = {str(each.id): each.key for each in all_fields}
@@ -241,16 +247,22 @@ def build_members_sheet(
     return Sheet(columns, query, convert_rows, text_places)
 
 
-def _build_roster(
+def build_roster(
     resources: Resources,
-    lease: Lease,
     mailing_list: MailingList,
-    export_filter: MemberFilter | None,
-    day: date,
+    is_chosen: ColumnElement[bool],
     *,
-    create_trace_id: Callable[[int], str],
+    mailing_id: int,
+    begun_at: datetime,
+    is_limited: bool,
 ) -> Sheet:
-    """Build a roster for a mailing that begins on ``day`` in UTC."""
+    """Build the roster of a mailing.
+
+    Args:
+        is_chosen: an SQL condition for the chosen members.
+        begun_at: the time at which the mailing began.
+        is_limited: whether trace ids only let people leave.
+    """
     columns = (
         "email",
         "name",
@@ -276,13 +288,16 @@ def _build_roster(
         # As a precaution, exclude people with an opt-out, although active members with enabled mail
         # should never have an opt-out.
         ~opt_out_checks.has_opt_out_on(mailing_list.id),
+        is_chosen,
     ]
-    if export_filter is not None:
-        conditions.append(export_filter.build_condition(allowed=(SubscriptionStatus.ACTIVE,)))
     query = select(member.email, member.name, member.user_id).where(*conditions)
     query = query.order_by(member.id)
+    day = begun_at.astimezone(UTC).date()
     create_delivery_id = delivery_ids.build_delivery_id_factory(
-        resources.keyring, list_id=mailing_list.id, mailing_id=lease.job_id, day=day
+        resources.keyring, list_id=mailing_list.id, mailing_id=mailing_id, day=day
+    )
+    create_trace_id = traces.build_trace_id_factory(
+        resources.keyring, mailing_list.id, mailing_id, is_limited=is_limited
     )
     # Build each URL by appending a trace id to a fixed prefix, because trace ids need no escaping.
     one_click_prefix = page_urls.one_click_url(resources.settings, mailing_list.id, "")

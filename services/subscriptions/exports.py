@@ -104,21 +104,21 @@ class ExportOrder:
 
 
 def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
-    """Apply the quotas of the owner's plan, but not to rosters."""
+    """Apply the quotas of the owner's plan, but not to the rosters of the operator's keys."""
     is_limited = order.kind is ExportKind.DELIVERY and bool(caller.list_ids)
-    if not is_limited:
-        require_scope(caller, EXPORT_JOBS[order.kind].scope)
-    require_recent_login(uow, caller)
     if order.kind is ExportKind.MEMBERS:
-        lists.get_own_list(uow, caller, list_id)
+        require_scope(caller, EXPORT_JOBS[order.kind].scope)
+        require_recent_login(uow, caller)
+        mailing_list = lists.get_own_list(uow, caller, list_id)
         quotas.require_quota(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
-    elif order.statuses is not None:
-        raise errors.EXPORT_STATUS_OF_ROSTER()
+    else:
+        mailing_list = get_list_to_mail(uow, caller, list_id)
+        if is_limited and not caller.by_operator:
+            _require_roster_quotas(uow, caller)
+        if order.statuses is not None:
+            raise errors.EXPORT_STATUS_OF_ROSTER()
     if order.bom and (order.kind, order.form) != (ExportKind.MEMBERS, ExportFormat.CSV):
         raise errors.EXPORT_BOM()
-    mailing_list = lists.get_list(uow, list_id)
-    if is_limited:
-        _require_sending(uow, caller, mailing_list)
     stored_filter = segments.choose_filter(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
         filter_bytes = quotas.count_row_bytes(stored_filter)
@@ -138,24 +138,42 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     )
 
 
+def get_list_to_mail(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
+    """Return a list that sends mail, and whose roster the caller may read."""
+    if not caller.list_ids:
+        require_scope(caller, Scope.DELIVERY)
+    mailing_list = lists.get_list(uow, list_id)
+    if caller.list_ids:
+        _require_sending(uow, caller, mailing_list)
+    _require_mail(mailing_list)
+    return mailing_list
+
+
 def _require_sending(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
-    """Require that a limited API key may export the list's roster."""
+    """Require that a limited API key may read the list's roster."""
     if not caller.by_operator and not uow.settings.owners_send:
         raise AUTH_DELIVERY_FORBIDDEN()
     # The list may have got another owner since its owner created the key.
     is_allowed = caller.by_operator or mailing_list.user_id == caller.user_id
     if not is_allowed or mailing_list.id not in caller.list_ids:
         raise AUTH_DELIVERY_SCOPE_NEEDED(needed_scope=Scope.DELIVERY)
-    if not caller.by_operator:
-        quotas.require_quota(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
-        stored_bytes = uow.session.scalar(
-            select(func.coalesce(func.sum(MemberExport.size), 0)).where(
-                MemberExport.user_id == caller.user_id,
-                MemberExport.kind == ExportKind.DELIVERY,
-                MemberExport.files_removed_at.is_(None),
-            )
+
+
+def _require_mail(mailing_list: MailingList) -> None:
+    if not mailing_list.email_channel_enabled:
+        raise errors.LIST_EMAIL_CHANNEL_DISABLED()
+
+
+def _require_roster_quotas(uow: UnitOfWork, caller: Caller) -> None:
+    quotas.require_quota(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
+    stored_bytes = uow.session.scalar(
+        select(func.coalesce(func.sum(MemberExport.size), 0)).where(
+            MemberExport.user_id == caller.user_id,
+            MemberExport.kind == ExportKind.DELIVERY,
+            MemberExport.files_removed_at.is_(None),
         )
-        quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=int(stored_bytes or 0))
+    )
+    quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=int(stored_bytes or 0))
 
 
 def enqueue_export(
@@ -171,8 +189,8 @@ def enqueue_export(
 
     ``limited_key_id``: the limited API key that requests a roster, if any.
     """
-    if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
-        raise errors.LIST_EMAIL_CHANNEL_DISABLED()
+    if kind is ExportKind.DELIVERY:
+        _require_mail(mailing_list)
     # Set a provisional prefix, because ``object_prefix`` must not be NULL. Each attempt to run the
     # export's job stores its files under a new prefix.
     prefix = EXPORTS + ids.random_hash_id(20)

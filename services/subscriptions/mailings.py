@@ -1,7 +1,8 @@
 """Reads the mailings of lists, with the numbers of bounces and other reported events.
 
-A program may export several rosters for one issue, for example every 15 minutes. Mailings of a list
-with the same name on the same day in UTC count as one issue.
+A mailing is a roster, or all deliveries with one label on one day. A program may export several
+rosters for one issue, for example every 15 minutes. Mailings of a list with the same name on the
+same day in UTC count as one issue.
 """
 
 from collections.abc import Collection, Mapping, Sequence

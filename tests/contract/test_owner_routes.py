@@ -19,6 +19,7 @@ LIST_ROUTES = [
     route
     for route, called in CALLS.items()
     if called.others == 403
+    and called.own != 403
     and "{list_id}" in route
     and not re.search("(segment|tag|mailing)_id", route)
 ]

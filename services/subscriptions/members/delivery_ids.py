@@ -38,7 +38,7 @@ _FIRST_DAY = date(2020, 1, 1)
 class DeliveryId(NamedTuple):
     """A decoded delivery id. ``day`` is the day in UTC on which the mailing began.
 
-    ``mailing_id`` is the id of the job that exported the mailing's roster, or that sent the mail.
+    ``mailing_id`` is the id of the mailing, or of the job that sent the mail.
     """
 
     list_id: int

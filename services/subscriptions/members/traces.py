@@ -13,9 +13,10 @@ A trace id doesn't expire, because people may read a mail much later. A list's o
 trace ids in all mails that the list has sent. A revoked trace id still allows a person to
 unsubscribe, but nothing else.
 
-A limited trace id comes from a roster that a limited API key exported. The list's owner knows it,
-so it only allows the person to unsubscribe, turn mail off and report the list. The first bit of its
-delivery number is 1. Release 1.1.0 reads it as an ordinary trace id with a large delivery number.
+A limited trace id comes from a roster or a delivery that a limited API key requested. The list's
+owner knows it, so it only allows the person to unsubscribe, turn mail off and report the list. The
+first bit of its delivery number is 1. Release 1.1.0 reads it as an ordinary trace id with a large
+delivery number.
 """
 
 import base64
@@ -47,7 +48,7 @@ _NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
 class Trace:
     """The decoded content of a trace id.
 
-    ``delivery`` is the id of a job that exported a roster or sent a mail, or a number from
+    ``delivery`` is the id of a mailing or of a job that sent a mail, or a number from
     ``allocate_delivery_number``. Old releases used 0.
     """
 

@@ -188,6 +188,10 @@ CALLS: dict[str, Call] = {
     # Files can be downloaded only with a signed link, so even the owner's API key gets status 403.
     "GET /imports/{import_id}/errors.csv": Call(403, own=403),
     "POST /lists/{list_id}/exports": Call(403, json={"kind": "members"}),
+    # Only a sending program's API key may mail members, so even the owner's key gets status 403.
+    "POST /lists/{list_id}/deliveries": Call(
+        403, own=403, json={"user_ids": [1], "label": "Welcome"}
+    ),
     "GET /exports/{export_id}/file.csv.gz": Call(403, own=403),
     "GET /exports/{export_id}/file.jsonl.gz": Call(403, own=403),
     "POST /lists/{list_id}/segments": Call(403, json={"name": "Another", "filter": FILTER}),
