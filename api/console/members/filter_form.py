@@ -302,9 +302,7 @@ def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:
         elif group.place == place and action == "add":
             kind, _, name = form.get(f"new.{place}", "").partition(":")
             if name:
-                is_anniversary = kind == Operator.ANNIVERSARY
-                operator = Operator.ANNIVERSARY if is_anniversary else Operator.IS
-                group.parts.append(Row(name, kind, operator))
+                group.parts.append(Row(name, kind, Operator.IS))
         elif group.place == place and action == "group" and group.may_nest:
             group.parts.append(Group("any"))
 
