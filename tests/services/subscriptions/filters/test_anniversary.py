@@ -150,7 +150,8 @@ def test_anniversary_is_the_month_and_day_in_every_later_year(
 @given(
     name=st.sampled_from(NAMES),
     year=st.sampled_from((2024, 2025)) | st.integers(1971, 2101),
-    day=st.sampled_from(DAYS_OF_YEAR) | st.integers(0, 364),
+    # 28 February and the day after it are most likely to be wrong.
+    day=st.sampled_from((58, 59)) | st.sampled_from(DAYS_OF_YEAR) | st.integers(0, 364),
     value=st.integers(-60, 60),
 )
 @pytest.mark.tier("fast", "properties")
