@@ -19,6 +19,7 @@ from services.subscriptions.filters.grammar import (
 from services.subscriptions.filters.names import (
     COMMON_NAMES,
     DAYS_AGO,
+    MAX_ANNIVERSARY_DAYS,
     MAX_DAYS_AGO,
     Operator,
 )
@@ -46,8 +47,11 @@ _PARTS_SCHEMA = {
 }
 _DAYS_AGO_SCHEMA = {
     "type": "object",
-    "description": "A day in UTC, counted back from the day on which the filter is used",
-    "properties": {DAYS_AGO: {"type": "integer", "minimum": 0, "maximum": MAX_DAYS_AGO}},
+    "description": "A day in UTC, counted back from the day on which the filter is used. Negative "
+    "numbers are days in the future",
+    "properties": {
+        DAYS_AGO: {"type": "integer", "minimum": -MAX_DAYS_AGO, "maximum": MAX_DAYS_AGO}
+    },
     "required": [DAYS_AGO],
     "maxProperties": 1,
     "examples": [{DAYS_AGO: 90}],
@@ -81,6 +85,13 @@ _OPERAND_SCHEMAS: dict[Operator, dict[str, Any]] = {
     Operator.AFTER: _MOMENT_SCHEMA,
     Operator.NOT_BEFORE: _BOUND_SCHEMA,
     Operator.NOT_AFTER: _BOUND_SCHEMA,
+    Operator.ANNIVERSARY: {
+        "type": "integer",
+        "minimum": -MAX_ANNIVERSARY_DAYS,
+        "maximum": MAX_ANNIVERSARY_DAYS,
+        "description": "Matches the month and day of the date in every later year: 0 on the day "
+        "itself, 7 a week before, -1 the day after",
+    },
     Operator.EXISTS: {"type": "boolean", "description": "Whether the member has any value"},
 }
 

@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -132,6 +132,15 @@ SEGMENT_FILTERS: list[dict[str, Any]] = [
             {"field": "engagement_choice", "in": ["yes", "none"]},
         ]
     },
+    {
+        "all": [
+            {"field": "paid_expiry", "at_most": {"days_ago": -7}},
+            {"field": "paid_expiry", "exists": True},
+            {"field": "joined_at", "before": {"days_ago": -1}},
+            {"field": "created_at", "anniversary": -1},
+            {"field": "joined_at", "anniversary": 0},
+        ]
+    },
 ]
 
 
@@ -177,6 +186,90 @@ def test_console_filter_form_offers_days_ago_and_bounces(
     # have to type the name of the type.
     ticked_options = re.findall(r'name="option\.0\.0\.\d" value="(\w+)" checked', reply.text)
     assert ticked_options == ["soft", "hard"]
+
+
+def test_console_filter_form_offers_days_in_the_future_and_anniversaries(
+    console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    new_field(console.api, "birthday", "date")
+    list_id = id_of_list_with_fields
+    path = f"/console/lists/{list_id}/members"
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    birthday = date(1984, tomorrow.month, tomorrow.day)
+    put_member(console.api, list_id, "ada@example.com", fields={"birthday": str(birthday)})
+    put_member(
+        console.api,
+        list_id,
+        "bob@example.com",
+        type="gold",
+        paid_expiry=f"{tomorrow}T12:00:00Z",
+        fields={"birthday": str(tomorrow)},
+    )
+    options = re.findall(
+        r'<option value="(\w+:(?:paid_expiry|fields\.birthday|joined_at))">([^<]+)<',
+        console.see(path),
+    )
+    assert options == [
+        ("moment:paid_expiry", "Paid until"),
+        ("days_ago:paid_expiry", "Paid until (days ago)"),
+        ("days_ahead:paid_expiry", "Paid until (days from now)"),
+        ("day:fields.birthday", "Birthday"),
+        ("days_ago:fields.birthday", "Birthday (days ago)"),
+        ("days_ahead:fields.birthday", "Birthday (days from now)"),
+        ("anniversary:fields.birthday", "Birthday (days until anniversary)"),
+        ("moment:joined_at", "Joined"),
+        ("days_ago:joined_at", "Joined (days ago)"),
+        ("anniversary:joined_at", "Joined (days until anniversary)"),
+    ]
+    for choice, operator, days, email, words in (
+        ("anniversary:fields.birthday", "anniversary", 1, "ada@", "(days until anniversary) is 1"),
+        ("days_ahead:fields.birthday", "is", 1, "bob@", "(days from now) is 1"),
+        ("days_ahead:paid_expiry", "at_most", 1, "bob@", "(days from now) is at most 1"),
+        ("days_ahead:paid_expiry", "after", 0, "bob@", "(days from now) is more than 0"),
+        ("days_ahead:paid_expiry", "before", 1, "", "(days from now) is less than 1"),
+        ("days_ahead:paid_expiry", "at_least", 1, "bob@", "(days from now) is at least 1"),
+    ):
+        form = form_of(console, path, **{"match.0": "all", "do": "add:0", "new.0": choice})
+        form |= {"operator.0.0": operator, "value.0.0": str(days)}
+        expected = {f"{email}example.com"} if email else set()
+        assert find_emails(console, list_id, form) == expected, (choice, operator)
+        page = console.visitor.get(path, **form).text
+        assert f'{words}"><bdi>' in page
+        assert f'value="{days}" type="number"' in page
+    form = form_of(
+        console, path, **{"match.0": "all", "do": "add:0", "new.0": "anniversary:joined_at"}
+    )
+    assert form["operator.0.0"] == "anniversary"
+    for value in ("61", "1.5"):
+        form["value.0.0"] = value
+        page = read_page(console.visitor.get(path, **form), 400)
+        assert read_error(page, "value.0.0").startswith("Must be a whole number of days")
+
+
+def test_console_describes_a_segment_with_anniversaries_in_words(
+    console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    new_field(console.api, "birthday", "date")
+    list_id = id_of_list_with_fields
+    birthday_filter = {
+        "all": [
+            {"field": "fields.birthday", "anniversary": -1},
+            {"field": "fields.birthday", "after": {"days_ago": -30}},
+            {"field": "joined_at", "after": {"days_ago": -30}},
+        ]
+    }
+    segment = new_segment(console.api, list_id, birthday_filter)
+    assert (
+        "Birthday (days until anniversary) is -1 and Birthday (days from now) is more than 30"
+        " and Joined (days ago) is less than -30"
+    ) in console.see(f"/console/lists/{list_id}/segments")
+    form = form_of(console, f"/console/lists/{list_id}/segments/{segment['id']}")
+    assert [form[f"kind.0.{number}"] for number in range(3)] == [
+        "anniversary",
+        "days_ahead",
+        "days_ago",
+    ]
+    assert [form[f"value.0.{number}"] for number in range(3)] == ["-1", "30", "-30"]
 
 
 def test_console_filter_form_offers_engagement_under_labels(
@@ -307,7 +400,11 @@ def test_console_filter_form_groups_the_attributes(
             r'<optgroup label="([^"]+)">(.*?)</optgroup>', page, re.DOTALL
         )
     }
-    assert groups["Person"] == ["Tier", "Address", "Name", "Tag"]
+    assert groups["Person"] == [
+        "Tier",
+        *("Paid until", "Paid until (days ago)", "Paid until (days from now)"),
+        *("Address", "Name", "Tag"),
+    ]
     assert groups["Own fields"] == ["City", "Age"]
     assert groups["Leaving"] == ["Left because"]
     assert "Source" in groups["Joining"]

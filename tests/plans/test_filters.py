@@ -73,6 +73,9 @@ UNINDEXED_FILTERS: list[Json] = [
     {"not": {"field": "clicks", "at_least": 1}},
     {"field": "engagement_choice", "is": "none"},
     {"field": "updated_at", "before": "2001-01-01"},
+    {"field": "created_at", "anniversary": 0},
+    {"field": "joined_at", "anniversary": 0},
+    {"field": "paid_expiry", "at_most": {"days_ago": -7}},
     {"field": "status", "in": ["pending", "active", "removed"]},
     {"any": [{"field": "tag", "is": "rare"}, {"field": "name", "exists": False}]},
 ]

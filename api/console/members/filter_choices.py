@@ -40,21 +40,46 @@ _DATE_OPERATOR_LABELS = {
     Operator.NOT_BEFORE: "is on or after",
     Operator.NOT_AFTER: "is on or before",
 }
-# If the user types a number of days ago instead of a date, the comparison operators have these
-# labels. For example, the operator ``BEFORE`` is shown as "is more than", as in "is more than 30
-# days ago".
-_DAYS_AGO_OPERATOR_LABELS: Mapping[str, str] = {
-    Operator.BEFORE: "is more than",
-    Operator.NOT_AFTER: "is at least",
-    Operator.IS: "is",
-    Operator.IS_NOT: "is not",
-    Operator.NOT_BEFORE: "is at most",
-    Operator.AFTER: "is less than",
+# In the filter form, the user can type a number of days in the future. In the filter, it becomes a
+# negative number of ``DAYS_AGO``.
+DAYS_AHEAD = "days_ahead"
+# If the user types a number of days instead of a date, the operators have these labels. For
+# example, the operator ``BEFORE`` is shown as "is more than", as in "is more than 30 days ago".
+_OPERATOR_LABELS_BY_KIND: Mapping[str, Mapping[str, str]] = {
+    DAYS_AGO: {
+        Operator.BEFORE: "is more than",
+        Operator.NOT_AFTER: "is at least",
+        Operator.IS: "is",
+        Operator.IS_NOT: "is not",
+        Operator.NOT_BEFORE: "is at most",
+        Operator.AFTER: "is less than",
+    },
+    DAYS_AHEAD: {
+        Operator.BEFORE: "is less than",
+        Operator.NOT_AFTER: "is at most",
+        Operator.IS: "is",
+        Operator.IS_NOT: "is not",
+        Operator.NOT_BEFORE: "is at least",
+        Operator.AFTER: "is more than",
+    },
+    Operator.ANNIVERSARY: {Operator.ANNIVERSARY: "is"},
 }
+_LABELS_BY_KIND = {
+    DAYS_AGO: "days ago",
+    DAYS_AHEAD: "days from now",
+    Operator.ANNIVERSARY: "days until anniversary",
+}
+DAY_COUNT_KINDS = frozenset(_LABELS_BY_KIND)
 _OWN_FIELDS = "Own fields"
 # The groups in which the filter form offers the attributes, with the attributes' labels.
 _LABELS_BY_GROUP: Mapping[str, Mapping[str, str]] = {
-    "Person": {"tag": "Tag", "type": "Tier", "email": "Address", "name": "Name"},
+    "Person": {
+        "tag": "Tag",
+        "type": "Tier",
+        "paid_expiry": "Paid until",
+        "email": "Address",
+        "name": "Name",
+    },
     _OWN_FIELDS: {},
     "Mail": {"status": "Status", "email_enabled": "Gets mail", "bounced": "Bounced"},
     "Joining": {
@@ -142,7 +167,7 @@ class Choice:
     """A member attribute that the filter form can test, such as the tier or a date.
 
     Attributes:
-        kind: the kind of the value: a value of ``ValueKind``, or ``DAYS_AGO``.
+        kind: the kind of the value: a value of ``ValueKind``, or one of ``DAY_COUNT_KINDS``.
         operators: maps each operator that the form offers to its label.
         options: maps each value that the user can choose to its label. ``options`` is empty if the
             user must type the value.
@@ -172,8 +197,8 @@ def list_ready_made_filters(mailing_list: MailingList) -> dict[str, str]:
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
     """Return the member attributes that the filter form can test, keyed by ``build_choice_key``.
 
-    The choices of each group are next to each other. A date attribute has two choices with
-    different keys: the user can type a date or a number of days ago.
+    The choices of each group are next to each other. A date attribute has several choices with
+    different keys, because the user can type a date or a number of days.
     """
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
@@ -183,19 +208,30 @@ def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice
     for name in build_filter_names(own_fields).values():
         choice = _build_choice(name, by_key.get(name.name), tag_names)
         choices[name.name] = choice
-        if name.kind in DATE_KINDS:
-            choices[build_choice_key(name.name, DAYS_AGO)] = replace(
+        for kind in _list_day_count_kinds(name):
+            choices[build_choice_key(name.name, kind)] = replace(
                 choice,
-                kind=DAYS_AGO,
-                label=f"{choice.label} (days ago)",
-                operators={**_DAYS_AGO_OPERATOR_LABELS},
+                kind=kind,
+                label=f"{choice.label} ({_LABELS_BY_KIND[kind]})",
+                operators=_OPERATOR_LABELS_BY_KIND[kind],
             )
     groups = [*_LABELS_BY_GROUP]
     return dict(sorted(choices.items(), key=lambda item: groups.index(item[1].group)))
 
 
+def _list_day_count_kinds(name: FilterName) -> list[str]:
+    is_date = name.kind in DATE_KINDS
+    # Offer days in the future only for dates that can be in the future.
+    is_future_date = is_date and (name.field_id is not None or name.name == "paid_expiry")
+    return [
+        *([DAYS_AGO] if is_date else []),
+        *([DAYS_AHEAD] if is_future_date else []),
+        *([Operator.ANNIVERSARY.value] if name.has_anniversary else []),
+    ]
+
+
 def build_choice_key(name: str, kind: str) -> str:
-    return f"{name}:{DAYS_AGO}" if kind == DAYS_AGO else name
+    return f"{name}:{kind}" if kind in DAY_COUNT_KINDS else name
 
 
 def _build_choice(
@@ -204,7 +240,7 @@ def _build_choice(
     labels: dict[str, str] = {**_OPERATOR_LABELS}
     if name.kind in DATE_KINDS:
         labels.update({str(each): label for each, label in _DATE_OPERATOR_LABELS.items()})
-    operators = {str(each): labels[each] for each in name.operators}
+    operators = {str(each): labels[each] for each in name.operators if each in labels}
     if Operator.EXISTS in operators:
         operators[MISSING] = labels[MISSING]
     options = _OPTIONS_BY_NAME.get(name.name, NO_OPTIONS)

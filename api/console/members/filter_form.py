@@ -19,7 +19,14 @@ from typing import Any
 import orjson
 
 from api.console.console_display import FILTER_MATCHES
-from api.console.members.filter_choices import DATE_KINDS, MISSING, Choice, build_choice_key
+from api.console.members.filter_choices import (
+    DATE_KINDS,
+    DAY_COUNT_KINDS,
+    DAYS_AHEAD,
+    MISSING,
+    Choice,
+    build_choice_key,
+)
 from core.errors import DomainError
 from core.errors.mailing import FILTER_INVALID, FILTER_NOT_JSON
 from core.json_parsing import parse_json
@@ -28,7 +35,7 @@ from services.subscriptions.filters.grammar import MAX_CONDITIONS, MAX_DEPTH
 from services.subscriptions.filters.names import DAYS_AGO, Operator, ValueKind
 
 _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
-_NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID, DAYS_AGO})
+_NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID}) | DAY_COUNT_KINDS
 _MAX_VALUE_CHARACTERS = 4_000
 # The maximum number of checkboxes in a row of the filter form. A row can have more checkboxes than
 # a member field has choices, because a filter may contain choices that the owner has removed from
@@ -117,6 +124,8 @@ class Row:
                 return text
             if not isinstance(value, int | float):
                 return text
+            if self.kind == DAYS_AHEAD:
+                return {DAYS_AGO: -value}
             return {DAYS_AGO: value} if self.kind == DAYS_AGO else value
         return text
 
@@ -382,6 +391,12 @@ def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Ch
     if isinstance(value, dict) and value.keys() == {DAYS_AGO}:
         kind = DAYS_AGO
         value = value[DAYS_AGO]
+        has_days_ahead = build_choice_key(name, DAYS_AHEAD) in choices
+        if has_days_ahead and isinstance(value, int) and value < 0:
+            kind = DAYS_AHEAD
+            value = -value
+    elif operator == Operator.ANNIVERSARY and build_choice_key(name, operator) in choices:
+        kind = operator
     choice = choices.get(build_choice_key(name, kind))
     if choice is None:
         raise NotRepresentable(f"The field {name} no longer exists.")

@@ -5,12 +5,14 @@ collation, so that the result doesn't depend on the database's locale. Values fr
 always bound parameters of the SQL statement.
 """
 
+import calendar
 import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from operator import ge, gt, le, lt
@@ -26,6 +28,7 @@ from sqlalchemy import (
     cast,
     collate,
     exists,
+    extract,
     func,
     literal,
     literal_column,
@@ -111,6 +114,8 @@ class Comparison:
         if self.name.field_id is not None:
             return _build_indexed_field_condition(self, members)
         if self.operator is Operator.EXISTS and self.name.name not in ORIGIN_NAMES:
+            return None
+        if self.operator is Operator.ANNIVERSARY:
             return None
         build = _INDEXED_CONDITION_BUILDERS.get(self.name.name)
         return None if build is None else build(self, members)
@@ -209,11 +214,15 @@ def _compare_engagement(comparison: Comparison, members: Members) -> Condition:
 
 
 def _compare_moment_column(comparison: Comparison, members: Members) -> Condition:
+    if comparison.operator is Operator.EXISTS:
+        return _compare_column(comparison, members)
     return _compare_moment(comparison, members.rows.c[comparison.name.name])
 
 
 def _compare_moment(comparison: Comparison, moment: ColumnElement[object]) -> Condition:
     (span,) = comparison.values
+    if isinstance(span, date):
+        return _compare_anniversary(moment, span)
     assert isinstance(span, Span)
     match comparison.operator:
         case Operator.BEFORE:
@@ -226,6 +235,22 @@ def _compare_moment(comparison: Comparison, moment: ColumnElement[object]) -> Co
             return moment >= span.begin
         case _:
             return and_(moment >= span.begin, moment < span.end)
+
+
+def _compare_anniversary(moment: ColumnElement[object], day: date) -> Condition:
+    utc_time = func.timezone("UTC", moment)
+    return and_(
+        extract("month", utc_time) == day.month,
+        extract("day", utc_time).in_(_list_days_of_month(day)),
+        moment < datetime(day.year, 1, 1, tzinfo=UTC),
+    )
+
+
+def _list_days_of_month(day: date) -> list[int]:
+    """Return the days whose anniversaries are on ``day``, as days of its month."""
+    if (day.month, day.day) == (2, 28) and not calendar.isleap(day.year):
+        return [28, 29]
+    return [day.day]
 
 
 def _compare_tags(comparison: Comparison, members: Members) -> Condition:
@@ -323,7 +348,7 @@ _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
     "joined_at": lambda comparison, members: _compare_moment(
         comparison, func.coalesce(members.rows.c.joined_at, members.rows.c.created_at)
     ),
-    **dict.fromkeys(("created_at", "updated_at"), _compare_moment_column),
+    **dict.fromkeys(("created_at", "updated_at", "paid_expiry"), _compare_moment_column),
     **dict.fromkeys(ORIGIN_NAMES, _compare_origin),
     **dict.fromkeys((each.name for each in ENGAGEMENT_NAMES), _compare_engagement),
     "engagement_choice": lambda comparison, members: engagement_conditions.compare_choices(
@@ -424,16 +449,22 @@ def _compare_field(comparison: Comparison, members: Members) -> Condition:
             # different types.
             return and_(func.jsonb_typeof(json_value) == "number", is_reached)
         case ValueKind.DAY:
-            # Compare dates as text, because the alphabetical order of ``YYYY-MM-DD`` is also the
-            # order of the dates.
-            days = [str(each) for each in comparison.values]
-            day_value = collate(text_value, "C")
-            compare = _COMPARISONS.get(operator)
-            return day_value.in_(days) if compare is None else compare(day_value, days[0])
+            return _compare_day_text(comparison, collate(text_value, "C"))
         case ValueKind.BOOLEAN:
             return json_value == _build_json(comparison.values[0])
         case _:
             return _compare_text(comparison, text_value)
+
+
+def _compare_day_text(comparison: Comparison, text: ColumnElement[str]) -> Condition:
+    """Compare dates as text, because the alphabetical order of ``YYYY-MM-DD`` is their order."""
+    day = comparison.values[0]
+    if isinstance(day, date):
+        endings = [f"{day.month:02}-{each:02}" for each in _list_days_of_month(day)]
+        return and_(func.right(text, 5).in_(endings), text < f"{day.year:04}")
+    days = [str(each) for each in comparison.values]
+    compare = _COMPARISONS.get(comparison.operator)
+    return text.in_(days) if compare is None else compare(text, days[0])
 
 
 def _write_json(value: Value) -> str:

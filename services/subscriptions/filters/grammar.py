@@ -126,7 +126,8 @@ def parse_filter(
 ) -> Node:
     """Name the invalid part in the error.
 
-    ``today``: the UTC date from which ``days_ago`` counts back, or ``None`` for the current date.
+    ``today``: the day from which ``days_ago`` and ``anniversary`` count, or ``None`` for the
+    current date in UTC.
     """
     node = _Parser(names, today or clock.now().date()).parse_node(written, "filter", 1)
     return _group_engagement(node)
@@ -230,6 +231,11 @@ def _parse_comparison(
                 _raise_invalid(place, "type", "must be true or false")
             has_value = Comparison(name, operator)
             return has_value if written else Negation(has_value)
+        case Operator.ANNIVERSARY:
+            try:
+                return Comparison(name, operator, (names.parse_anniversary(written, today=today),))
+            except names.InvalidValue as error:
+                _raise_invalid(place, "type", str(error))
         case Operator.IN:
             if not isinstance(written, list) or not 0 < len(written) <= MAX_VALUES_PER_CONDITION:
                 rule = f"must be a list of 1 to {MAX_VALUES_PER_CONDITION} values"

@@ -144,7 +144,7 @@ def read_for_running_job(
     *,
     begun_at: datetime,
 ) -> MemberFilter:
-    """Accept retired fields. ``days_ago`` counts back from ``begun_at``, even after midnight."""
+    """Accept retired fields. *Today* is the day of ``begun_at``, even after midnight."""
     today = begun_at.astimezone(UTC).date()
     node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, today=today)
     return _create_member_filter(mailing_list, node, all_fields)

@@ -30,9 +30,12 @@ _SPAN_RULE = (
     "must be a date such as 2026-11-21 or a time such as 2026-11-21T09:30:00Z, in the years "
     f"{_YEARS[0]} to {_YEARS[-1]}"
 )
-# In a filter, the JSON object ``{"days_ago": 90}`` stands for the day 90 days before today.
+# In a filter, the JSON object ``{"days_ago": 90}`` stands for the day 90 days before today. A
+# negative number stands for a day in the future.
 DAYS_AGO = "days_ago"
 MAX_DAYS_AGO = 3650
+# The operator ``anniversary`` can find members up to this many days before or after the day.
+MAX_ANNIVERSARY_DAYS = 60
 
 
 class Operator(StrEnum):
@@ -45,6 +48,7 @@ class Operator(StrEnum):
     AFTER = "after"
     NOT_BEFORE = "at_least"
     NOT_AFTER = "at_most"
+    ANNIVERSARY = "anniversary"
     EXISTS = "exists"
 
 
@@ -83,8 +87,8 @@ _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
     {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
 )
-# The operators that each kind of value supports, except ``exists``, which all optional values
-# support.
+# The operators that each kind of value supports. All optional values also support ``exists``. Some
+# dates also support ``anniversary``.
 _OPERATORS_BY_KIND: Mapping[ValueKind, frozenset[Operator]] = {
     ValueKind.WORD: _EQUALITY_OPERATORS | {Operator.IN},
     ValueKind.TEXT: _EQUALITY_OPERATORS | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
@@ -108,17 +112,25 @@ _KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
 
 @dataclass(frozen=True)
 class FilterName:
-    """A column, tag or field. ``is_optional``: whether members may have no value."""
+    """A column, tag or field.
+
+    Attributes:
+        is_optional: whether members may have no value.
+        has_anniversary: whether a filter can find the anniversaries of the date.
+    """
 
     name: str
     kind: ValueKind
     is_optional: bool = False
     words: tuple[str, ...] = ()
     field_id: int | None = None
+    has_anniversary: bool = False
 
     @property
     def operators(self) -> list[Operator]:
         supported = _OPERATORS_BY_KIND[self.kind]
+        if self.has_anniversary:
+            supported |= {Operator.ANNIVERSARY}
         if self.is_optional:
             supported |= {Operator.EXISTS}
         return [operator for operator in Operator if operator in supported]
@@ -160,6 +172,7 @@ STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
 COMMON_NAMES = (
     STATUS_NAME,
     FilterName("type", ValueKind.WORD, words=tuple(Tier)),
+    FilterName("paid_expiry", ValueKind.MOMENT, is_optional=True),
     FilterName("email", ValueKind.TEXT, is_optional=True),
     FilterName("name", ValueKind.TEXT, is_optional=True),
     FilterName("source", ValueKind.LABEL),
@@ -168,8 +181,8 @@ COMMON_NAMES = (
     FilterName("bounced", ValueKind.WORD, words=tuple(BounceState)),
     LEFT_REASON_NAME,
     *MAILING_NAMES,
-    FilterName("joined_at", ValueKind.MOMENT),
-    FilterName("created_at", ValueKind.MOMENT),
+    FilterName("joined_at", ValueKind.MOMENT, has_anniversary=True),
+    FilterName("created_at", ValueKind.MOMENT, has_anniversary=True),
     FilterName("updated_at", ValueKind.MOMENT),
     *(FilterName(name, ValueKind.TEXT, is_optional=True) for name in ORIGIN_NAMES),
     *ENGAGEMENT_NAMES,
@@ -189,6 +202,7 @@ def build_filter_names(
             _KIND_BY_FIELD_TYPE[each.type],
             is_optional=True,
             field_id=each.id,
+            has_anniversary=each.type == FieldType.DATE,
         )
         for each in fields
     ]
@@ -202,7 +216,7 @@ class Span(NamedTuple):
     end: datetime
 
 
-Value = str | bool | int | Decimal | Span
+Value = str | bool | int | Decimal | date | Span
 
 
 class InvalidValue(Exception):
@@ -225,13 +239,26 @@ def parse_value(name: FilterName, value: object, *, today: date | None) -> Value
 
 
 def _parse_days_ago(value: Mapping[Any, Any], today: date) -> str:
-    days: Any = value.get(DAYS_AGO)
-    is_number = isinstance(days, int) and not isinstance(days, bool)
-    if not is_number or not 0 <= days <= MAX_DAYS_AGO or len(value) != 1:
-        rule = f'must be 0 to {MAX_DAYS_AGO} days ago, such as {{"{DAYS_AGO}": 90}}'
-        raise InvalidValue(rule)
-    day: date = today - timedelta(days=days)
-    return day.isoformat()
+    days = _parse_days(value.get(DAYS_AGO), MAX_DAYS_AGO)
+    if days is None or len(value) != 1:
+        limits = f"-{MAX_DAYS_AGO} to {MAX_DAYS_AGO}"
+        raise InvalidValue(f'must be {limits} days ago, such as {{"{DAYS_AGO}": 90}}')
+    return (today - timedelta(days=days)).isoformat()
+
+
+def parse_anniversary(value: object, *, today: date) -> date:
+    """Return the day whose anniversaries the filter finds."""
+    days = _parse_days(value, MAX_ANNIVERSARY_DAYS)
+    if days is None:
+        limits = f"-{MAX_ANNIVERSARY_DAYS} to {MAX_ANNIVERSARY_DAYS}"
+        raise InvalidValue(f"must be a whole number of days from {limits}")
+    return today + timedelta(days=days)
+
+
+def _parse_days(value: object, max_days: int) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > max_days:
+        return None
+    return value
 
 
 def _parse_text(value: object) -> str:

@@ -33,6 +33,7 @@ class PlainMember:
     import_id: int | None
     email_enabled: bool
     bounced: str
+    paid_expiry: datetime | None
     joined_at: datetime
     created_at: datetime
     updated_at: datetime
@@ -64,6 +65,11 @@ def matches_filter(filter_json: Json, member: PlainMember) -> bool:
             matches = _fold(operand.strip()) in {_fold(tag) for tag in member.tags}
         case {"field": name, "exists": expected}:
             matches = bool(_has_value(name, member)) is expected
+        case {"field": name, "anniversary": days}:
+            value = _get_value(name, member)
+            day = value.date() if isinstance(value, datetime) else value
+            target = datetime.now(UTC).date() + timedelta(days=days)
+            matches = day is not None and is_anniversary(date.fromisoformat(str(day)), target)
         case {"field": name, **operators}:
             [(operator, operand)] = operators.items()
             value = _get_value(name, member)
@@ -83,6 +89,15 @@ def _get_value(name: str, member: PlainMember) -> Any:
 
 def _has_value(name: str, member: PlainMember) -> bool:
     return _get_value(name, member) not in (None, "")
+
+
+def is_anniversary(day: date, target: date) -> bool:
+    """Return whether ``target`` is an anniversary of ``day``."""
+    try:
+        anniversary = day.replace(year=target.year)
+    except ValueError:  # The year has no 29 February.
+        anniversary = date(target.year, 2, 28)
+    return anniversary == target and target.year > day.year
 
 
 def names_status(filter_json: Json) -> bool:

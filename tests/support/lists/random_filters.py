@@ -98,7 +98,7 @@ _ADDRESS = st.sampled_from(
 _MOMENT = st.sampled_from(MOMENTS).map(datetime.isoformat) | st.sampled_from(
     ("2026-03-01", "2026-03-02", "2026-03-28", "2026-03-29T23:59:59.999999+00:00")
 )
-_DAYS_AGO = st.sampled_from((0, 1, 3650)) | st.integers(0, 400)
+_DAYS_AGO = st.sampled_from((-3650, 0, 1, 3650)) | st.integers(-400, 400)
 _RELATIVE_DAY = _DAYS_AGO.map(lambda days: {"days_ago": days})
 _ORDER_OPERATORS = ("is", "is_not", "before", "after", "at_least", "at_most")
 
@@ -131,7 +131,11 @@ def conditions(import_ids: list[int]) -> st.SearchStrategy[Json]:
         _equality("bounced", st.sampled_from(sorted(set(BOUNCES)))),
         *(
             _condition(name, _ORDER_OPERATORS, _MOMENT | _RELATIVE_DAY)
-            for name in ("joined_at", "created_at", "updated_at")
+            for name in ("paid_expiry", "joined_at", "created_at", "updated_at")
+        ),
+        *(
+            _condition(name, ("anniversary",), st.integers(-60, 60))
+            for name in ("joined_at", "created_at", "fields.born")
         ),
         _equality("tag", st.sampled_from((*TAGS, "VIP", "STRASSE", "unheard of"))),
         _equality("fields.city", _TEXT, *parts),
@@ -150,7 +154,10 @@ def conditions(import_ids: list[int]) -> st.SearchStrategy[Json]:
         ),
         _equality("engagement_choice", st.sampled_from(ENGAGEMENT_CHOICES)),
         *(_existence(name) for name in (*ENGAGEMENT_NUMBERS, "measured_since", *LAST_DAYS)),
-        *(_existence(name) for name in ("email", "name", "import_id", "tag", *ORIGIN_NAMES)),
+        *(
+            _existence(name)
+            for name in ("email", "name", "import_id", "paid_expiry", "tag", *ORIGIN_NAMES)
+        ),
         *(_existence(f"fields.{key}") for key in FIELDS),
     )
 

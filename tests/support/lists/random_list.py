@@ -126,6 +126,7 @@ def _build_member(
         tag_ids=sorted(dice.sample(sorted(tag_ids.values()), dice.choice((0, 0, 1, 2, 3)))),
         fields={str(field_ids[key]): value for key, value in values.items()},
         origin=random_filters.random_origin(dice),
+        paid_expiry=dice.choice((None, *random_filters.MOMENTS)),
     )
     return record, User(email=f"{random_hash_id()}@example.com"), values
 
@@ -189,8 +190,9 @@ def _describe_member(
 ) -> PlainMember:
     tag_names = {tag_id: name for name, tag_id in tag_ids.items() if name != "old"}
     columns = ("id", "status", "type", "email", "name", "source", "import_id", "email_enabled")
+    moments = ("paid_expiry", "created_at", "updated_at")
     return PlainMember(
-        **{name: getattr(record, name) for name in (*columns, "created_at", "updated_at")},
+        **{name: getattr(record, name) for name in (*columns, *moments)},
         bounced=bounced,
         joined_at=record.joined_at or record.created_at,
         tags=frozenset(tag_names[each] for each in record.tag_ids if each in tag_names),

@@ -76,7 +76,7 @@ INVALID_FILTERS: list[tuple[object, str, str]] = [
     ({"field": "created_at", "at_most": "9999-12-31"}, "filter.at_most", "type"),
     ({"field": "fields.date", "is": "2026-02-03T04:05:06Z"}, "filter.is", "type"),
     ({"field": "fields.date", "is": "2026-02-30"}, "filter.is", "type"),
-    ({"field": "joined_at", "before": {"days_ago": -1}}, "filter.before", "type"),
+    ({"field": "joined_at", "before": {"days_ago": -3651}}, "filter.before", "type"),
     ({"field": "joined_at", "before": {"days_ago": 3651}}, "filter.before", "type"),
     ({"field": "joined_at", "before": {"days_ago": 1.5}}, "filter.before", "type"),
     ({"field": "joined_at", "before": {"days_ago": True}}, "filter.before", "type"),
@@ -85,6 +85,20 @@ INVALID_FILTERS: list[tuple[object, str, str]] = [
     ({"field": "fields.date", "in": [{"days_ago": 1}]}, "filter.in[0]", "type"),
     ({"field": "fields.number", "is": {"days_ago": 1}}, "filter.is", "type"),
     ({"field": "name", "is": {"days_ago": 1}}, "filter.is", "type"),
+    *(
+        ({"field": "joined_at", "anniversary": value}, "filter.anniversary", "type")
+        for value in (-61, 61, 1.5, True, "7", None, [7], {"days_ago": 7}, "2026-11-21")
+    ),
+    *(
+        ({"field": name, "anniversary": 0}, "filter.anniversary", "operator")
+        for name in ("updated_at", "paid_expiry", "last_opened", "name", "tag")
+    ),
+    *(
+        ({"field": f"fields.{kind}", "anniversary": 0}, "filter.anniversary", "operator")
+        for kind in ("text", "number", "boolean", "choice")
+    ),
+    ({"field": "paid_expiry", "in": ["2026-11-21"]}, "filter.in", "operator"),
+    ({"field": "paid_expiry", "exists": 1}, "filter.exists", "type"),
     ({"field": "bounced", "is": "medium"}, "filter.is", "type"),
     ({"field": "bounced", "exists": True}, "filter.exists", "operator"),
     ({"field": "fields.number", "at_least": "7"}, "filter.at_least", "type"),
@@ -127,6 +141,10 @@ def test_filter_outside_the_grammar_is_rejected_with_the_path_of_the_error(
         {"field": "fields.date", "is": "9999-12-31"},
         {"field": "updated_at", "at_least": {"days_ago": 0}},
         {"field": "fields.date", "is_not": {"days_ago": 3650}},
+        {"field": "paid_expiry", "at_most": {"days_ago": -3650}},
+        {"field": "joined_at", "anniversary": -60},
+        {"field": "fields.date", "anniversary": 60},
+        {"field": "paid_expiry", "exists": False},
         {"field": "status", "is": "Active"},
         {"field": "import_id", "in": [1, 2**53 - 1]},
         {"field": "fields.number", "is": -1e300},

@@ -52,7 +52,7 @@ def test_filter_by_bounces_finds_the_members_with_each_state(
     require_matches(random_list, {"field": "bounced", "is_not": state})
 
 
-@pytest.mark.parametrize("name", ["joined_at", "created_at", "updated_at"])
+@pytest.mark.parametrize("name", ["joined_at", "created_at", "updated_at", "paid_expiry"])
 def test_filter_by_time_finds_the_members_up_to_each_day(
     random_list: RandomList, name: str
 ) -> None:
