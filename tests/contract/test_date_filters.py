@@ -30,7 +30,7 @@ def emails(client: httpx2.Client, list_id: int) -> dict[str, str]:
 
 
 @pytest.fixture
-def find(client: httpx2.Client, list_id: int) -> Find:
+def find_names(client: httpx2.Client, list_id: int) -> Find:
     """A function that searches the list, and returns the names of all matches in one text."""
 
     def search(field: str, **condition: Any) -> str:
@@ -42,7 +42,7 @@ def find(client: httpx2.Client, list_id: int) -> Find:
 
 
 def test_filter_by_paid_expiry_compares_the_time_that_the_subscription_shows(
-    client: httpx2.Client, list_id: int, emails: dict[str, str], find: Find
+    client: httpx2.Client, list_id: int, emails: dict[str, str], find_names: Find
 ) -> None:
     expiries = {
         "B": f"{day_after(-1)}T12:00:00Z",
@@ -51,7 +51,7 @@ def test_filter_by_paid_expiry_compares_the_time_that_the_subscription_shows(
     }
     for name, expiry in expiries.items():
         member = set_member(client, list_id, emails[name], type="gold", paid_expiry=expiry)
-        assert find("paid_expiry", **{"is": member["paid_expiry"]}) == name
+        assert find_names("paid_expiry", **{"is": member["paid_expiry"]}) == name
     # The tier of E never expires.
     assert set_member(client, list_id, emails["E"], type="gold")["paid_expiry"] is None
     for condition, expected in (
@@ -66,11 +66,11 @@ def test_filter_by_paid_expiry_compares_the_time_that_the_subscription_shows(
         ({"is": expiries["C"]}, "C"),
         ({"after": expiries["C"]}, "D"),
     ):
-        assert find("paid_expiry", **condition) == expected, condition
+        assert find_names("paid_expiry", **condition) == expected, condition
 
 
 def test_days_ago_accepts_negative_numbers_for_dates_in_the_future(
-    client: httpx2.Client, list_id: int, emails: dict[str, str], find: Find
+    client: httpx2.Client, list_id: int, emails: dict[str, str], find_names: Find
 ) -> None:
     new_field(client, "renewal", "date")
     for name, days in zip("ABCD", (-3650, -1, 1, 3650), strict=True):
@@ -83,13 +83,13 @@ def test_days_ago_accepts_negative_numbers_for_dates_in_the_future(
         ({"at_most": {"days_ago": -1}}, "ABC"),
         ({"after": {"days_ago": -1}}, "D"),
     ):
-        assert find("fields.renewal", **condition) == expected, condition
-    assert find("joined_at", before={"days_ago": -1}) == "ABCDE"
-    assert find("joined_at", after={"days_ago": -1}) == ""
+        assert find_names("fields.renewal", **condition) == expected, condition
+    assert find_names("joined_at", before={"days_ago": -1}) == "ABCDE"
+    assert find_names("joined_at", after={"days_ago": -1}) == ""
 
 
 def test_segments_searches_and_bulk_actions_find_the_same_anniversaries(
-    client: httpx2.Client, list_id: int, emails: dict[str, str], find: Find
+    client: httpx2.Client, list_id: int, emails: dict[str, str], find_names: Find
 ) -> None:
     new_field(client, "birthday", "date")
     in_a_week = day_after(7)
@@ -102,8 +102,8 @@ def test_segments_searches_and_bulk_actions_find_the_same_anniversaries(
     for name, birthday in zip("ABC", birthdays, strict=True):
         set_member(client, list_id, emails[name], fields={"birthday": str(birthday)})
     condition = {"field": "fields.birthday", "anniversary": 7}
-    assert find(**condition) == "A"
-    assert find("fields.birthday", anniversary=6) == "B"
+    assert find_names(**condition) == "A"
+    assert find_names("fields.birthday", anniversary=6) == "B"
     segment = new_segment(client, list_id, condition)
     assert (segment["filter"], segment["count"]) == (condition, 1)
     dry_run = client.post(
@@ -113,7 +113,7 @@ def test_segments_searches_and_bulk_actions_find_the_same_anniversaries(
     )
     assert data(dry_run) == {"matched": 4, "is_exact": True}
     # All members joined today, so that the first anniversary is in a year.
-    assert find("joined_at", anniversary=0) == find("created_at", anniversary=0) == ""
+    assert find_names("joined_at", anniversary=0) == find_names("created_at", anniversary=0) == ""
 
 
 @pytest.mark.parametrize(
