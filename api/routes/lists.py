@@ -14,6 +14,7 @@ from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists
 from api.route_classes import JsonRoute
 from api.schemas import lists as schemas
+from api.schemas.engagement import ListEngagement
 from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
@@ -140,14 +141,14 @@ def read_engagement(
         EngagementMode | None,
         Query(description="A mode whose effect `would_delete` tells"),
     ] = None,
-) -> Envelope[schemas.ListEngagement]:
+) -> Envelope[ListEngagement]:
     """Count the active members of a list by their answer and by their last open or click.
 
     The sum of `activity` is the number of active members, and so is the sum of `answers`.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     figures = engagement_figures.read_figures(uow, mailing_list, mode)
-    return build_envelope(schemas.ListEngagement.of(figures))
+    return build_envelope(ListEngagement.of(figures))
 
 
 @router.patch(

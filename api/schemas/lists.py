@@ -14,7 +14,6 @@ from models import (
     EngagementMode,
     MailingList,
 )
-from services.engagement.figures import ActivityKey, EngagementFigures
 from services.subscriptions.branding import (
     MAX_ENGAGEMENT_WORDING_CHARACTERS,
     MAX_MAIL_TEXT_CHARACTERS,
@@ -310,46 +309,6 @@ class ListPreview(Schema):
         "sender is only the installation.",
         examples=["The Demo team"],
     )
-
-
-class EngagementAnswers(Schema):
-    """Numbers of active members by their latest answer."""
-
-    yes: int = Field(examples=[120])
-    no: int = Field(examples=[14])
-    none: int = Field(examples=[4796])
-
-
-class ActivityRow(Schema):
-    key: ActivityKey = Field(
-        description="`30`, `90`, `180` and `365` for members whose last open or click was at most "
-        "this many days ago, and who aren't in an earlier row. `older` for an earlier open or "
-        "click, `never` for members who received mails without any, and `unknown` for members "
-        "without a recorded delivery."
-    )
-    members: int = Field(examples=[61])
-
-
-class ListEngagement(Schema):
-    mode: EngagementMode
-    answers: EngagementAnswers
-    activity: list[ActivityRow]
-    would_delete: int | None = Field(
-        description="Number of members whose engagement the mode in the query would delete. null "
-        "without a mode.",
-        examples=[None],
-    )
-
-    @classmethod
-    def of(cls, figures: EngagementFigures) -> Self:
-        return cls(
-            mode=figures.mode,
-            answers=EngagementAnswers(**figures.answers),
-            activity=[
-                ActivityRow(key=key, members=members) for key, members in figures.activity.items()
-            ],
-            would_delete=figures.would_delete,
-        )
 
 
 class FiguresRow(Schema):

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import date
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from api.schemas.engagement import EngagementChoice, MemberEngagement
 from api.schemas.envelope import (
     Body,
     ChangesBody,
@@ -85,35 +85,6 @@ class SignUpOrigin(Schema):
     landing: str | None = Field(
         default=None, description="Path of the page with the form", examples=["/tea/join"]
     )
-
-
-class MemberEngagement(Schema):
-    """How many mailings the member received, opened and clicked, and the last day of each in UTC.
-
-    Opens by a machine, such as a proxy of a mail provider, count separately.
-    """
-
-    measured_since: date = Field(
-        description="Day of the first delivery, open or click that was recorded",
-        examples=["2026-09-01"],
-    )
-    delivered: int = Field(examples=[12])
-    opens: int = Field(examples=[9])
-    machine_opens: int = Field(examples=[0])
-    clicks: int = Field(examples=[2])
-    last_delivered: date | None = Field(examples=["2026-11-28"])
-    last_opened: date | None = Field(examples=["2026-11-29"])
-    last_machine_opened: date | None = Field(examples=[None])
-    last_clicked: date | None = Field(examples=["2026-11-14"])
-    bounces: int = Field(description="Number of consecutive soft bounces", examples=[0])
-    last_bounced: date | None = Field(examples=[None])
-
-
-class EngagementChoice(Schema):
-    """The member's latest answer to the question whether the list may record opens and clicks."""
-
-    answer: Literal["yes", "no"] = Field(examples=["yes"])
-    at: Timestamp = Field(examples=["2026-11-21T09:30:00.000000Z"])
 
 
 class SubscriptionRecord(Schema):
@@ -398,12 +369,6 @@ class SignUpForm(_SignUp):
         description="URL to which the browser is redirected. The list or the operator must "
         "allow the origin. Without this field, a Pressroom page shows the result.",
         examples=["https://www.example.com/thanks"],
-    )
-
-
-class EngagementSetting(Body):
-    enabled: bool = Field(
-        description="Must be false, because only the person can say yes.", examples=[False]
     )
 
 

@@ -15,6 +15,7 @@ from api.record_ids import ListId, MemberName, PathId
 from api.responses.lists import describe_lists
 from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
+from api.schemas.engagement import EngagementSetting
 from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.schemas.subscriptions import MemberConsent
 from api.state import State, StateOf, Transaction
@@ -129,7 +130,7 @@ def refuse_member_engagement(
     caller: ListEditor,
     list_id: ListId,
     user_id: PathId,
-    body: schemas.EngagementSetting,
+    body: EngagementSetting,
 ) -> Envelope[int]:
     """Store the no of a member who asked you not to record opens and clicks. Returns 1, or 0 if the
     member had already said no. The list's counts about the member are deleted.
