@@ -61,6 +61,13 @@ from models.opt_out import (
     OptOutKind,
 )
 from models.quota_use import ComposerUse, MailCount, StorageUse
+from models.segment_watch import (
+    MemberChange,
+    PauseReason,
+    SegmentChange,
+    SegmentMember,
+    SegmentWatch,
+)
 from models.sender import (
     ReportOutcome,
     Sender,

@@ -24,4 +24,6 @@ from services.subscriptions.imports import helper, import_job
 from services.subscriptions.imports import undo as import_undo
 from services.subscriptions.members import mails, unsubscribe
 from services.subscriptions.preferences import link_mails
+from services.subscriptions.watches import comparing
+from services.subscriptions.watches import upkeep as watches_upkeep
 from services.webhooks import endpoints_of_keys, sending

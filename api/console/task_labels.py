@@ -44,6 +44,8 @@ _TASK_LABELS = {
     "maintenance.sweep_uploads": "Delete abandoned uploads",
     "objects.remove": "Delete files of deleted records",
     "operator.mail": "Send e-mails about failed checks",
+    "segments.compare": "Compare watched segments with their members",
+    "segments.upkeep": "Delete recorded members of segments",
     "senders.apply": "Apply reports of senders",
     "senders.silence": "Notice silent senders",
     "stores.check": "Check for space in the database and the object storage",

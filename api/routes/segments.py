@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.openapi.declarations import LIST_ERRORS, error_responses
@@ -13,16 +14,25 @@ from api.paging import Paging
 from api.record_ids import ListId, PathId
 from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, build_envelope, build_page
-from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
+from api.schemas.segments import (
+    CountedSegment,
+    NewSegment,
+    SegmentChangeRecord,
+    SegmentChanges,
+    SegmentRecord,
+    WatchRecord,
+)
 from api.state import State, StateOf, Transaction
 from core.errors import access, mailing, requests
 from core.logging import get_logger
-from models import MailingList, Segment
+from models import MailingList, Segment, SegmentWatch
 from services.access.caller import Caller
 from services.subscriptions import lists
 from services.subscriptions import segments as list_segments_module
 from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.filters.member_counts import MemberCount
+from services.subscriptions.watches import watches
+from services.subscriptions.watches.watches import ListedChange
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -81,8 +91,13 @@ def list_segments(
         filters = member_filter.restore_names(
             uow, mailing_list, *(segment.filter for segment in rows)
         )
+        watch_by_segment = watches.find_watches(uow, [segment.id for segment in rows])
         return [
-            SegmentRecord.of_row(segment, filter=filter_document)
+            SegmentRecord.of_row(
+                segment,
+                filter=filter_document,
+                watch=_build_watch(watch_by_segment.get(segment.id)),
+            )
             for segment, filter_document in zip(rows, filters, strict=True)
         ]
 
@@ -119,15 +134,59 @@ async def read_segment(
 @router.patch(
     _SEGMENT_PATH,
     summary="Update a segment",
-    responses=error_responses(*LIST_ERRORS, mailing.SEGMENT_NOT_FOUND, *_SEGMENT_ERRORS),
+    responses=error_responses(
+        *LIST_ERRORS,
+        mailing.SEGMENT_NOT_FOUND,
+        *_SEGMENT_ERRORS,
+        mailing.SEGMENT_TIME_ZONE,
+        mailing.SEGMENT_TOO_MANY_WATCHED,
+    ),
 )
 def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
 ) -> Envelope[SegmentRecord]:
-    """Update the name or filter of a segment. Fields that the request omits don't change."""
+    """Update the name, the filter or the watch of a segment. Fields that the request omits don't
+    change.
+
+    Pressroom compares a watched segment with its recorded members again and again. It reports the
+    differences as the events `segment.entered` and `segment.left`. An account can watch at most
+    20 segments.
+    """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     segment = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
     return build_envelope(_build_record(uow, mailing_list, segment))
+
+
+@router.get(
+    f"{_SEGMENT_PATH}/changes",
+    summary="List the changes of a watched segment",
+    responses=error_responses(*LIST_ERRORS, mailing.SEGMENT_NOT_FOUND, requests.CURSOR_INVALID),
+)
+def list_segment_changes(
+    state: StateOf,
+    uow: Transaction,
+    caller: ListReader,
+    list_id: ListId,
+    segment_id: PathId,
+    paging: Paging,
+) -> Envelope[Page[SegmentChangeRecord]]:
+    """List the entries and exits of the last 30 days, oldest first.
+
+    The changes of a comparison with more than 10,000 changes are listed too. Silent changes, such
+    as imported members, aren't listed.
+    """
+    mailing_list = lists.get_own_list(uow, caller, list_id)
+    list_segments_module.get_segment(uow, mailing_list.id, segment_id)
+    read = partial(watches.list_changes, uow, mailing_list, segment_id)
+
+    def convert(rows: list[ListedChange]) -> list[SegmentChangeRecord]:
+        return [
+            SegmentChangeRecord.of_row(row.change, email=row.email, name=row.name) for row in rows
+        ]
+
+    page = build_page(limit_members_page(caller, paging), read, convert)
+    count_members_page(state, caller)
+    return build_envelope(page)
 
 
 @router.delete(_SEGMENT_PATH, summary="Delete a segment", responses=error_responses(*LIST_ERRORS))
@@ -153,6 +212,7 @@ async def _count_members(
             segment = find_or_create(uow, mailing_list)
             filter_tree = member_filter.read_stored_filter(uow, mailing_list, segment.filter)
             [filter_document] = member_filter.restore_names(uow, mailing_list, segment.filter)
+            watch = _build_watch(watches.find_watch(uow, segment.id))
         # Count after the commit, because counting can take seconds.
         try:
             count = member_counts.count_members(state.resources, mailing_list, filter_tree)
@@ -162,7 +222,11 @@ async def _count_members(
             log.exception("segment.count_failed")
             count = MemberCount(0, is_exact=False)
         return CountedSegment.of_row(
-            segment, filter=filter_document, count=count.count, count_is_exact=count.is_exact
+            segment,
+            filter=filter_document,
+            watch=watch,
+            count=count.count,
+            count_is_exact=count.is_exact,
         )
 
     return build_envelope(await SEARCHES_BY_CALLER.run(caller.user_id, count_in_thread))
@@ -171,4 +235,9 @@ async def _count_members(
 def _build_record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:
     filter_document: dict[str, Any]
     [filter_document] = member_filter.restore_names(uow, mailing_list, segment.filter)
-    return SegmentRecord.of_row(segment, filter=filter_document)
+    watch = _build_watch(watches.find_watch(uow, segment.id))
+    return SegmentRecord.of_row(segment, filter=filter_document, watch=watch)
+
+
+def _build_watch(watch: SegmentWatch | None) -> WatchRecord | None:
+    return None if watch is None else WatchRecord.of_watch(watch)

@@ -1,12 +1,19 @@
 """The request and response bodies of the API endpoints for segments, exports and bulk actions."""
 
-from typing import Annotated, Any
+from datetime import date
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, WithJsonSchema
 
 from api.schemas.envelope import AtMost, Body, ChangesBody, Schema, Timestamp
 from core.ids import MAX_ID
-from models import BulkActionKind, SubscriptionStatus
+from models import (
+    BulkActionKind,
+    MemberChange,
+    PauseReason,
+    SegmentWatch,
+    SubscriptionStatus,
+)
 from services.paging import UNPAGED
 from services.subscriptions.export_sheets import ExportFormat, ExportKind
 from services.subscriptions.exports import MAX_MAILING_LABEL_CHARACTERS
@@ -24,6 +31,7 @@ from services.subscriptions.filters.names import (
     Operator,
 )
 from services.subscriptions.segments import MAX_SEGMENT_NAME_CHARACTERS
+from services.subscriptions.watches.watches import DEFAULT_TIME_ZONE
 
 _NAME_DESCRIPTION = (
     f"1 to {MAX_SEGMENT_NAME_CHARACTERS} characters, unique within the list regardless of case"
@@ -172,11 +180,50 @@ class MemberSearch(Body):
     )
 
 
+class WatchChanges(ChangesBody):
+    time_zone: str = Field(
+        default=DEFAULT_TIME_ZONE,
+        description="IANA name of the time zone in which the segment's day begins. `UTC` for a new "
+        "watch.",
+        examples=["Europe/Berlin"],
+    )
+    hour: int = Field(
+        default=0,
+        ge=0,
+        le=23,
+        description="Local hour at which the segment's day begins. 0 for a new watch.",
+    )
+    imports: bool = Field(
+        default=False,
+        description="Whether members who enter by an import cause events. false for a new watch.",
+    )
+
+
+class WatchRecord(Schema):
+    time_zone: str = Field(examples=["Europe/Berlin"])
+    hour: int = Field(examples=[7])
+    imports: bool = Field(examples=[False])
+    state: Literal["working", "paused"]
+    reason: PauseReason | None = Field(
+        description="Why the watch is paused, or null if it works", examples=[None]
+    )
+    members: int = Field(description="Number of members in the segment", examples=[1204])
+    compared_at: Timestamp | None = Field(
+        description="Time of the last comparison, or null before the first one"
+    )
+
+    @classmethod
+    def of_watch(cls, watch: SegmentWatch) -> Self:
+        state = "working" if watch.pause_reason is None else "paused"
+        return cls.of_row(watch, state=state, reason=watch.pause_reason)
+
+
 class SegmentRecord(Schema):
     id: int
     list_id: int
     name: str = Field(examples=["Readers in Rome"])
     filter: FilterDocument
+    watch: WatchRecord | None = Field(description="null if the segment isn't watched")
     created_at: Timestamp
     updated_at: Timestamp
 
@@ -197,6 +244,32 @@ class NewSegment(Body):
 class SegmentChanges(ChangesBody):
     name: str = Field(default="", description=_NAME_DESCRIPTION, examples=["Readers in Rome"])
     filter: FilterDocument = Field(default=None, examples=[_FILTER_EXAMPLE])
+    watch: WatchChanges | None = Field(
+        default=None,
+        description="Watches the segment, or changes how it is watched. Omitted settings don't "
+        "change. null stops the watch and deletes the recorded members.",
+        examples=[{"time_zone": "Europe/Berlin", "hour": 7}],
+    )
+
+
+class SegmentChangeRecord(Schema):
+    """A member's entry into a watched segment, or exit from it."""
+
+    id: int
+    change: MemberChange
+    user_id: int
+    entry: int = Field(description="How many times the member has entered the segment")
+    day: date = Field(
+        description="Day of the segment, which begins at the hour of its watch",
+        examples=["2026-11-20"],
+    )
+    at: Timestamp
+    email: str | None = Field(
+        description="Current address of the member on the list, or null after the person is erased"
+    )
+    name: str | None = Field(
+        description="Current name of the member on the list, or null after the person is erased"
+    )
 
 
 class MemberChoice(Body):

@@ -18,6 +18,11 @@ DUE: dict[str, str | None] = {
     "senders.apply": None,
     "senders.silence": None,
     "operator.mail": None,
+    "segments.compare": None,
+    "segments.upkeep": (
+        "INSERT INTO segment_members (subscription_id, user_id, watch_id, entry, is_in)"
+        f" SELECT n, n, 2000000000, 1, true FROM generate_series(1, {_DUE_ROWS}) AS n"
+    ),
     "objects.remove": (
         "INSERT INTO object_removals (key)"
         " SELECT 'media/gone-' || n FROM generate_series(1, 20) AS n"

@@ -306,6 +306,14 @@ SEGMENT_NAME_TAKEN = conflict(
 SEGMENT_TOO_MANY = conflict(
     "segment.too_many", "A list can have at most {most} segments.", most=500
 )
+SEGMENT_TOO_MANY_WATCHED = conflict(
+    "segment.too_many_watched", "An account can watch at most {most} segments.", most=20
+)
+SEGMENT_TIME_ZONE = invalid(
+    "segment.time_zone",
+    "The time zone must be an IANA name such as Europe/Berlin.",
+    field="body.watch.time_zone",
+)
 SEGMENT_FIELD_RETIRED = conflict(
     "segment.field_retired",
     "The filter uses the field {key!r}, which was deleted. Change the filter.",

@@ -70,6 +70,7 @@ class MailKind(StrEnum):
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
     LOW_BALANCE = "low_balance"
+    SEGMENT_PAUSED = "segment_paused"
     # Mails to the operator, which ``services.doctor`` enqueues.
     CHECKS_FAIL = "checks_fail"
     CHECKS_PASS = "checks_pass"  # noqa: S105 - a name
@@ -189,6 +190,7 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
             "factors_url": page(page_paths.FACTORS_PATH),
             "imports_url": page(page_paths.IMPORTS_PATH),
             "credits_url": page(page_paths.CREDITS_PATH),
+            "lists_url": page(page_paths.LISTS_PATH),
             "public_url": uow.settings.public_base,
         }
         return template, {"email": request.email, "detail": request.detail or "", **pages}

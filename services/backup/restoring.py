@@ -28,6 +28,7 @@ from services.backup.journal import ReplayResult
 from services.backup.manifests import Manifest, fingerprint_keys, read_file
 from services.credits import verify as ledgers
 from services.feed import reading
+from services.subscriptions.watches import watches
 from storage.backup_files import postgres_tools
 from storage.backup_files.places import SealedPlace
 from storage.backup_files.postgres_tools import PostgresToolFailed
@@ -67,6 +68,7 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
         # Raise the positions of new feed events, so that they come after all cursors that API
         # clients have stored.
         reading.raise_feed_places(uow)
+        watches.silence_watches(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)
     )

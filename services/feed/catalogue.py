@@ -86,6 +86,51 @@ class TransferFacts(MemberFacts):
     to_list_id: int
 
 
+class SegmentFacts(ShownData):
+    segment_id: int
+    segment: str | None = Field(
+        description="Current name of the segment, or null after the segment is deleted"
+    )
+    day: str = Field(
+        description="Day of the segment, which begins at the hour of its watch",
+        json_schema_extra={"format": "date"},
+    )
+
+
+class SegmentMemberFacts(SegmentFacts):
+    model_config = _configure_example(
+        segment_id=4713,
+        segment="Readers in Rome",
+        user_id=8123456789012345,
+        entry=1,
+        day="2026-11-21",
+        status="active",
+        email_enabled=True,
+        email="ada@example.com",
+        name="Ada",
+    )
+
+    user_id: int = Field(description="User id of the person")
+    entry: int = Field(description="How many times the member has entered the segment")
+    status: str = Field(description="Status of the subscription when the segment was compared")
+    email_enabled: bool = Field(description="Whether the member receives mail")
+    email: str | None = Field(
+        description="Current address of the member on the list, or null after the person is erased"
+    )
+    name: str | None = Field(
+        description="Current name of the member on the list, or null after the person is erased"
+    )
+
+
+class ManyChangesFacts(SegmentFacts):
+    model_config = _configure_example(
+        segment_id=4713, segment="Readers in Rome", day="2026-11-21", entered=12000, left=400
+    )
+
+    entered: int = Field(description="Number of members who entered the segment")
+    left: int = Field(description="Number of members who left the segment")
+
+
 class JobFacts(ShownData):
     status: str = Field(description="succeeded, failed or cancelled")
     job_id: int
@@ -230,6 +275,9 @@ class FeedEventType(StrEnum):
     SUBSCRIPTION_REMOVED = "subscription.removed"
     SUBSCRIPTION_TRANSFERRED = "subscription.transferred"
     SUBSCRIPTION_CHANGED = "subscription.changed"
+    SEGMENT_ENTERED = "segment.entered"
+    SEGMENT_LEFT = "segment.left"
+    SEGMENT_MANY = "segment.many"
     IMPORT_ENDED = "import.ended"
     EXPORT_ENDED = "export.ended"
     BULK_ENDED = "bulk.ended"
@@ -254,6 +302,7 @@ class SubjectKind(StrEnum):
     """The kind of record that an event is about."""
 
     SUBSCRIPTION = "subscription"
+    SEGMENT = "segment"
     IMPORT = "import"
     EXPORT = "export"
     ATTACHMENT = "attachment"
@@ -282,6 +331,7 @@ class TypeEntry:
 # The subject of an event about a bulk action is the import that the bulk action undoes, if any.
 _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
     "subscription": (SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, MemberFacts),
+    "segment": (SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, SegmentMemberFacts),
     "import": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, ImportFacts),
     "export": (SubjectKind.EXPORT, Scope.SUBSCRIPTION_READ, ExportFacts),
     "bulk": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, BulkFacts),
@@ -302,6 +352,9 @@ _SUMMARIES = {
     FeedEventType.SUBSCRIPTION_REMOVED: "Member removed",
     FeedEventType.SUBSCRIPTION_TRANSFERRED: "Member transferred",
     FeedEventType.SUBSCRIPTION_CHANGED: "Member updated",
+    FeedEventType.SEGMENT_ENTERED: "Member entered a segment",
+    FeedEventType.SEGMENT_LEFT: "Member left a segment",
+    FeedEventType.SEGMENT_MANY: "Many members entered or left a segment",
     FeedEventType.IMPORT_ENDED: "Import ended",
     FeedEventType.EXPORT_ENDED: "Export ended",
     FeedEventType.BULK_ENDED: "Bulk action or undo ended",
@@ -337,6 +390,16 @@ _MEANINGS = {
         "The owner moved a member to another list. Each of the two lists has its own event."
     ),
     FeedEventType.SUBSCRIPTION_CHANGED: "The owner changed a member's name, tier or expiry.",
+    FeedEventType.SEGMENT_ENTERED: (
+        "A member is in a watched segment and wasn't at the previous comparison."
+    ),
+    FeedEventType.SEGMENT_LEFT: (
+        "A member is no longer in a watched segment, for example because they unsubscribed."
+    ),
+    FeedEventType.SEGMENT_MANY: (
+        "A comparison of a watched segment found more than 10,000 changes. These changes have no "
+        "events of their own. `GET /lists/{list_id}/segments/{segment_id}/changes` lists them."
+    ),
     FeedEventType.IMPORT_ENDED: (
         "An import, a dry run or a request to members/add ended. One event covers all members."
     ),
@@ -377,13 +440,22 @@ _MEANINGS = {
         "the limit."
     ),
 }
+# The subjects of event types that don't use the default subject of the type's prefix.
+_SUBJECT_EXCEPTIONS = {FeedEventType.SEGMENT_MANY: SubjectKind.SEGMENT}
 # The data schemas of event types that don't use the default schema of the type's prefix.
 _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
     FeedEventType.SUBSCRIPTION_TRANSFERRED: TransferFacts,
+    FeedEventType.SEGMENT_MANY: ManyChangesFacts,
     FeedEventType.ATTACHMENT_FAILED: FailedAttachmentFacts,
 }
 CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
-    kind: TypeEntry(_SUMMARIES[kind], meaning, subject, scope, _DATA_EXCEPTIONS.get(kind, data))
+    kind: TypeEntry(
+        _SUMMARIES[kind],
+        meaning,
+        _SUBJECT_EXCEPTIONS.get(kind, subject),
+        scope,
+        _DATA_EXCEPTIONS.get(kind, data),
+    )
     for kind, meaning in _MEANINGS.items()
     for subject, scope, data in [_DEFAULTS_BY_PREFIX[kind.partition(".")[0]]]
 }

@@ -32,7 +32,7 @@ from core import clock
 from core.errors.mailing import LIST_NOT_FOUND
 from core.errors.requests import CURSOR_INVALID
 from core.ids import MAX_ID
-from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Subscription, User
+from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Segment, Subscription, User
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from storage.unit_of_work import UnitOfWork
 
@@ -254,17 +254,22 @@ def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[st
         for subject, load_fields in _SUBJECT_LOADERS.items()
         if ids[subject]
     }
-    return [_render_event(event, subject_fields) for event in events]
+    segment_names = _load_segment_names(session, events)
+    return [_render_event(event, subject_fields, segment_names) for event in events]
 
 
 def _render_event(
-    event: FeedEvent, subject_fields: Mapping[SubjectKind, SubjectFields]
+    event: FeedEvent,
+    subject_fields: Mapping[SubjectKind, SubjectFields],
+    segment_names: Mapping[int, str],
 ) -> dict[str, Any]:
     entry = CATALOGUE[FeedEventType(event.type)]
     fields_of_subject = subject_fields.get(entry.subject, {}).get(event.subject_id or 0, {})
     values = {**fields_of_subject, **event.data}
     if "job_id" in values:
         values["path"] = f"/jobs/{values['job_id']}"
+    if "segment_id" in values:
+        values["segment"] = segment_names.get(values["segment_id"])
     # A field in an event's data is null if the event was stored before the field was introduced, or
     # if the event's subject was deleted.
     data = {name: values.get(name) for name in entry.data.model_fields}
@@ -277,6 +282,14 @@ def _render_event(
         "subject": {"kind": entry.subject, "id": event.subject_id} if has_subject else None,
         "data": data,
     }
+
+
+def _load_segment_names(session: Session, events: Sequence[FeedEvent]) -> dict[int, str]:
+    ids = {event.data["segment_id"] for event in events if "segment_id" in event.data}
+    if not ids:
+        return {}
+    rows = session.execute(select(Segment.id, Segment.name).where(Segment.id.in_(ids)))
+    return {row.id: row.name for row in rows}
 
 
 def _load_subscriptions(session: Session, ids: Collection[int]) -> SubjectFields:

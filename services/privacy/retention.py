@@ -144,6 +144,7 @@ RULES = (
     # The row of a bulk action is kept longer than the rows with its changes.
     _create_rule(models.BulkAction.finished_at, timedelta(days=365)),
     _create_key_rule(models.FeedEvent.occurred_at, FEED_RETENTION),
+    _create_key_rule(models.SegmentChange.at, FEED_RETENTION),
     _create_rule(
         models.MemberImport.finished_at,
         Retained.IMPORTS,

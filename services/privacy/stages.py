@@ -24,6 +24,7 @@ from services.engagement import records as engagement_records
 from services.subscriptions.consent import history
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.watches import watches
 from storage.purge import delete_rows, is_in_places, select_first_places
 from storage.unit_of_work import UnitOfWork
 
@@ -374,6 +375,7 @@ STAGES: Mapping[str, Stage] = {
     # A mark prevents a report about the person from being counted twice.
     "marks": _create_keyless_stage(models.MailingMark, models.MailingMark.user_id),
     "engagement": _erase_engagement,
+    "watches": lambda uow, user_id, _: Batch(watches.delete_person(uow, user_id), None),
     "bounces": _blank_bounces,
     "attachments": _delete_attachments,
     "imports": _blank_imports,

@@ -18,6 +18,7 @@ from services.access import quotas
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
+from services.subscriptions.watches import watches
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
@@ -48,6 +49,8 @@ def change_segment(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int, fields: Mapping[str, Any]
 ) -> Segment:
     segment = get_segment(uow, mailing_list.id, segment_id)
+    # A comparison also locks the watch before the quota.
+    watches.find_watch(uow, segment_id, lock=True)
     if "filter" in fields:
         stored_filter = member_filter.prepare_stored_filter(
             uow, mailing_list, fields["filter"], create_tags=True
@@ -59,6 +62,8 @@ def change_segment(
     if "name" in fields:
         _set_name(segment, fields["name"])
     _flush(uow, segment)
+    if "watch" in fields:
+        watches.change_watch(uow, mailing_list, segment, fields["watch"])
     return segment
 
 

@@ -16,7 +16,9 @@ from tests.support.images.pictures import photo
 from tests.support.lists.bounces import backdate_history
 from tests.support.lists.measured_lists import MeasuredList, new_measured_list
 from tests.support.lists.people_on_lists import Subscriber, subscribe
+from tests.support.lists.segments import VIP
 from tests.support.lists.subscribers import Reader, new_list, new_reader
+from tests.support.lists.watched_segments import Watch, WatchedSegment, watch_segment
 from tests.support.people.consoles import OwnerAtConsole, at_console
 from tests.support.people.oauth import Person, log_in
 from tests.support.senders.own_senders import new_sender
@@ -95,6 +97,16 @@ def mailing_list(client: httpx2.Client) -> dict[str, Any]:
 @pytest.fixture
 def list_id(mailing_list: dict[str, Any]) -> int:
     return int(mailing_list["id"])
+
+
+@pytest.fixture
+def watch(stack: Stack, client: httpx2.Client, list_id: int) -> Watch:
+    """A function that creates a segment, watches it, and compares it for the first time."""
+
+    def create(written: Any = VIP, **settings: Any) -> WatchedSegment:
+        return watch_segment(stack, client, list_id, written, **settings)
+
+    return create
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from services.feed.catalogue import CATALOGUE, FeedEventType
 from services.senders.intake import MAX_REFUSED_CALLS_PER_HOUR
+from services.subscriptions.watches.comparing import MAX_SINGLE_EVENTS
 from tests.support.credits import credits, topups
 from tests.support.credits.payments import SandboxPayments
 from tests.support.feed.causes import events, page
@@ -23,7 +24,15 @@ from tests.support.imports.bulk import (
     export_rows,
     import_members_file,
 )
-from tests.support.lists.subscribers import Reader, new_address, new_list, subscribe
+from tests.support.lists.segments import ALL_MEMBERS_FILTER
+from tests.support.lists.subscribers import (
+    Reader,
+    insert_members,
+    new_address,
+    new_list,
+    subscribe,
+)
+from tests.support.lists.watched_segments import WatchedSegment, watch_segment
 from tests.support.people.erasure import erase
 from tests.support.people.oauth import log_in, register
 from tests.support.senders.mailings import new_mailing
@@ -190,6 +199,25 @@ def _bounce_mailing(scene: Scene) -> None:
     deliver(scene.stack, scene.client, new_sender(scene.client), bounce(delivery_id=delivery_id))
 
 
+def _enter_segment(scene: Scene) -> WatchedSegment:
+    segment = watch_segment(scene.stack, scene.client, scene.list_id, ALL_MEMBERS_FILTER)
+    scene.reader.joins(scene.list_id)
+    segment.compare()
+    return segment
+
+
+def _leave_segment(scene: Scene) -> None:
+    segment = _enter_segment(scene)
+    scene.reader.leaves(scene.list_id)
+    segment.compare()
+
+
+def _fill_segment(scene: Scene) -> None:
+    segment = watch_segment(scene.stack, scene.client, scene.list_id, ALL_MEMBERS_FILTER)
+    insert_members(scene.stack, scene.list_id, build_addresses(MAX_SINGLE_EVENTS + 1))
+    segment.compare()
+
+
 _TYPE = FeedEventType
 
 
@@ -203,6 +231,9 @@ ACTIONS: Mapping[FeedEventType, Callable[[Scene], object]] = {
     _TYPE.SUBSCRIPTION_REMOVED: _remove,
     _TYPE.SUBSCRIPTION_TRANSFERRED: _transfer,
     _TYPE.SUBSCRIPTION_CHANGED: _change,
+    _TYPE.SEGMENT_ENTERED: _enter_segment,
+    _TYPE.SEGMENT_LEFT: _leave_segment,
+    _TYPE.SEGMENT_MANY: _fill_segment,
     _TYPE.IMPORT_ENDED: _import,
     _TYPE.EXPORT_ENDED: _export,
     _TYPE.BULK_ENDED: _undo_import,

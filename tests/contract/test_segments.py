@@ -47,7 +47,7 @@ def test_segment_is_created_and_counted_and_changed_and_deleted(
     # status matches only active members.
     reader.joins(list_id).leaves(list_id)
     segment = new_segment(client, list_id, name="  VIPs ")
-    fields = {"id", "list_id", "name", "filter", "created_at", "updated_at"}
+    fields = {"id", "list_id", "name", "filter", "watch", "created_at", "updated_at"}
     assert segment.keys() == {*fields, "count", "count_is_exact"}
     assert (segment["list_id"], segment["name"], segment["filter"]) == (list_id, "VIPs", VIP)
     assert (segment["count"], segment["count_is_exact"]) == (2, True)

@@ -33,6 +33,9 @@ TYPE_LABELS = {
     _TYPE.SUBSCRIPTION_REMOVED: "A member was removed",
     _TYPE.SUBSCRIPTION_TRANSFERRED: "A member was moved",
     _TYPE.SUBSCRIPTION_CHANGED: "A member was changed",
+    _TYPE.SEGMENT_ENTERED: "A member entered a segment",
+    _TYPE.SEGMENT_LEFT: "A member left a segment",
+    _TYPE.SEGMENT_MANY: "Many members entered or left a segment",
     _TYPE.IMPORT_ENDED: "An import or preview finished",
     _TYPE.EXPORT_ENDED: "An export finished",
     _TYPE.BULK_ENDED: "A bulk action or undo finished",
@@ -65,7 +68,7 @@ _NAME_FIELDS = {
 _MAX_SINGLE_EVENTS = 3
 _NO_NAMES: Mapping[RecordId, str] = {}
 _SUBJECTS_BY_HEADING = {
-    "Members": (SubjectKind.SUBSCRIPTION,),
+    "Members": (SubjectKind.SUBSCRIPTION, SubjectKind.SEGMENT),
     "Imports, exports and bulk actions": (SubjectKind.IMPORT, SubjectKind.EXPORT),
     "Images": (SubjectKind.ATTACHMENT,),
     "Credits": (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT),
@@ -239,6 +242,10 @@ def find_subject(
             hash_id = data["hash_id"]
             about = names.get(("hash_id", hash_id), hash_id)
             path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{hash_id}"
+        case SubjectKind.SEGMENT:
+            segment_id = data["segment_id"]
+            about = data["segment"] or f"segment {segment_id}"
+            path = data["segment"] and f"lists/{event['list_id']}/segments/{segment_id}"
         case SubjectKind.SENDER if kind is FeedEventType.MAILING_ALARM:
             # An alarm about a mailing links to the mailing instead of the sender, because another
             # owner may have registered the sender.

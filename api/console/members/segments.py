@@ -40,20 +40,24 @@ from api.console.requests import (
     shows_errors_on,
     threaded_as_search,
 )
-from api.console.typed_forms import CORRECT_FIELDS_TEXT, TypedForm, parse_body
+from api.console.typed_forms import CORRECT_FIELDS_TEXT, TypedForm, parse_body, read_number
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.schemas.fields import TagChange
+from api.schemas.segments import WatchChanges
 from api.state import Transaction
 from core.errors import DomainError
-from core.errors.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
+from core.errors.mailing import SEGMENT_NAME_TAKEN, SEGMENT_TIME_ZONE, TAG_NAME_TAKEN
 from core.settings.notations import PlanQuota
-from models import MailingList
+from models import MailingList, PauseReason, SegmentWatch
 from services.paging import PageRequest
 from services.subscriptions import segments, tags
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
+from services.subscriptions.watches import watches
+from services.subscriptions.watches.pauses import REASON_SENTENCES
+from services.subscriptions.watches.watches import DEFAULT_TIME_ZONE
 from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
@@ -66,6 +70,7 @@ MAX_EXACT_COUNTING_TIME = timedelta(seconds=4)
 TAGS_ON_PAGE = 50
 # Maps an error code to the form field that shows the error.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
+_WATCH_PLACES = {SEGMENT_TIME_ZONE.code: "time_zone"}
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
 
@@ -185,8 +190,15 @@ def show_new_segment(
 @router.get("/segments/{segment_id}")
 @threaded_as_search
 def show_segment(
-    console: Console, uow: Transaction, list_id: ListId, segment_id: PathId, count: str = ""
+    console: Console,
+    uow: Transaction,
+    list_id: ListId,
+    segment_id: PathId,
+    form: EmptyForm,
+    count: str = "",
 ) -> Response:
+    """Show a segment. ``form`` is the form with which the owner watches the segment."""
+    watch_form = form
     mailing_list = console.get_own_list(uow, list_id)
     segment = segments.get_segment(uow, mailing_list.id, segment_id)
     [filter_json] = member_filter.restore_names(uow, mailing_list, segment.filter)
@@ -198,11 +210,20 @@ def show_segment(
         # The segment's filter is invalid, because the owner has retired a member field or removed a
         # choice.
         form = replace(form.add_error(error, SELECTION_PLACES), status=HTTPStatus.OK)
-        return _render_segment_form(console, uow, list_id, form, draft, segment_id)
+        return _render_segment_form(
+            console, uow, list_id, form, draft, segment_id, watch_form=watch_form
+        )
     uow.roll_back()
     member_count = count_selection(console.state.resources, mailing_list, parsed_filter, count)
     return _render_segment_form(
-        console, uow, list_id, form, draft, segment_id, member_count=member_count
+        console,
+        uow,
+        list_id,
+        replace(form, status=watch_form.status),
+        draft,
+        segment_id,
+        member_count=member_count,
+        watch_form=watch_form,
     )
 
 
@@ -251,6 +272,26 @@ def _save_segment(
     except DomainError as error:
         return _render_error(console, uow, list_id, error, draft, segment_id)
     return console.redirect(path, notice)
+
+
+@router.post("/segments/{segment_id}/watch")
+@shows_errors_on(show_segment, _WATCH_PLACES)
+def change_watch(
+    console: ConsoleForm, uow: Transaction, list_id: ListId, segment_id: PathId
+) -> Response:
+    mailing_list = console.get_own_list(uow, list_id)
+    watch = None
+    notice = "The segment is no longer watched."
+    if "stop" not in console.form:
+        values = {
+            "time_zone": console.form.get("time_zone", "").strip(),
+            "hour": read_number(console.form, "hour"),
+            "imports": "imports" in console.form,
+        }
+        watch = parse_body(WatchChanges, values).sent()
+        notice = "Pressroom watches the segment, and compares it within a few minutes."
+    segments.change_segment(uow, mailing_list, segment_id, {"watch": watch})
+    return console.redirect(f"{get_list_path(list_id)}/segments/{segment_id}", notice)
 
 
 @router.post("/segments/{segment_id}/delete")
@@ -325,11 +366,13 @@ def _render_segment_form(
     segment_id: int | None = None,
     *,
     member_count: MemberCount | None = None,
+    watch_form: TypedForm | None = None,
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     choices = list_choices(uow, mailing_list)
     notice = None
     segment_name = ""
+    watch = None if segment_id is None else watches.find_watch(uow, segment_id)
     if segment_id is None:
         notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
     else:
@@ -346,7 +389,20 @@ def _render_segment_form(
         segment_id=segment_id,
         segment_name=segment_name,
         member_count=member_count,
+        watch=watch,
+        watch_form=(watch_form or TypedForm()).fill(_list_watch_values(watch)),
+        pause_sentence=watch
+        and watch.pause_reason
+        and REASON_SENTENCES[PauseReason(watch.pause_reason)],
+        hours=[(str(hour), f"{hour:02}:00") for hour in range(24)],
     )
+
+
+def _list_watch_values(watch: SegmentWatch | None) -> dict[str, str]:
+    if watch is None:
+        return {"time_zone": DEFAULT_TIME_ZONE}
+    values = {"time_zone": watch.time_zone, "hour": str(watch.hour)}
+    return {**values, "imports": "on"} if watch.imports else values
 
 
 @router.get("/tags")

@@ -124,12 +124,16 @@ def read_stored_filter(
     stored_filter: Mapping[str, Any],
     *,
     lock: bool = False,
+    today: date | None = None,
 ) -> MemberFilter:
     """Reject retired fields and deleted tags.
 
-    ``lock`` locks the tags until the transaction ends.
+    ``lock`` locks the tags until the transaction ends. ``today`` is the day from which ``days_ago``
+    counts back, or ``None`` for the current day in UTC.
     """
-    node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, lock=lock)
+    node, all_fields = _parse_stored_filter(
+        uow, mailing_list, stored_filter, lock=lock, today=today
+    )
     used_field_ids = {each.name.field_id for each in node.comparisons()}
     for field in all_fields:
         if field.id in used_field_ids and field.retired_at is not None:

@@ -92,6 +92,7 @@ WITH first AS (
         OR EXISTS (
             SELECT FROM jsonb_each(b.fields_after) AS a WHERE m.fields -> a.key = a.value
         ))
+    RETURNING m.list_id, m.user_id, m.status, m.email_enabled
 ), later AS (
     -- Correct the earlier values that a later import has stored, because the undo of the later
     -- import must not restore values of this import.
@@ -122,6 +123,9 @@ corrected_landings AS ({CORRECT_LANDINGS_FOR_RESTORED}), noted AS (
     SELECT list_id, user_id, 'import_undone', 'import', :user_id, 'import',
         CASE WHEN activated THEN 'active' ELSE status END, status, email_enabled, email_enabled
     FROM untouched
+    UNION ALL SELECT list_id, user_id, 'import_undone', 'import', :user_id, 'import',
+        status, status, email_enabled, email_enabled
+    FROM touched
 )
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """  # noqa: S608

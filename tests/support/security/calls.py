@@ -198,6 +198,7 @@ CALLS: dict[str, Call] = {
     "GET /lists/{list_id}/segments": Call(403, paging="offset"),
     "GET /lists/{list_id}/segments/{segment_id}": Call(403),
     "PATCH /lists/{list_id}/segments/{segment_id}": Call(403, json={"name": "Changed"}),
+    "GET /lists/{list_id}/segments/{segment_id}/changes": Call(403, paging="offset"),
     "POST /lists/{list_id}/members/bulk": Call(
         403, own=202, json={"action": "tag", "value": "changed", "filter": FILTER}
     ),

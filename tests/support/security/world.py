@@ -98,6 +98,30 @@ def _add_members(world: World) -> None:
     values["trace_id"] = trace_for(stack, values["list_id"], values["user_id"])
 
 
+def _watch_segment(world: World, segment_id: int) -> None:
+    """Watch a segment, with a comparison tomorrow, so that no worker compares it during a test."""
+    [(watch_id,)] = world.stack.query(
+        "INSERT INTO segment_watches (segment_id, list_id, time_zone, hour, imports, due_at)"
+        " VALUES (%s, %s, 'UTC', 0, false, now() + interval '1 day') RETURNING id",
+        segment_id,
+        world.values["list_id"],
+    )
+    person = world.values["user_id"]
+    world.stack.query(
+        "INSERT INTO segment_members (subscription_id, user_id, watch_id, entry, is_in)"
+        " SELECT id, user_id, %s, 1, true FROM subscriptions WHERE user_id = %s AND list_id = %s",
+        watch_id,
+        person,
+        world.values["list_id"],
+    )
+    world.stack.query(
+        "INSERT INTO segment_changes (watch_id, user_id, change, entry, day)"
+        " VALUES (%s, %s, 'entered', 1, CURRENT_DATE)",
+        watch_id,
+        person,
+    )
+
+
 def _add_segment(world: World) -> None:
     """Create a segment, and run a bulk action that changes none of the segment's members."""
     client, path = world.client, f"/lists/{world.values['list_id']}"
@@ -106,6 +130,7 @@ def _add_segment(world: World) -> None:
     action = {"action": "untag", "value": "none", "segment_id": segment_id}
     job = data(client.post(f"{path}/members/bulk", json=action), 202)
     world.values["segment_id"] = segment_id
+    _watch_segment(world, segment_id)
     # In benchmarks, the list has millions of members, so the bulk action may take two minutes.
     world.values["bulk_id"] = await_job(client, job["id"], within=120)["result"]["bulk_id"]
 
@@ -285,6 +310,12 @@ def _digest_belongings(world: World) -> Rows:
     references = build_reference_conditions(world.owner.user_id)
     # Leave out the request logs of API keys, because the API writes each log entry with a delay.
     del references["api_requests"]
+    # These tables have no foreign keys.
+    of_watches = (
+        "watch_id IN (SELECT w.id FROM segment_watches AS w JOIN lists AS l ON l.id = w.list_id"
+        f" WHERE l.user_id = {world.owner.user_id})"
+    )
+    references |= dict.fromkeys(("segment_members", "segment_changes"), of_watches)
     return digest_rows_about(world.stack, names, world.list_ids, references)
 
 

@@ -1,0 +1,1 @@
+"""Watches segments, and records which members enter and leave a watched segment."""
