@@ -28,6 +28,7 @@ NAMES = (
     "import-1m",
     "import-xlsx",
     "export-1m",
+    "journeys",
     "offline-writer",
     "cold-start",
     "command-line",

@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 
 import psycopg2
 from psycopg2.extensions import cursor
-from sqlalchemy import event
 
 from benchmarks.large_list import create_large_list
 from benchmarks.measure import (
@@ -24,6 +23,7 @@ from benchmarks.measure import (
     median_and_spread,
 )
 from benchmarks.own_stack import own_stack
+from benchmarks.statements import record_statements
 from core.scopes import USER_SCOPES
 from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
@@ -194,25 +194,14 @@ class _Bench:
         return self._search_statements(page.filter, page_request)
 
     def _search_statements(self, filter_: dict[str, Any], page_request: PageRequest) -> list[str]:
-        engine = self.stack.resources.database.engine
-        statements: list[str] = []
-
-        def record(_: Any, sql: cursor, text: str, values: Any, *__: Any) -> None:
-            # Record only SELECT statements, because the baseline repeats the queries without
-            # savepoints and time limits.
-            if text.startswith("SELECT"):
-                statements.append(sql.mogrify(text, values).decode())
-
-        event.listen(engine, "before_cursor_execute", record)
-        try:
+        def search() -> None:
             with self.stack.resources.unit_of_work() as uow:
                 parsed_filter = member_filter.read_filter(
                     uow, lists.get_list(uow, self.list_id), filter_
                 )
                 searching.search_members(uow, self.list_id, parsed_filter, page_request)
-        finally:
-            event.remove(engine, "before_cursor_execute", record)
-        return statements
+
+        return record_statements(self.stack.resources.database.engine, self.sql, search, "SELECT")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ resume it after a crash. A change of the filter clears ``progress``, which ends 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -51,14 +52,15 @@ _MAX_MISSED_DAYS = 3
 RECORD_BYTES = 100
 MAX_BATCH_ROWS = 10_000
 _MIN_BATCH_ROWS = 100
-# A batch that takes longer is repeated with fewer rows.
-_MAX_STATEMENT_SECONDS = 3
+# A batch with a longer statement is repeated with fewer rows. A batch has three long statements at
+# most, so that no transaction lasts longer than five seconds.
+_MAX_STATEMENT_MS = 1_500
 MAX_CPU_SECONDS = 60.0
 # The CPU time for reading one member without a filter, on a usual machine. A slow machine also
 # reads slowly, so the ratio of both durations says how much CPU time a filter needs.
 _READ_CPU_SECONDS = 0.3e-6
 _MAX_RUN = timedelta(minutes=30)
-_LIMIT_TIME = text(f"SET LOCAL statement_timeout = '{_MAX_STATEMENT_SECONDS}s'")
+_LIMIT_TIME = text(f"SET LOCAL statement_timeout = {_MAX_STATEMENT_MS}")
 _IS_IMPORTING = text("""
 SELECT EXISTS (
     SELECT FROM imports WHERE list_id = :list_id AND status = 'running' AND NOT dry_run
@@ -239,11 +241,11 @@ class _Comparison:
             if ids is None:
                 self._store_progress(after=0, is_many=is_many, entered=0, left=0)
             else:
-                for start in range(0, len(ids), MAX_BATCH_ROWS):
-                    self._write_ids(ids[start : start + MAX_BATCH_ROWS])
+                while ids:
+                    del ids[: self._run_batch(partial(self._write_ids, ids=ids))]
         while self.progress.get("after", MAX_ID) < MAX_ID:
             # The database's progress changes only if the batch is committed.
-            self.progress = self._run_batch(self.progress["after"], self._write_range)
+            self.progress = self._run_batch(self._write_range)
         self._end()
 
     def _find_differences(self) -> tuple[list[int] | None, bool]:
@@ -254,7 +256,7 @@ class _Comparison:
         ids: list[int] = []
         total = events = after = 0
         while after < MAX_ID:
-            after, differences = self._run_batch(after, self._find_in_range)
+            after, differences = self._run_batch(partial(self._find_in_range, after=after))
             total += len(differences)
             events += sum(not is_silent for _, is_silent in differences)
             # The rest doesn't matter if the comparison must write ranges in any case.
@@ -266,9 +268,10 @@ class _Comparison:
         return (ids if total <= MAX_SINGLE_EVENTS else None), events > MAX_SINGLE_EVENTS
 
     def _find_in_range(
-        self, uow: UnitOfWork, after: int, upto: int
+        self, uow: UnitOfWork, after: int
     ) -> tuple[int, Sequence[tuple[int, bool]]]:
         """Return the end of the range and its differences. Measure the filter's CPU time."""
+        upto = self.difference.find_range_end(uow, after, self.batch_rows)
         begun_at = monotonic()
         self.members_read += self.difference.read_members(uow, after, upto)
         read_at = monotonic()
@@ -280,14 +283,18 @@ class _Comparison:
             raise _ComparisonPaused(PauseReason.TOO_SLOW)
         return upto, differences
 
-    def _write_ids(self, ids: Sequence[int]) -> None:
-        with self.resources.unit_of_work() as uow:
-            watch = self._lock_watch(uow)
-            self._count(uow, watch, self.difference.write_ids(uow, ids))
+    def _write_ids(self, uow: UnitOfWork, ids: Sequence[int]) -> int:
+        """Write a batch, and return the number of its ids."""
+        watch = self._lock_watch(uow)
+        batch = ids[: self.batch_rows]
+        self._count(uow, watch, self.difference.write_ids(uow, batch))
+        return len(batch)
 
-    def _write_range(self, uow: UnitOfWork, after: int, upto: int) -> dict[str, Any]:
+    def _write_range(self, uow: UnitOfWork) -> dict[str, Any]:
         """Return the new progress."""
         watch = self._lock_watch(uow)
+        after = self.progress["after"]
+        upto = self.difference.find_range_end(uow, after, self.batch_rows)
         has_events = not self.progress["is_many"]
         written = self.difference.write_range(uow, after, upto, has_events=has_events)
         self._count(uow, watch, written)
@@ -299,14 +306,13 @@ class _Comparison:
         }
         return watch.progress
 
-    def _run_batch(self, after: int, run: Callable[[UnitOfWork, int, int], T]) -> T:
+    def _run_batch(self, run: Callable[[UnitOfWork], T]) -> T:
         """Run a batch in a transaction. If the batch takes too long, repeat it with fewer rows."""
         while True:
             try:
                 with self.resources.unit_of_work() as uow:
                     uow.session.execute(_LIMIT_TIME)
-                    upto = self.difference.find_range_end(uow, after, self.batch_rows)
-                    return run(uow, after, upto)
+                    return run(uow)
             except OperationalError as error:
                 is_slow = isinstance(error.orig, psycopg2.errors.QueryCanceled)
                 if not is_slow or self.batch_rows <= _MIN_BATCH_ROWS:
