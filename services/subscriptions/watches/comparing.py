@@ -267,9 +267,7 @@ class _Comparison:
                 ids += [subscription_id for subscription_id, _ in differences]
         return (ids if total <= MAX_SINGLE_EVENTS else None), events > MAX_SINGLE_EVENTS
 
-    def _find_in_range(
-        self, uow: UnitOfWork, after: int
-    ) -> tuple[int, Sequence[tuple[int, bool]]]:
+    def _find_in_range(self, uow: UnitOfWork, after: int) -> tuple[int, Sequence[tuple[int, bool]]]:
         """Return the end of the range and its differences. Measure the filter's CPU time."""
         upto = self.difference.find_range_end(uow, after, self.batch_rows)
         begun_at = monotonic()
