@@ -7,9 +7,10 @@ resume it after a crash. A change of the filter clears ``progress``, which ends 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import partial
+from itertools import count
 from time import monotonic
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -50,7 +51,11 @@ _MAX_IMPORT_WAIT = timedelta(hours=1)
 _MAX_MISSED_DAYS = 3
 # The number of bytes that a recorded member counts, as in the function `count_recorded_members`.
 RECORD_BYTES = 100
-MAX_BATCH_ROWS = 10_000
+MAX_WRITE_ROWS = 10_000
+# Reading locks nothing, so that its batches can be larger.
+MAX_READ_ROWS = 50_000
+# The first of this number of batches also reads its members without the filter.
+_BATCHES_PER_READING = 8
 _MIN_BATCH_ROWS = 100
 # A batch with a longer statement is repeated with fewer rows. A batch has three long statements at
 # most, so that no transaction lasts longer than five seconds.
@@ -167,7 +172,7 @@ def _begin_comparison(resources: Resources, watch_id: int, now: datetime) -> "_C
         tomorrow = find_day_start(today + timedelta(days=1), zone, watch.hour)
         # A missed day is followed by the next day at once.
         due_at = watch.due_at if difference.day < today else min(now + pause, tomorrow)
-        return _Comparison(resources, difference, watch.progress, due_at, MAX_BATCH_ROWS)
+        return _Comparison(resources, difference, watch.progress, due_at)
 
 
 def _choose_day(watch: SegmentWatch, today: date) -> date:
@@ -230,10 +235,14 @@ class _Comparison:
     difference: Difference
     progress: dict[str, Any]
     due_at: datetime
-    batch_rows: int
+    batch_rows: int = field(default_factory=lambda: MAX_READ_ROWS)
     members_read: int = 0
     seconds_reading: float = 0.0
     seconds_comparing: float = 0.0
+
+    @property
+    def write_rows(self) -> int:
+        return min(self.batch_rows, MAX_WRITE_ROWS)
 
     def run(self) -> None:
         if "after" not in self.progress:
@@ -255,8 +264,12 @@ class _Comparison:
         """
         ids: list[int] = []
         total = events = after = 0
-        while after < MAX_ID:
-            after, differences = self._run_batch(partial(self._find_in_range, after=after))
+        for number in count():
+            if after == MAX_ID:
+                break
+            measures = number % _BATCHES_PER_READING == 0
+            find = partial(self._find_in_range, after=after, measures=measures)
+            after, differences = self._run_batch(find)
             total += len(differences)
             events += sum(not is_silent for _, is_silent in differences)
             # The rest doesn't matter if the comparison must write ranges in any case.
@@ -267,15 +280,21 @@ class _Comparison:
                 ids += [subscription_id for subscription_id, _ in differences]
         return (ids if total <= MAX_SINGLE_EVENTS else None), events > MAX_SINGLE_EVENTS
 
-    def _find_in_range(self, uow: UnitOfWork, after: int) -> tuple[int, Sequence[tuple[int, bool]]]:
-        """Return the end of the range and its differences. Measure the filter's CPU time."""
+    def _find_in_range(
+        self, uow: UnitOfWork, after: int, *, measures: bool
+    ) -> tuple[int, Sequence[tuple[int, bool]]]:
+        """Return the end of the range and its differences.
+
+        ``measures``: whether to measure how fast the members are read without the filter.
+        """
         upto = self.difference.find_range_end(uow, after, self.batch_rows)
+        if measures:
+            begun_at = monotonic()
+            self.members_read += self.difference.read_members(uow, after, upto)
+            self.seconds_reading += monotonic() - begun_at
         begun_at = monotonic()
-        self.members_read += self.difference.read_members(uow, after, upto)
-        read_at = monotonic()
         differences = self.difference.find_differences(uow, after, upto)
-        self.seconds_reading += read_at - begun_at
-        self.seconds_comparing += monotonic() - read_at
+        self.seconds_comparing += monotonic() - begun_at
         ratio = self.seconds_comparing / max(self.seconds_reading, 1e-6)
         if ratio * self.members_read * _READ_CPU_SECONDS > MAX_CPU_SECONDS:
             raise _ComparisonPaused(PauseReason.TOO_SLOW)
@@ -284,7 +303,7 @@ class _Comparison:
     def _write_ids(self, uow: UnitOfWork, ids: Sequence[int]) -> int:
         """Write a batch, and return the number of its ids."""
         watch = self._lock_watch(uow)
-        batch = ids[: self.batch_rows]
+        batch = ids[: self.write_rows]
         self._count(uow, watch, self.difference.write_ids(uow, batch))
         return len(batch)
 
@@ -292,7 +311,7 @@ class _Comparison:
         """Return the new progress."""
         watch = self._lock_watch(uow)
         after = self.progress["after"]
-        upto = self.difference.find_range_end(uow, after, self.batch_rows)
+        upto = self.difference.find_range_end(uow, after, self.write_rows)
         has_events = not self.progress["is_many"]
         written = self.difference.write_range(uow, after, upto, has_events=has_events)
         self._count(uow, watch, written)

@@ -61,6 +61,8 @@ INSERTS = {
     "mailings": "mailings (id, list_id, created_at, rows) VALUES ({any}, {list}, {at}, 1)",
     "mailing_marks": "mailing_marks (mailing_id, user_id, list_id, kind, created_at)"
     " VALUES ({any}, 1, 1, 'delivered', {at})",
+    "segment_changes": "segment_changes (watch_id, user_id, change, entry, day, at)"
+    " VALUES ({any}, 1, 'entered', 1, {at}, {at})",
     "sender_reports": "sender_reports (sender_id, received_at, occurred_at, outcome)"
     " VALUES ({sender}, {at}, {at}, 'applied')",
     "sender_bodies": "sender_bodies (sender_id, received_at, size, context, wrapped_key,"

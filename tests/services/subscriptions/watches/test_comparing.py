@@ -70,7 +70,7 @@ def test_many_changes_are_counted_once_after_crashes(
     segment: WatchedSegment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{COMPARING}.MAX_SINGLE_EVENTS", 100)
-    monkeypatch.setattr(f"{COMPARING}.MAX_BATCH_ROWS", 50)
+    monkeypatch.setattr(f"{COMPARING}.MAX_WRITE_ROWS", 50)
     insert_members(segment.stack, segment.list_id, build_addresses(500))
     write_range = Difference.write_range
     calls = 0
@@ -140,7 +140,7 @@ def test_statement_limit_makes_batches_smaller(
         return find_in_range(self, uow, after, upto)
 
     monkeypatch.setattr(Difference, "find_differences", find_slowly)
-    monkeypatch.setattr(f"{COMPARING}.MAX_BATCH_ROWS", 400)
+    monkeypatch.setattr(f"{COMPARING}.MAX_READ_ROWS", 400)
     segment.compare()
     assert ranges[0] == 300
     assert max(ranges[1:]) <= 100
