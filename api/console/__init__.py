@@ -17,7 +17,7 @@ from api.console.images import routes as images
 from api.console.imports import routes as imports
 from api.console.lists import engagement, growth_page, mailings, sending
 from api.console.lists import routes as lists
-from api.console.members import bulk, fields, member_page, segments
+from api.console.members import bulk, fields, member_page, segments, watches
 from api.console.members import routes as members
 from api.console.operators import routes as operators
 from api.console.overview import routes as overview
@@ -33,6 +33,7 @@ ROUTERS = (
     members.router,
     member_page.router,
     segments.router,
+    watches.router,
     bulk.router,
     fields.router,
     imports.router,

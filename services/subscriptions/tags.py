@@ -27,17 +27,17 @@ MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
 # An SQL condition for rows whose stored filter uses the tag ``:tag_id``. The JSON path uses strict
 # mode, so that it doesn't unwrap arrays automatically.
-_IS_IN_FILTER = """jsonb_path_exists(filter,
+IS_IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
 _FIND_USES = text(f"""
-SELECT 'segment' AS kind, id, name FROM segments WHERE list_id = :list_id AND {_IS_IN_FILTER}
+SELECT 'segment' AS kind, id, name FROM segments WHERE list_id = :list_id AND {IS_IN_FILTER}
 UNION ALL
 SELECT 'bulk_action', id, action FROM bulk_actions
-WHERE list_id = :list_id AND status = 'running' AND (tag_id = :tag_id OR {_IS_IN_FILTER})
+WHERE list_id = :list_id AND status = 'running' AND (tag_id = :tag_id OR {IS_IN_FILTER})
 UNION ALL
 SELECT 'export', id, kind FROM exports
-WHERE list_id = :list_id AND finished_at IS NULL AND {_IS_IN_FILTER}
+WHERE list_id = :list_id AND finished_at IS NULL AND {IS_IN_FILTER}
 ORDER BY kind DESC, id
 """)  # noqa: S608
 

@@ -129,7 +129,7 @@ def test_console_creates_and_counts_and_changes_and_deletes_a_segment(
     text = see_complete_count(console, path)
     assert "<b>1</b> member matches" in text
     assert 'value="Others"' in text
-    assert "was deleted. Its members stay on the list." in console.do(path, 1)
+    assert "was deleted. Its members stay on the list." in console.do(path, 2)
     assert data(console.api.get(f"/lists/{console_list_id}/segments"))["items"] == []
 
 

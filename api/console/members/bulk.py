@@ -1,6 +1,6 @@
 """Pages on which an owner starts, watches and undoes bulk actions on members."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -25,6 +25,7 @@ from api.console.members.forms import (
     format_json,
     iterate_fields,
 )
+from api.console.members.watches import CONFIRMED
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
@@ -46,7 +47,7 @@ from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.errors.requests import invalid_field
 from core.queues import Queue
 from core.settings.notations import PlanQuota
-from models import BulkAction, BulkActionKind, Job, JobStatus, SubscriptionStatus
+from models import BulkAction, BulkActionKind, Job, JobStatus, Segment, SubscriptionStatus
 from services.jobs import records
 from services.paging import PageRequest
 from services.subscriptions import tags
@@ -54,6 +55,7 @@ from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.filters import member_filter
+from services.subscriptions.watches import watches
 from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/bulk-actions")
@@ -146,7 +148,7 @@ async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
         order = actions.check_order(BulkOrder(BulkActionKind(action), value))
         # If the bulk queue is overloaded, reject the request before storing anything.
         console.state.queue_ages.check(Queue.BULK, waits=False)
-        bulk_id = await console.state.in_unit_of_work(_begin_action, console, list_id, order)
+        return await console.state.in_unit_of_work(_begin_action, console, list_id, order)
     except DomainError as error:
         if error.code == AUTH_LOGIN_AGAIN.code:
             raise LoginNeeded(console.member) from None
@@ -157,14 +159,31 @@ async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
             action=action,
             error=error,
         )
-    return console.redirect(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}")
 
 
 def _begin_action(
     uow: UnitOfWork, console: ConsoleRequest, list_id: int, order: BulkOrder
-) -> int | None:
+) -> Response:
+    """Begin a bulk action. Before it tags members of watched segments, the owner must confirm."""
     mailing_list = console.get_own_list(uow, list_id)
     filter_json = parse_filter(console.form.get("filter", "")) or ALL_ACTIVE
+    watched_segments = _list_watched_segments(uow, list_id, order)
+    if watched_segments and CONFIRMED not in console.form:
+        return console.render_page(
+            "confirm_tag.html",
+            list=mailing_list,
+            # "Cancel" leads back to the form with the same members.
+            path=f"{get_list_path(list_id)}/bulk-actions/new?{console.request.url.query}",
+            tag_name=order.value,
+            watched_segments=watched_segments,
+            filter_json=filter_json,
+            values={
+                "action": order.action,
+                "tag_name": order.value,
+                "filter": format_json(filter_json),
+                CONFIRMED: "yes",
+            },
+        )
     job = actions.begin_bulk_action(
         uow,
         mailing_list,
@@ -172,7 +191,16 @@ def _begin_action(
         order,
         caller=console.caller,
     )
-    return job.subject_id
+    return console.redirect(f"{get_list_path(list_id)}/bulk-actions/{job.subject_id}")
+
+
+def _list_watched_segments(uow: UnitOfWork, list_id: int, order: BulkOrder) -> Sequence[Segment]:
+    """Return the watched segments whose filters use the tag that the order adds."""
+    if order.action is not BulkActionKind.TAG or order.value is None:
+        return ()
+    tag_ids = tags.find_tag_ids(uow, list_id, [order.value], create=False)
+    tag_id = tag_ids.get(order.value)
+    return () if tag_id is None else watches.list_watched_users_of_tag(uow, list_id, tag_id)
 
 
 @threaded_as_search

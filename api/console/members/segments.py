@@ -6,11 +6,13 @@ from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
+from typing import Any
 from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
+from api.console.members import watches as watch_pages
 from api.console.members.filter_choices import list_choices, list_ready_made_filters
 from api.console.members.filter_form import (
     FilterDraft,
@@ -28,7 +30,9 @@ from api.console.members.forms import (
     MemberCount,
     Selection,
     count_selection,
+    format_json,
 )
+from api.console.members.watches import CONFIRMED
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
@@ -40,24 +44,21 @@ from api.console.requests import (
     shows_errors_on,
     threaded_as_search,
 )
-from api.console.typed_forms import CORRECT_FIELDS_TEXT, TypedForm, parse_body, read_number
+from api.console.typed_forms import CORRECT_FIELDS_TEXT, TypedForm, parse_body
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.schemas.fields import TagChange
-from api.schemas.segments import WatchChanges
 from api.state import Transaction
 from core.errors import DomainError
-from core.errors.mailing import SEGMENT_NAME_TAKEN, SEGMENT_TIME_ZONE, TAG_NAME_TAKEN
+from core.errors.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
 from core.settings.notations import PlanQuota
-from models import MailingList, PauseReason, SegmentWatch
+from models import MailingList
 from services.paging import PageRequest
 from services.subscriptions import segments, tags
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
 from services.subscriptions.watches import watches
-from services.subscriptions.watches.pauses import REASON_SENTENCES
-from services.subscriptions.watches.watches import DEFAULT_TIME_ZONE
 from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
@@ -70,7 +71,6 @@ MAX_EXACT_COUNTING_TIME = timedelta(seconds=4)
 TAGS_ON_PAGE = 50
 # Maps an error code to the form field that shows the error.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
-_WATCH_PLACES = {SEGMENT_TIME_ZONE.code: "time_zone"}
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
 
@@ -93,11 +93,13 @@ def show_segments(
         uow, mailing_list, *(each.filter for each in page.rows)
     )
     conditions = [describe_filter(build_draft(each, choices), choices) for each in filters_json]
+    watch_by_segment = watches.find_watches(uow, [each.id for each in page.rows])
+    marks = [watch_pages.describe_watch(watch_by_segment.get(each.id)) for each in page.rows]
     counts = _count_matches(console, uow, mailing_list, filters, count)
     return console.render_page(
         "segments.html",
         list=mailing_list,
-        segments=list(zip(page.rows, conditions, counts, strict=True)),
+        segments=list(zip(page.rows, marks, conditions, counts, strict=True)),
         recount=_build_recount_query(counts, cursor, count),
         suggestions=[
             (name, urlencode({"name": name, "filter": text}))
@@ -213,6 +215,7 @@ def show_segment(
         return _render_segment_form(
             console, uow, list_id, form, draft, segment_id, watch_form=watch_form
         )
+    entry_count = watch_pages.count_entries(console, uow, mailing_list, segment_id, count)
     uow.roll_back()
     member_count = count_selection(console.state.resources, mailing_list, parsed_filter, count)
     return _render_segment_form(
@@ -223,6 +226,7 @@ def show_segment(
         draft,
         segment_id,
         member_count=member_count,
+        entry_count=entry_count,
         watch_form=watch_form,
     )
 
@@ -266,30 +270,42 @@ def _save_segment(
             path = f"{get_list_path(list_id)}/members?segment={segment.id}"
             notice = f"The segment “{segment.name}” was created."
         else:
-            segments.get_segment(uow, mailing_list.id, segment_id)
+            filter_before = segments.get_segment(uow, mailing_list.id, segment_id).filter
             values = {"name": name, "filter": _get_filter(draft)}
-            segments.change_segment(uow, mailing_list, segment_id, values)
+            segment = segments.change_segment(uow, mailing_list, segment_id, values)
+            is_watched = watches.find_watch(uow, segment_id) is not None
+            is_confirmed = segment.filter == filter_before or CONFIRMED in console.form
+            if is_watched and not is_confirmed:
+                uow.roll_back()
+                return _render_confirmation(console, uow, list_id, segment_id, values)
     except DomainError as error:
         return _render_error(console, uow, list_id, error, draft, segment_id)
     return console.redirect(path, notice)
 
 
+def _render_confirmation(
+    console: ConsoleRequest, uow: UnitOfWork, list_id: int, segment_id: int, values: dict[str, Any]
+) -> Response:
+    """Ask the owner whether to change the filter of a watched segment."""
+    return console.render_page(
+        "confirm_segment.html",
+        list=console.get_own_list(uow, list_id),
+        segment=segments.get_segment(uow, list_id, segment_id),
+        filter_json=values["filter"],
+        values={**values, "filter": format_json(values["filter"]), CONFIRMED: "yes"},
+    )
+
+
 @router.post("/segments/{segment_id}/watch")
-@shows_errors_on(show_segment, _WATCH_PLACES)
+@shows_errors_on(show_segment, watch_pages.WATCH_PLACES)
 def change_watch(
     console: ConsoleForm, uow: Transaction, list_id: ListId, segment_id: PathId
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
-    watch = None
-    notice = "The segment is no longer watched."
-    if "stop" not in console.form:
-        values = {
-            "time_zone": console.form.get("time_zone", "").strip(),
-            "hour": read_number(console.form, "hour"),
-            "imports": "imports" in console.form,
-        }
-        watch = parse_body(WatchChanges, values).sent()
-        notice = "Pressroom watches the segment, and compares it within a few minutes."
+    watch = watch_pages.read_watch(console.form)
+    notice = "Pressroom watches the segment, and compares it within a few minutes."
+    if watch is None:
+        notice = "The segment is no longer watched."
     segments.change_segment(uow, mailing_list, segment_id, {"watch": watch})
     return console.redirect(f"{get_list_path(list_id)}/segments/{segment_id}", notice)
 
@@ -366,6 +382,7 @@ def _render_segment_form(
     segment_id: int | None = None,
     *,
     member_count: MemberCount | None = None,
+    entry_count: MemberCount | None = None,
     watch_form: TypedForm | None = None,
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
@@ -389,20 +406,9 @@ def _render_segment_form(
         segment_id=segment_id,
         segment_name=segment_name,
         member_count=member_count,
-        watch=watch,
-        watch_form=(watch_form or TypedForm()).fill(_list_watch_values(watch)),
-        pause_sentence=watch
-        and watch.pause_reason
-        and REASON_SENTENCES[PauseReason(watch.pause_reason)],
-        hours=[(str(hour), f"{hour:02}:00") for hour in range(24)],
+        entry_count=entry_count,
+        **watch_pages.build_watch_values(watch, watch_form or TypedForm()),
     )
-
-
-def _list_watch_values(watch: SegmentWatch | None) -> dict[str, str]:
-    if watch is None:
-        return {"time_zone": DEFAULT_TIME_ZONE}
-    values = {"time_zone": watch.time_zone, "hour": str(watch.hour)}
-    return {**values, "imports": "on"} if watch.imports else values
 
 
 @router.get("/tags")
@@ -463,10 +469,15 @@ def show_tag_deletion(
     tag = tags.get_tag(uow, mailing_list.id, tag_id)
     written = {"field": "tag", "is": tag.name}
     parsed_filter = member_filter.read_filter(uow, mailing_list, written)
+    watched = watches.list_watched_users_of_tag(uow, mailing_list.id, tag.id)
     uow.roll_back()
     member_count = count_selection(console.state.resources, mailing_list, parsed_filter)
     return console.render_page(
-        "delete_tag.html", list=mailing_list, tag=tag, member_count=member_count
+        "delete_tag.html",
+        list=mailing_list,
+        tag=tag,
+        member_count=member_count,
+        watched_segments=watched,
     )
 
 

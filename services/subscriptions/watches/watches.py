@@ -1,9 +1,9 @@
 """Starts, changes and stops the watches of segments, and reads the recorded changes."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, delete, func, select, text, update
+from sqlalchemy import Row, Select, delete, func, select, text, update
 
 from core.errors.mailing import SEGMENT_TIME_ZONE, SEGMENT_TOO_MANY_WATCHED
 from core.ids import parse_id_cursor
@@ -18,6 +18,7 @@ from models import (
 )
 from services import paging
 from services.paging import PageOfRows, PageRequest
+from services.subscriptions import tags
 from services.subscriptions.watches.segment_days import list_time_zones
 from storage.unit_of_work import UnitOfWork
 
@@ -79,19 +80,25 @@ def find_watches(uow: UnitOfWork, segment_ids: Collection[int]) -> dict[int, Seg
     return {watch.segment_id: watch for watch in uow.session.scalars(query)}
 
 
+def list_watched_users_of_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> Sequence[Segment]:
+    """Return the watched segments whose filters use a tag."""
+    query = (
+        select(Segment)
+        .join(SegmentWatch, SegmentWatch.segment_id == Segment.id)
+        .where(Segment.list_id == list_id, text(tags.IS_IN_FILTER))
+        .order_by(Segment.folded)
+    )
+    return uow.session.scalars(query, {"tag_id": tag_id}).all()
+
+
 def list_changes(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int, page: PageRequest
 ) -> PageOfRows[ListedChange]:
     """Return changes, oldest first. A segment that isn't watched has none."""
     change = SegmentChange
     query = (
-        select(change, Subscription.email, Subscription.name)
+        _select_changes(mailing_list.id)
         .join(SegmentWatch, SegmentWatch.id == change.watch_id)
-        .outerjoin(User, (User.id == change.user_id) & User.erased_at.is_(None))
-        .outerjoin(
-            Subscription,
-            (Subscription.user_id == User.id) & (Subscription.list_id == mailing_list.id),
-        )
         .where(SegmentWatch.segment_id == segment_id)
         .order_by(change.id)
         .limit(page.limit + 1)
@@ -100,6 +107,38 @@ def list_changes(
         query = query.offset(page.offset)
     else:
         query = query.where(change.id > parse_id_cursor(page.cursor))
+    return _read_changes(uow, query, page)
+
+
+def list_newest_changes(
+    uow: UnitOfWork, watch: SegmentWatch, page: PageRequest
+) -> PageOfRows[ListedChange]:
+    change = SegmentChange
+    before = None if page.cursor is None else parse_id_cursor(page.cursor)
+    query = paging.order_newest_first(
+        _select_changes(watch.list_id),
+        change.watch_id,
+        watch.id,
+        change.id,
+        before=before,
+        is_read_backwards=True,
+    )
+    return _read_changes(uow, query.limit(page.limit + 1), page)
+
+
+def _select_changes(list_id: int) -> Select[SegmentChange, str | None, str | None]:
+    return (
+        select(SegmentChange, Subscription.email, Subscription.name)
+        .outerjoin(User, (User.id == SegmentChange.user_id) & User.erased_at.is_(None))
+        .outerjoin(
+            Subscription, (Subscription.user_id == User.id) & (Subscription.list_id == list_id)
+        )
+    )
+
+
+def _read_changes(
+    uow: UnitOfWork, query: Select[SegmentChange, str | None, str | None], page: PageRequest
+) -> PageOfRows[ListedChange]:
     rows = [ListedChange(*row) for row in uow.session.execute(query)]
     return paging.cut_page(rows, page.limit, lambda row: str(row.change.id))
 

@@ -101,6 +101,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_LIST}/segments/new": Call(404, own=422, form={"filter": _FILTER}),
     f"GET {_LIST}/segments/{{segment_id}}": Call(404),
     f"POST {_LIST}/segments/{{segment_id}}": Call(404, own=422, form={"filter": _FILTER}),
+    f"GET {_LIST}/segments/{{segment_id}}/changes": Call(404),
     f"POST {_LIST}/segments/{{segment_id}}/watch": Call(
         404, own=303, form={"time_zone": "UTC", "hour": "7"}
     ),
