@@ -147,6 +147,16 @@ def test_form_counts_new_members_but_neither_imported_nor_older_ones(
     assert read_preview(console, segment) == "3 members would have entered in the last 7 days."
 
 
+def test_form_shows_no_number_for_a_large_filter_with_dates(
+    console: OwnerAtConsole, segment: WatchedSegment
+) -> None:
+    is_named = {"field": "name", "in": [f"Ada {number}" for number in range(50)]}
+    is_old = {"field": "joined_at", "at_most": {"days_ago": 30}}
+    for written, is_counted in ((is_named, True), ({"any": [is_named, is_old]}, False)):
+        segment.change(filter=written)
+        assert bool(read_preview(console, segment)) == is_counted
+
+
 def test_page_lists_changes_newest_first_without_a_link_to_erased_people(
     stack: Stack, console: OwnerAtConsole, watched: WatchedSegment
 ) -> None:
@@ -269,7 +279,7 @@ def test_lists_and_deletions_name_watched_segments(
     text = console.see(f"{path}/tags/{tag_id}/delete")
     assert "“<bdi>VIPs</bdi>”" in text
     assert "Not watched" not in text
-    assert "Pressroom stops watching it" in console.see(f"{path}/segments/{watched.id}")
+    assert "Pressroom stops watching the segment" in console.see(f"{path}/segments/{watched.id}")
     stack.query(
         "UPDATE segment_watches SET pause_reason = 'quota_full', due_at = now() + interval '1 day'"
         " WHERE segment_id = %s",

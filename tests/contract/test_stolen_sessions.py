@@ -79,6 +79,7 @@ MEMBER_READS = {
     *("GET /console", "GET /console/find", "GET /console/developers/feed"),
     *("GET /console/lists/{list_id}/members", "GET /console/lists/{list_id}/members/{user_id}"),
     "GET /console/lists/{list_id}/members/{user_id}/remove",
+    "GET /console/lists/{list_id}/segments/{segment_id}/changes",
     "GET /console/developers/senders/{sender_id}",
     "POST /console/developers/senders/{sender_id}/try",
     "GET /console/developers/webhooks/{endpoint_id}",

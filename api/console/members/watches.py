@@ -103,8 +103,8 @@ def count_entries(
 ) -> MemberCount | None:
     """Count the members who would have entered a segment in the last days.
 
-    Counting ends the transaction. The result is ``None`` for a watched segment and for an invalid
-    filter.
+    Counting ends the transaction. The result is ``None`` for a watched segment, and for an
+    invalid or large filter.
 
     ``count``: ``ENTRY_COUNT`` for an exact count.
     """
@@ -114,6 +114,8 @@ def count_entries(
     try:
         entry_filter = preview.build_entry_filter(uow, mailing_list, segment.filter)
     except DomainError:
+        return None
+    if entry_filter is None:
         return None
     uow.roll_back()
     count = EXACT_COUNT if count == ENTRY_COUNT else ""

@@ -19,15 +19,18 @@ from services.subscriptions.filters.names import build_filter_names
 from storage.unit_of_work import UnitOfWork
 
 PREVIEW_DAYS = 7
+# The query repeats the segment's filter for each day. So larger filters have no preview.
+_MAX_VALUES = 50
 _NAMES = build_filter_names(())
 
 
 def build_entry_filter(
     uow: UnitOfWork, mailing_list: MailingList, stored_filter: Mapping[str, Any]
-) -> MemberFilter:
+) -> MemberFilter | None:
     """Return a filter for members who would have entered the segment in the last days, in UTC.
 
-    Members whom an import created don't count, because a watch doesn't report them by default.
+    Members whom an import created don't count, because a watch doesn't report them by default. The
+    result is ``None`` if the segment's filter is too large.
     """
     today = clock.now().date()
     days = [today - timedelta(days=number) for number in range(PREVIEW_DAYS + 1)]
@@ -36,28 +39,26 @@ def build_entry_filter(
         for day in days
     ]
     nodes = [each.node for each in filters]
-    parts = [
-        part
-        for day, (node, node_of_day_before) in zip(days, pairwise(nodes), strict=False)
-        for part in _list_entries(day, node, node_of_day_before)
-    ]
+    has_dates = nodes[0] != nodes[1]
+    if has_dates and sum(len(each.values) for each in nodes[0].comparisons()) > _MAX_VALUES:
+        return None
+    # The cheap comparisons are first, because Postgres evaluates the parts in this order.
+    is_new = _compare_creation("at_least", days[PREVIEW_DAYS - 1])
+    is_added = _parse({"field": "source", "is_not": "import"})
+    parts = [_combine(is_new, is_added, nodes[0])]
+    for day, (node, node_of_day_before) in zip(days, pairwise(nodes), strict=False):
+        if has_dates:
+            is_old = _compare_creation("before", day)
+            parts.append(_combine(is_old, node, Negation(node_of_day_before)))
     return replace(filters[0], node=Combination(needs_all=False, parts=tuple(parts)))
 
 
-def _list_entries(day: date, node: Node, node_of_day_before: Node) -> list[Node]:
-    """Return the conditions for members who entered on a day."""
-    # The cheap comparison is first, because Postgres evaluates the parts in this order.
-    is_new = {"all": [_compare_creation("is", day), {"field": "source", "is_not": "import"}]}
-    entries: list[Node] = [Combination(needs_all=True, parts=(_parse(is_new), node))]
-    if node != node_of_day_before:
-        is_old = _parse(_compare_creation("before", day))
-        parts = (is_old, node, Negation(node_of_day_before))
-        entries.append(Combination(needs_all=True, parts=parts))
-    return entries
+def _combine(*parts: Node) -> Node:
+    return Combination(needs_all=True, parts=parts)
 
 
-def _compare_creation(operator: str, day: date) -> dict[str, Any]:
-    return {"field": "created_at", operator: day.isoformat()}
+def _compare_creation(operator: str, day: date) -> Node:
+    return _parse({"field": "created_at", operator: day.isoformat()})
 
 
 def _parse(written: dict[str, Any]) -> Node:
