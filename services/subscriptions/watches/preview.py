@@ -1,7 +1,7 @@
 """Finds the members who would have entered a segment if it had been watched.
 
-The past values of tags, fields and statuses aren't stored. So a member counts only if a date in the
-filter or the member's own creation explains the entry.
+The past values of tags, fields and statuses aren't stored. The preview therefore counts only new
+members, and members who entered because of a date in the filter.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from services.subscriptions.filters.names import build_filter_names
 from storage.unit_of_work import UnitOfWork
 
 PREVIEW_DAYS = 7
-# The query repeats the segment's filter for each day. So larger filters have no preview.
+# Larger filters with dates have no preview, because the query repeats the filter for each day.
 _MAX_VALUES = 50
 _NAMES = build_filter_names(())
 
@@ -29,7 +29,7 @@ def build_entry_filter(
 ) -> MemberFilter | None:
     """Return a filter for members who would have entered the segment in the last days, in UTC.
 
-    Members whom an import created don't count, because a watch doesn't report them by default. The
+    Imported members don't count, because a watch doesn't report them by default. The
     result is ``None`` if the segment's filter is too large.
     """
     today = clock.now().date()
