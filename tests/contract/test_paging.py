@@ -15,6 +15,7 @@ from tests.support.http.replies import data, problem, send, walk_pages
 from tests.support.imports.bulk import add, build_address_file, import_members_file
 from tests.support.lists.segments import filter_of_bytes, new_field
 from tests.support.lists.subscribers import new_address, new_list, require_member
+from tests.support.lists.watched_segments import tag, watch_segment
 from tests.support.people.oauth import log_in, register
 from tests.support.security.calls import CALLS, Paging
 from tests.support.senders.mailings import new_mailing
@@ -78,7 +79,11 @@ def full_account(stack: Stack) -> FullAccount:
     for source, target in ((list_id, list_ids[0]), (list_ids[0], list_id)):
         path = f"/subscriptions/{source}/members/{user_id}/transfer"
         data(client.post(path, params={"dst_list_id": target}))
-    return client, {"list_id": list_id, "user_id": user_id}
+    watched = watch_segment(stack, client, list_id)
+    for address in addresses:
+        tag(watched, address)
+    watched.compare()
+    return client, {"list_id": list_id, "user_id": user_id, "segment_id": watched.id}
 
 
 def identify(items: list[Any]) -> list[Any]:
