@@ -21,6 +21,7 @@ from api.console.frame import render_console_part
 from api.console.growth import Figure, GrowthPlot, build_growth_plot, build_net_growth_plot
 from api.console.members.filter_form import FilterDraft
 from api.console.members.forms import NOBODY, MemberCount
+from api.console.members.watches import build_watch_values
 from api.console.typed_forms import TypedForm
 from services.subscriptions.daily_figures import MemberFigures
 
@@ -236,7 +237,9 @@ def render_page(template: str, member_count: MemberCount, **more_values: Any) ->
 
 
 def render_total(member_count: MemberCount) -> str:
-    text = render_page("segment.html", member_count, segment_id=2, segment_name="Tea drinkers")
+    values = {"entry_count": None, **build_watch_values(None, TypedForm())}
+    values |= {"segment_id": 2, "segment_name": "Tea drinkers"}
+    text = render_page("segment.html", member_count, **values)
     return text.split('<p class="total"')[1].split("</p>")[0]
 
 
