@@ -1,6 +1,6 @@
 """Deletes recorded members of stopped watches and of erased people, every hour.
 
-Release 1.1.0 doesn't delete the records of people whom it erases. An erasure finds records by the
+An erasure by release 1.1.0 doesn't delete the person's records. An erasure finds records by the
 person's subscriptions, which the undo of an import may have deleted.
 """
 
