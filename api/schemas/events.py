@@ -5,7 +5,8 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from api.schemas.envelope import Schema, Timestamp
-from services.feed.catalogue import CATALOGUE, FeedEventType, MemberFacts, SubjectKind
+from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
+from services.feed.event_data import MemberFacts
 
 EVENT_EXAMPLE: dict[str, Any] = {
     "id": 48213,
