@@ -145,3 +145,34 @@ def test_statement_limit_makes_batches_smaller(
     assert ranges[0] == 300
     assert max(ranges[1:]) <= 100
     assert len(segment.list_events()) == 300
+
+
+def test_statement_limit_makes_written_batches_smaller(
+    segment: WatchedSegment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert_members(segment.stack, segment.list_id, build_addresses(300))
+    write_ids = Difference.write_ids
+    batches: list[int] = []
+
+    def write_slowly(self: Difference, uow: Any, ids: Any) -> Any:
+        batches.append(len(ids))
+        if len(ids) > 150:
+            uow.session.connection().exec_driver_sql("SELECT pg_sleep(10)")
+        return write_ids(self, uow, ids)
+
+    monkeypatch.setattr(Difference, "write_ids", write_slowly)
+    monkeypatch.setattr(f"{COMPARING}.MAX_READ_ROWS", 400)
+    segment.compare()
+    assert batches == [300, 100, 100, 100]
+    assert Counter(segment.list_happenings()) == {("entered", 1): 300}
+
+
+def test_largest_entry_number_is_kept(segment: WatchedSegment) -> None:
+    insert_members(segment.stack, segment.list_id, build_addresses(1))
+    segment.compare()
+    segment.stack.query(
+        "UPDATE segment_members SET entry = 32767, is_in = false WHERE watch_id = %s",
+        segment.find_watch_id(),
+    )
+    segment.compare_after(days=1)
+    assert segment.list_happenings() == [("entered", 1), ("entered", 32767)]
