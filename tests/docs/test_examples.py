@@ -2,8 +2,8 @@
 
 All blocks of one document and language form one script, so that later blocks can use variables of
 earlier blocks. Shell blocks set the variables API and KEY themselves. For blocks in other
-languages, the tests set API and KEY. Blocks of docs/sending.md are excluded, because
-test_sending.py saves the blocks of docs/sending.md as files and runs the files.
+languages, the tests set API and KEY. Blocks of docs/sending.md and docs/journeys.md are excluded,
+because test_sending.py and test_journeys.py save the blocks as files and run the files.
 """
 
 import os
@@ -43,7 +43,7 @@ _PRINTED_TEXTS = {
 def _scripts() -> dict[tuple[str, str], str]:
     blocks: dict[tuple[str, str], list[str]] = {}
     for document in markdown.DOCUMENTS:
-        if document.name == "sending.md":
+        if document.name in {"journeys.md", "sending.md"}:
             continue
         for block in markdown.blocks(document):
             if block.is_run:
