@@ -60,6 +60,7 @@ def test_welcome_mails_follow_after_3_and_30_days(
     mails = programs.list_mails(email)
     subjects = ["Welcome", "Our best letters", "Your first month"]
     assert [each["subject"] for each in mails] == subjects
+    link = None
     for step, mail in enumerate(mails):
         headers = mail["headers"]
         assert headers["Message-ID"] == f"<welcome.{segment.id}.{user_id}.1.{step}@example.com>"
@@ -73,6 +74,7 @@ def test_welcome_mails_follow_after_3_and_30_days(
         link = _LINK.fullmatch(headers["List-Unsubscribe"])
         assert link is not None
         assert f"Unsubscribe: {link[1]}\n" in mail["text"]
+    assert link is not None
     one_click = httpx2.post(link[1], data={"List-Unsubscribe": "One-Click"})
     assert one_click.status_code == 200, one_click.text
     assert require_member(client, segment.list_id, email)["email_enabled"] is False
