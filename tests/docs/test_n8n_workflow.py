@@ -95,7 +95,8 @@ def test_signed_entry_is_accepted(secrets: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("name", [each["name"] for each in build_messages() if not each["ok"]])
 def test_wrong_signature_is_rejected(name: str) -> None:
     # Sign the message again, because the test may run minutes after its collection.
-    [message] = [each for each in build_messages() if each["name"] == name]
+    messages: list[dict[str, Any]] = build_messages()
+    [message] = [each for each in messages if each["name"] == name]
     outcome = verify(message["body"].encode(), message["headers"], message["secrets"][0])
     assert outcome["error"] in (
         "The signature is wrong.",
