@@ -10,7 +10,8 @@ import pytest
 from devstack.harness.stack import Stack
 from services.subscriptions.watches.comparing import MAX_SINGLE_EVENTS
 from services.subscriptions.watches.difference import Difference
-from tests.support.imports.bulk import build_address_file, build_addresses, import_members_file
+from tests.support.http.replies import data
+from tests.support.imports.bulk import await_job, build_address_file, build_addresses, upload
 from tests.support.lists.segments import ALL_MEMBERS_FILTER
 from tests.support.lists.subscribers import insert_members, new_list
 from tests.support.lists.watched_segments import WatchedSegment, watch_segment
@@ -63,7 +64,8 @@ def test_large_import_causes_at_most_one_event(segment: WatchedSegment, imports:
     count = sized(MANY, 1_000_000)
     segment.change(watch={"imports": imports})
     file = build_address_file(*build_addresses(count))
-    import_members_file(segment.client, segment.list_id, file)
+    job = data(upload(segment.client, segment.list_id, file))
+    assert await_job(segment.client, job["id"], within=3600)["status"] == "succeeded"
     segment.compare()
     assert segment.read_watch()["members"] == count
     assert [kind for kind, _ in segment.list_happenings()] == (["many"] if imports else [])
