@@ -44,9 +44,11 @@ DUE: dict[str, str | None] = {
         " ON CONFLICT DO NOTHING"
     ),
     "maintenance.engagement": (
-        "INSERT INTO member_engagement (list_id, user_id, measured_since)"
+        "WITH list AS (UPDATE lists SET updated_at = now()"
+        "   WHERE id = (SELECT min(id) FROM lists) RETURNING id)"
+        " INSERT INTO member_engagement (list_id, user_id, measured_since)"
         " SELECT list.id, 9000000000 + n, current_date"
-        f" FROM (SELECT min(id) AS id FROM lists) AS list, generate_series(1, {_DUE_ROWS}) AS n"
+        f" FROM list, generate_series(1, {_DUE_ROWS}) AS n"
         " ON CONFLICT DO NOTHING"
     ),
     "maintenance.purge": f"""

@@ -28,7 +28,7 @@ def build_measured_condition(
     """The condition that a list in ``mode`` records the engagement of an active member.
 
     Each query that reads ``member_engagement`` needs this condition, because maintenance deletes
-    the rows of other members only within an hour.
+    the rows of other members later.
     """
     if mode == EngagementMode.OFF:
         return false()

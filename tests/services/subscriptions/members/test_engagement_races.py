@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
+from core import clock
 from devstack.harness.stack import Stack
-from services.engagement import answers
+from services.engagement import answers, upkeep
 from services.subscriptions.members.opt_out_checks import compute_address_digest
 from tests.support.lists.measured_lists import MeasuredList, new_measured_list
 from tests.support.senders.posting import post, settle
@@ -16,6 +17,9 @@ from tests.support.stack.maintenance import run_maintenance
 _HOLD_COUNTS = """
 INSERT INTO sender_counts (sender_id, hour, outcome, count)
 VALUES (%s, date_trunc('hour', now()), 'applied', 0)
+"""
+_LEAVE_ROW_BEHIND = """
+INSERT INTO member_engagement (list_id, user_id, measured_since) VALUES (%s, %s, CURRENT_DATE)
 """
 
 
@@ -43,6 +47,19 @@ def test_refusal_during_a_batch_of_reports_hides_and_later_deletes_what_the_batc
     assert measured.read_engagement(user_id) is None
     run_maintenance(measured.stack, "maintenance.engagement")
     assert (count_rows(measured, user_id), measured.count_marks(user_id)) == (0, 0)
+
+
+def test_unchanged_list_is_checked_once_a_day(measured: MeasuredList) -> None:
+    user_id = measured.add_member()
+    measured.stack.query(_LEAVE_ROW_BEHIND, measured.id, user_id + 1)
+    measured.stack.query(
+        "UPDATE lists SET updated_at = now() - interval '2 days' WHERE id = %s", measured.id
+    )
+    now = clock.now()
+    for hour in range(24):
+        upkeep.delete_unmeasured(measured.stack.resources, now.replace(hour=hour))
+        has_row = count_rows(measured, user_id + 1) == 1
+        assert has_row == (hour < measured.id % 24)
 
 
 def test_batch_of_reports_that_waits_for_a_refusal_records_nothing(measured: MeasuredList) -> None:
