@@ -21,6 +21,7 @@ from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf
 from api.waiting.disconnects import run_while_connected
 from core.log_output import configure_logging
+from core.permissions import Permission
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import Settings, load_settings
@@ -48,7 +49,7 @@ ECHO = register_request_kind(RequestKind("benchmark.echo", Queue.REQUEST), echo)
 async def echo_route(
     request: Request,
     state: StateOf,
-    _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
+    _: Annotated[Caller, requires_scope(Scope.COMPOSER, Permission.COMPOSER)],
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
     """Enqueue a task in the request queue, and wait for its result, as the product's routes do."""

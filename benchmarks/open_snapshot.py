@@ -16,13 +16,14 @@ from benchmarks.measure import (
     median_and_spread,
     percentile,
 )
+from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
 from devstack.harness.embedded_services import embedded_services
 from devstack.harness.ended_jobs import add_ended_jobs, open_snapshot
 from devstack.harness.opening import open_stack
 from devstack.harness.stack import Stack
-from services.jobs.kinds import JobKind, register_kind
+from services.jobs.kinds import JobKind, JobPermissions, register_kind
 from services.jobs.outbox import enqueue_job
 from services.jobs.scan_paces import SweepPaces
 from services.jobs.sweep import sweep_jobs
@@ -42,6 +43,7 @@ IDLE = register_kind(
         run=lambda _resources, _lease: None,
         queue=Queue.BULK,
         scope=Scope.ATTACHMENT,
+        permissions=JobPermissions(Permission.IMAGES, Permission.IMAGES),
         retryable=True,
     )
 )

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Request
 
@@ -40,12 +40,19 @@ from api.limits.rate_limits import RateLimitName
 from api.middleware.body_limits import body_of
 from api.state import state_of
 from core.errors import access
+from core.permissions import Permission
 from core.scopes import Scope
 from services.access.caller import Caller, require_scope
 from services.subscriptions.members import traces
 
 # The maximum size of a request body that is read before credentials or a trace id are checked.
 MAX_UNCHECKED_BODY_BYTES = 16 * 1024
+
+# Marks a route that needs the permission of a record's kind, which the service checks.
+KIND_PERMISSION: Literal["kind"] = "kind"
+# The permission that a caller's role must have. A route needs no permission (``None``) if it is
+# about the caller as a person, or if only operators or API keys can use it.
+RoutePermission = Permission | Literal["kind"] | None
 
 # The key of the authorised caller in the ASGI scope of a request.
 _CALLER_KEY = "pressroom.caller"
@@ -66,6 +73,7 @@ class Access(ABC):
 
     docs: AccessDocs = field(default_factory=AccessDocs)
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
+    permission: RoutePermission = field(kw_only=True)
 
     async def __call__(self, request: Request) -> Any:
         return request.scope[_CALLER_KEY]
@@ -84,8 +92,11 @@ class Access(ABC):
         """Authenticate the caller, and count the request against a rate limit."""
 
 
+@dataclass(frozen=True, eq=False)
 class PublicAccess(Access):
     """An access rule that ignores credentials."""
+
+    permission: None = field(default=None, init=False)
 
     async def authorise(self, request: Request) -> None:
         if self.stranger is not None and state_of(request).rate_limiter.has_limit(self.stranger):
@@ -144,6 +155,7 @@ class PageAccess(Access):
     ``check`` gets ``None`` if nobody is logged in.
     """
 
+    permission: RoutePermission = None
     check: Callable[[PageSession | None], PageSession | None] = require_member
     is_form: bool = False
     is_recent: bool = False
@@ -174,12 +186,15 @@ def _require_recent_login(request: Request, session: PageSession) -> None:
         require_recent_session(uow, session)
 
 
+@dataclass(frozen=True, eq=False)
 class TraceAccess(Access):
-    """An access rule that requires credentials or a trace id.
+    """An access rule for people's own subscriptions. It requires credentials or a trace id.
 
     A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read before the caller is checked, because the
     body may contain the trace id.
     """
+
+    permission: None = field(default=None, init=False)
 
     async def authorise(self, request: Request) -> None:
         if not await body_of(request.scope).is_within(MAX_UNCHECKED_BODY_BYTES):
@@ -206,14 +221,16 @@ def _count_trace_or_caller(request: Request) -> None:
 
 
 @cache
-def requires_scope(scope: Scope) -> Any:
-    return Depends(CallerAccess(describe_scope(scope), check=partial(_require_scope, scope)))
+def requires_scope(scope: Scope, permission: Permission | None) -> Any:
+    check = partial(_require_scope, scope)
+    return Depends(CallerAccess(describe_scope(scope), check=check, permission=permission))
 
 
 @cache
-def requires_cached_scope(scope: Scope) -> Any:
+def requires_cached_scope(scope: Scope, permission: Permission) -> Any:
     check = partial(_require_scope, scope)
-    return Depends(CachedKeyAccess(describe_scope(scope), check=check, scope=scope))
+    docs = describe_scope(scope)
+    return Depends(CachedKeyAccess(docs, check=check, scope=scope, permission=permission))
 
 
 @cache
@@ -241,8 +258,14 @@ def _require_unrestricted(request: Request) -> Caller:
     return caller
 
 
-def _any_credential(sentence: str) -> Any:
-    return Depends(CallerAccess(describe_any_credential(sentence), check=_require_caller))
+def _any_credential(sentence: str, permission: RoutePermission) -> Any:
+    docs = describe_any_credential(sentence)
+    return Depends(CallerAccess(docs, check=_require_caller, permission=permission))
+
+
+def _unrestricted(permission: Permission | None) -> Any:
+    docs = describe_unrestricted_credential()
+    return Depends(CallerAccess(docs, check=_require_unrestricted, permission=permission))
 
 
 PUBLIC = Depends(PublicAccess())
@@ -257,41 +280,52 @@ OPTIONAL = Depends(
         describe_optional_credential(),
         RateLimitName.LOGIN,
         check=partial(identify_and_count, stranger=RateLimitName.LOGIN),
+        permission=Permission.MONEY,
     )
 )
 # Access rules that accept credentials with any scope. The required scope depends on the requested
 # record, so the service checks the scope after finding the record.
-ANY_CALLER = _any_credential("Scope: none. Every credential is accepted.")
-JOB_KIND_SCOPE = _any_credential("Scope: the scope of the job's kind, such as `attachment`.")
-EXPORT_KIND_SCOPE = _any_credential(
-    "Scope: `subscription.read` for members, `delivery` for delivery exports."
+ANY_CALLER = _any_credential("Scope: none. Every credential is accepted.", None)
+JOB_KIND_SCOPE = _any_credential(
+    "Scope: the scope of the job's kind, such as `attachment`.", KIND_PERMISSION
 )
-DELIVERY_SCOPE = Depends(CallerAccess(describe_delivery_scope(), check=_require_caller))
+EXPORT_KIND_SCOPE = _any_credential(
+    "Scope: `subscription.read` for members, `delivery` for delivery exports.", KIND_PERMISSION
+)
+# Only API keys have the scope ``delivery``.
+DELIVERY_SCOPE = Depends(
+    CallerAccess(describe_delivery_scope(), check=_require_caller, permission=None)
+)
 EVENT_TYPE_SCOPES = _any_credential(
     "Scope: the scopes of the event types. Event types of keys and grants require a session or an "
-    "unrestricted key."
-)
-# Creating or revoking credentials requires credentials that aren't restricted to scopes.
-UNRESTRICTED = Depends(
-    CallerAccess(describe_unrestricted_credential(), check=_require_unrestricted)
+    "unrestricted key.",
+    KIND_PERMISSION,
 )
 
 # ``OptionalSession`` is for pages that people may open without a login, or that check the session
 # only after the rest of the request. ``None`` means that nobody is logged in.
-OptionalSession = Annotated[PageSession | None, Depends(PageAccess(check=lambda session: session))]
+OptionalSession = Annotated[
+    PageSession | None, Depends(PageAccess(check=lambda session: session, permission=None))
+]
 OptionalSessionForm = Annotated[
-    PageSession | None, Depends(PageAccess(check=lambda session: session, is_form=True))
+    PageSession | None,
+    Depends(PageAccess(check=lambda session: session, is_form=True, permission=None)),
 ]
 
 # The types of the handler parameters that receive the caller.
 AnyCaller = Annotated[Caller, ANY_CALLER]
-UnrestrictedCaller = Annotated[Caller, UNRESTRICTED]
-ListReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
-ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
-CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
-CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
-WebhookKeeper = Annotated[Caller, requires_scope(Scope.WEBHOOK)]
-SenderKeeper = Annotated[Caller, requires_scope(Scope.SENDER)]
+# Creating or revoking credentials requires credentials that aren't restricted to scopes.
+UnrestrictedPerson = Annotated[Caller, _unrestricted(None)]
+KeyKeeper = Annotated[Caller, _unrestricted(Permission.ACCESS)]
+GrantKeeper = Annotated[Caller, _unrestricted(Permission.ANY)]
+ListReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ, Permission.FIGURES)]
+MemberReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ, Permission.MEMBERS)]
+ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL, Permission.EDIT)]
+ListCloser = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL, Permission.CLOSE)]
+CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ, Permission.MONEY_READ)]
+CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL, Permission.MONEY)]
+WebhookKeeper = Annotated[Caller, requires_scope(Scope.WEBHOOK, Permission.ACCESS)]
+SenderKeeper = Annotated[Caller, requires_scope(Scope.SENDER, Permission.ACCESS)]
 # A handler with a ``CreditSpender`` parameter must check in its SQL statement that the API key
 # isn't revoked.
-CreditSpender = Annotated[Caller, requires_cached_scope(Scope.CREDIT_FULL)]
+CreditSpender = Annotated[Caller, requires_cached_scope(Scope.CREDIT_FULL, Permission.MONEY)]

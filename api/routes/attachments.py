@@ -32,6 +32,7 @@ from api.schemas.envelope import Envelope, Page, build_envelope, build_page
 from api.state import State, StateOf, Transaction
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
+from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
 from core.upload_limits import MAX_IMAGE_MEGABYTES
@@ -46,7 +47,7 @@ router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
 WAIT_SECONDS = 15.0
 
-AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT)]
+AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT, Permission.IMAGES)]
 _NOT_FOUND = error_responses(media.ATTACHMENT_NOT_FOUND)
 
 

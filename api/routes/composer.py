@@ -23,6 +23,7 @@ from api.state import StateOf
 from core import ids
 from core.errors import access, composer, money, requests
 from core.errors.catalogue import ErrorType
+from core.permissions import Permission
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.composer.photos import PhotoSearch, PhotoUse
@@ -31,7 +32,7 @@ from services.composer.text.post import MetadataField
 
 _routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
 
-Author = Annotated[Caller, requires_scope(Scope.COMPOSER)]
+Author = Annotated[Caller, requires_scope(Scope.COMPOSER, Permission.COMPOSER)]
 
 _SOURCE_HEADER = "Pressroom-Source"
 _PREFER_EXTRA = {"parameters": [WAIT_PARAMETER]}

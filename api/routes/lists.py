@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth.requirements import ListEditor, ListReader
+from api.auth.requirements import ListCloser, ListEditor, ListReader, MemberReader
 from api.limits.keyed_bulkheads import threaded_by_list
 from api.openapi.declarations import LIST_ERRORS, error_responses
 from api.paging import Paging
@@ -173,7 +173,7 @@ def change_list(
     responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, access.AUTH_LOGIN_AGAIN),
 )
 @threaded_by_list
-def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
+def revoke_trace_ids(uow: Transaction, caller: ListCloser, list_id: ListId) -> Envelope[int]:
     """Revoke the trace ids of all rosters and mails so far, for example after a roster was leaked.
 
     With a link that contains a revoked trace id, readers can still unsubscribe or turn the list's
@@ -191,7 +191,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     responses=error_responses(mailing.LIST_NAME_INVALID, *LIST_ERRORS),
 )
 @threaded_by_list
-def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
+def archive_list(uow: Transaction, caller: ListCloser, list_id: ListId) -> Envelope[int]:
     """Archive a list. Most requests treat an archived list as deleted, but readers can still
     unsubscribe.
     """
@@ -290,7 +290,7 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
 @deny_list_router.get("/deny-list", summary="Retrieve the deny list")
-def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
+def read_deny_list(uow: Transaction, caller: MemberReader) -> Envelope[schemas.DenyListRecord]:
     """Retrieve your deny list. Denied addresses and domains can't join your lists."""
     deny_list = deny_lists.read_deny_list(uow, caller.user_id)
     return build_envelope(

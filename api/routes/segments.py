@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from api.auth.member_reads import count_members_page, limit_members_page
-from api.auth.requirements import ListEditor, ListReader
+from api.auth.requirements import ListEditor, ListReader, MemberReader
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.openapi.declarations import LIST_ERRORS, error_responses
 from api.paging import Paging
@@ -165,7 +165,7 @@ def change_segment(
 def list_segment_changes(
     state: StateOf,
     uow: Transaction,
-    caller: ListReader,
+    caller: MemberReader,
     list_id: ListId,
     segment_id: PathId,
     paging: Paging,

@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.engagement import store_answer
-from api.auth.requirements import ListEditor, ListReader, requires_scope_or_trace
+from api.auth.requirements import requires_scope, requires_scope_or_trace
 from api.bodies.form_or_json import FormOrJsonBody, FormOrJsonBodyOf
 from api.bodies.multipart import MULTIPART
 from api.bodies.url_encoded_forms import FORM
@@ -35,6 +35,7 @@ from api.state import State, StateOf, Transaction
 from core.errors import DomainError, mailing, requests
 from core.scopes import Scope
 from models import OptOutKind
+from services.access.caller import Caller
 from services.accounts import accounts
 from services.subscriptions import lists, member_attributes, sign_up
 from services.subscriptions.members import person_subscriptions
@@ -45,6 +46,9 @@ from services.subscriptions.members.engagement_views import read_view, read_view
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
+# The callers of these types act on their own subscriptions, and need no permission.
+SubscriptionReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ, None)]
+SubscriptionEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL, None)]
 TRACE_OR_FULL_SCOPE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
 # The count that every request with a trace id returns, so that the response doesn't reveal whether
@@ -83,7 +87,7 @@ def _describe_body(**properties: Any) -> dict[str, Any]:
 def subscribe_me(
     request: Request,
     uow: Transaction,
-    caller: ListEditor,
+    caller: SubscriptionEditor,
     list_id: ListId,
     body: OwnSubmission | None = None,
 ) -> Envelope[int]:
@@ -237,7 +241,7 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
     ),
 )
 def read_my_subscription(
-    state: StateOf, uow: Transaction, caller: ListReader, list_id: str
+    state: StateOf, uow: Transaction, caller: SubscriptionReader, list_id: str
 ) -> Envelope[SubscriptionRecord]:
     """Retrieve the caller's subscription to a list, in any status."""
     mailing_list = lists.get_named(uow, list_id, archived=True)
@@ -254,7 +258,7 @@ def list_my_subscriptions(
     response: Response,
     state: StateOf,
     uow: Transaction,
-    caller: ListReader,
+    caller: SubscriptionReader,
     paging: ArrayPaging,
 ) -> Envelope[list[SubscriptionRecord]]:
     """List the caller's subscriptions, newest first. Pending subscriptions are included."""

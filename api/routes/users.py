@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.auth.requirements import AnyCaller, UnrestrictedCaller
+from api.auth.requirements import AnyCaller, GrantKeeper, KeyKeeper, UnrestrictedPerson
 from api.openapi.declarations import array_page_responses, error_responses
 from api.paging import ArrayPaging, Cursor, Limit, link_next_page
 from api.record_ids import PathId
@@ -46,7 +46,7 @@ def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[schemas.UserRecord]
 
 @router.patch("/users/me", summary="Update your settings")
 def change_me(
-    uow: Transaction, caller: UnrestrictedCaller, body: schemas.UserChanges
+    uow: Transaction, caller: UnrestrictedPerson, body: schemas.UserChanges
 ) -> Envelope[schemas.UserRecord]:
     """Update your settings. Settings that the request omits don't change."""
     user = accounts.get_user(uow, caller.user_id)
@@ -67,7 +67,7 @@ def _build_record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
     responses=error_responses(requests.CURSOR_INVALID),
 )
 def list_security_events(
-    uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
+    uow: Transaction, caller: UnrestrictedPerson, limit: Limit = 50, cursor: Cursor = None
 ) -> Envelope[schemas.SecurityEventsPage]:
     """List the security events of your account in the last year, newest first. Security events
     include logins, failed logins, created and revoked credentials, exports, and requests that
@@ -95,7 +95,7 @@ def list_security_events(
     ),
 )
 def create_api_key(
-    uow: Transaction, caller: UnrestrictedCaller, body: schemas.NewApiKey
+    uow: Transaction, caller: KeyKeeper, body: schemas.NewApiKey
 ) -> Envelope[schemas.CreatedApiKey]:
     """Create an API key. Only the response to this request contains the key.
 
@@ -122,7 +122,7 @@ def list_api_keys(
     request: Request,
     response: Response,
     uow: Transaction,
-    caller: UnrestrictedCaller,
+    caller: KeyKeeper,
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.ApiKeyRecord]]:
     """List your API keys, newest first. Revoked keys are included."""
@@ -139,7 +139,7 @@ def list_api_keys(
 )
 def revoke_api_key(
     uow: Transaction,
-    caller: UnrestrictedCaller,
+    caller: KeyKeeper,
     key_id: PathId,
     *,
     keep_endpoints: KeepEndpoints = False,
@@ -160,7 +160,7 @@ def revoke_api_key(
 )
 def list_api_key_requests(
     uow: Transaction,
-    caller: UnrestrictedCaller,
+    caller: KeyKeeper,
     key_id: PathId,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -189,7 +189,7 @@ def list_grants(
     request: Request,
     response: Response,
     uow: Transaction,
-    caller: UnrestrictedCaller,
+    caller: GrantKeeper,
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
     """List the apps that can access your account, ordered by newest consent first."""
@@ -203,7 +203,7 @@ def list_grants(
     summary="Revoke a grant",
     responses=error_responses(access.GRANT_NOT_FOUND),
 )
-def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
+def revoke_grant(uow: Transaction, caller: GrantKeeper, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant and all its tokens immediately. Returns 1, or 0 if the grant was already
     revoked.
     """

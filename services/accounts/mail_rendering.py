@@ -67,6 +67,7 @@ def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], Non
             run=lambda resources, lease: send(resources, lease, resources.shared(_create_mailer)),
             queue=Queue.MAIL,
             scope=Scope.SUBSCRIPTION_FULL,
+            permissions=None,
             retryable=True,
         )
     )

@@ -50,6 +50,7 @@ ADD_THUMBNAIL = register_kind(
         run=_run,
         queue=Queue.MEDIA,
         scope=Scope.ATTACHMENT,
+        permissions=None,
         retryable=False,
         deadline_seconds=COMPUTING_DEADLINE_SECONDS,
     )

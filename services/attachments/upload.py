@@ -8,6 +8,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from core import ids
 from core.errors import DomainError
 from core.errors import media as errors
+from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
@@ -20,7 +21,12 @@ from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, s
 from services.feed.catalogue import FeedEventType, announce_event
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
-from services.jobs.kinds import COMPUTING_DEADLINE_SECONDS, JobKind, register_kind
+from services.jobs.kinds import (
+    COMPUTING_DEADLINE_SECONDS,
+    JobKind,
+    JobPermissions,
+    register_kind,
+)
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.records import RETRY_INPUT_RETENTION, describe_error, is_retry_sensible
@@ -82,6 +88,7 @@ PROCESS_ATTACHMENT = register_kind(
         run=_process,
         queue=Queue.MEDIA,
         scope=Scope.ATTACHMENT,
+        permissions=JobPermissions(Permission.IMAGES, Permission.IMAGES),
         retryable=True,
         retryable_codes=frozenset({errors.IMAGE_TIMEOUT.code}),
         on_abandoned=_fail_with_job,

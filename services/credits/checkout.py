@@ -11,6 +11,7 @@ from core import clock, ids
 from core.errors import DomainError, Kind
 from core.errors import money as errors
 from core.keyring import Keyring
+from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
 from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel
@@ -22,7 +23,7 @@ from services.credits.prices import price_order
 from services.credits.settlement import apply_facts, lock_order
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
-from services.jobs.kinds import JobKind, register_kind
+from services.jobs.kinds import JobKind, JobPermissions, register_kind
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.records import describe_error
@@ -156,6 +157,7 @@ OPEN_CHECKOUT = register_kind(
         ),
         queue=Queue.MONEY,
         scope=Scope.CREDIT_READ,
+        permissions=JobPermissions(Permission.MONEY_READ, Permission.MONEY),
         # Owners can't restart a failed job that creates a payment page, because its order has
         # failed, too.
         retryable=False,

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import select
 
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
+from core.permissions import Permission
 from core.scopes import Scope
 from models import FeedEvent, MailingList
 from services.feed.event_data import (
@@ -97,6 +98,7 @@ class TypeEntry:
     meaning: str
     subject: SubjectKind
     scope: Scope | None
+    permission: Permission
     data: type[ShownData]
 
 
@@ -115,6 +117,20 @@ _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownDat
     "grant": (SubjectKind.GRANT, None, CredentialFacts),
     "sender": (SubjectKind.SENDER, Scope.SUBSCRIPTION_READ, SenderFacts),
     "mailing": (SubjectKind.SENDER, Scope.SUBSCRIPTION_READ, MailingFacts),
+}
+_PERMISSIONS_BY_PREFIX = {
+    "subscription": Permission.MEMBERS,
+    "segment": Permission.MEMBERS,
+    "import": Permission.FIGURES,
+    "export": Permission.FIGURES,
+    "bulk": Permission.FIGURES,
+    "attachment": Permission.IMAGES,
+    "order": Permission.MONEY_READ,
+    "credits": Permission.MONEY_READ,
+    "key": Permission.ACCESS,
+    "grant": Permission.ACCESS,
+    "sender": Permission.ACCESS,
+    "mailing": Permission.FIGURES,
 }
 _SUMMARIES = {
     FeedEventType.SUBSCRIPTION_CREATED: "Subscription created",
@@ -215,6 +231,8 @@ _MEANINGS = {
 }
 # The subjects of event types that don't use the default subject of the type's prefix.
 _SUBJECT_EXCEPTIONS = {FeedEventType.SEGMENT_MANY: SubjectKind.SEGMENT}
+# The permissions for event types that don't use the default permission of the type's prefix.
+_PERMISSION_EXCEPTIONS = {FeedEventType.SEGMENT_MANY: Permission.FIGURES}
 # The data schemas of event types that don't use the default schema of the type's prefix.
 _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
     FeedEventType.SUBSCRIPTION_TRANSFERRED: TransferFacts,
@@ -227,10 +245,12 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
         meaning,
         _SUBJECT_EXCEPTIONS.get(kind, subject),
         scope,
+        _PERMISSION_EXCEPTIONS.get(kind, _PERMISSIONS_BY_PREFIX[prefix]),
         _DATA_EXCEPTIONS.get(kind, data),
     )
     for kind, meaning in _MEANINGS.items()
-    for subject, scope, data in [_DEFAULTS_BY_PREFIX[kind.partition(".")[0]]]
+    for prefix in [kind.partition(".")[0]]
+    for subject, scope, data in [_DEFAULTS_BY_PREFIX[prefix]]
 }
 
 

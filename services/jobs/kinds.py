@@ -3,10 +3,11 @@
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from core.counters import work_metrics
 from core.errors.catalogue import ErrorType
+from core.permissions import Permission
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from models import Job
@@ -25,6 +26,13 @@ JobWork = Callable[[Resources, Lease], Generator[None, None, None] | None]
 RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 
+class JobPermissions(NamedTuple):
+    """The permissions that a role needs to see a job, and to cancel or retry it."""
+
+    see: Permission
+    change: Permission
+
+
 @dataclass(frozen=True)
 class JobKind:
     """Inside ``run``, import the modules that only workers need. The API must not load them."""
@@ -37,6 +45,8 @@ class JobKind:
     # Owners can restart failed jobs of a retryable kind.
     retryable: bool
     run: JobWork
+    # ``None`` if only API keys can see jobs of this kind, or if nobody can.
+    permissions: JobPermissions | None
     # The codes of errors that a retry can overcome. The errors of the job system are omitted.
     retryable_codes: frozenset[str] = frozenset()
     # A callback that handles the failure or cancellation of a job, for example by marking the job's

@@ -239,6 +239,7 @@ ERASE_PERSON = register_kind(
         queue=Queue.MAINTENANCE,
         # The job's scope doesn't matter, because no user can see an erasure job.
         scope=Scope.SUBSCRIPTION_FULL,
+        permissions=None,
         retryable=True,
         # Retry an erasure for a long time, because Pressroom has promised the erasure to the
         # person.

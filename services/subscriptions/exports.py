@@ -21,6 +21,7 @@ from core.errors import TransientError
 from core.errors import mailing as errors
 from core.errors.access import AUTH_DELIVERY_FORBIDDEN, AUTH_DELIVERY_SCOPE_NEEDED
 from core.errors.media import MEDIA_DAMAGED
+from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
@@ -39,7 +40,7 @@ from services.access.caller import Caller, require_scope
 from services.access.sessions import require_recent_login
 from services.accounts import accounts
 from services.feed.catalogue import FeedEventType, announce_event
-from services.jobs.kinds import JobKind, call_with_subject, register_kind
+from services.jobs.kinds import JobKind, JobPermissions, call_with_subject, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
@@ -62,6 +63,10 @@ _MAX_DURATION = timedelta(hours=1)
 # How long an unfinished file is kept, which must be longer than any export takes.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
+_PERMISSIONS = {
+    ExportKind.MEMBERS: JobPermissions(Permission.FIGURES, Permission.EXPORT),
+    ExportKind.DELIVERY: None,
+}
 
 
 def _abandon_export(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
@@ -326,12 +331,15 @@ def write_export(resources: Resources, lease: Lease) -> None:
         _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)
 
 
-def _register_kind(name: str, scope: Scope, *, retryable: bool = True) -> JobKind:
+def _register_kind(
+    name: str, scope: Scope, permissions: JobPermissions | None, *, retryable: bool = True
+) -> JobKind:
     return register_kind(
         JobKind(
             name,
             Queue.EXPORT,
             scope,
+            permissions=permissions,
             retryable=retryable,
             run=write_export,
             # An export's job isn't interrupted, because all rows must come from one database
@@ -343,11 +351,16 @@ def _register_kind(name: str, scope: Scope, *, retryable: bool = True) -> JobKin
     )
 
 
-EXPORT_JOBS = {kind: _register_kind(f"export.{kind}", scope) for kind, scope in _SCOPES.items()}
+EXPORT_JOBS = {
+    kind: _register_kind(f"export.{kind}", scope, _PERMISSIONS[kind])
+    for kind, scope in _SCOPES.items()
+}
 # The rosters of limited API keys have a job kind of their own, because a worker of release 1.1.0
 # would write unlimited trace ids. They can't be retried, because a retry doesn't check whether the
 # key may still export the list.
-LIMITED_ROSTER_JOB = _register_kind("export.limited_delivery", Scope.DELIVERY, retryable=False)
+LIMITED_ROSTER_JOB = _register_kind(
+    "export.limited_delivery", Scope.DELIVERY, None, retryable=False
+)
 ALL_EXPORT_JOBS = (*EXPORT_JOBS.values(), LIMITED_ROSTER_JOB)
 
 

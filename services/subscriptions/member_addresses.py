@@ -85,6 +85,7 @@ UPDATE_ADDRESS = register_kind(
         "account.show_address",
         Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
+        permissions=None,
         retryable=True,
         run=run_address_update,
     )

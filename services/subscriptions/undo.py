@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from sqlalchemy import func, select
 
 from core.errors.catalogue import ErrorType
+from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
 from models import BulkAction, Job, JobStatus, MemberImport
@@ -21,6 +22,7 @@ from services.jobs.batches import work_in_turns
 from services.jobs.kinds import (
     COMPUTING_DEADLINE_SECONDS,
     JobKind,
+    JobPermissions,
     call_with_subject,
     register_kind,
 )
@@ -82,6 +84,7 @@ class Undo(Generic[Row]):
                 self.job_name,
                 Queue.BULK,
                 Scope.SUBSCRIPTION_FULL,
+                permissions=JobPermissions(Permission.FIGURES, Permission.EDIT),
                 retryable=True,
                 run=self.run,
                 needs_recent_login=self.needs_recent_login,

@@ -59,6 +59,7 @@ SEND_EVENTS = register_kind(
         "webhook.send",
         queue=Queue.WEBHOOKS,
         scope=Scope.WEBHOOK,
+        permissions=None,
         retryable=False,
         run=lambda resources, lease: send_due_deliveries(
             resources, lease, resources.shared(_open_client)

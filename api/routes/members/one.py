@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.member_reads import count_members_page
-from api.auth.requirements import ListEditor, ListReader
+from api.auth.requirements import ListEditor, MemberReader
 from api.limits.keyed_bulkheads import threaded_by_list
 from api.openapi.declarations import LIST_ERRORS, array_page_responses, error_responses
 from api.paging import ArrayPaging, Paging, link_next_page
@@ -155,7 +155,7 @@ def list_member_subscriptions(
     response: Response,
     state: StateOf,
     uow: Transaction,
-    caller: ListReader,
+    caller: MemberReader,
     list_id: ListId,
     user_id: PathId,
     paging: ArrayPaging,
@@ -188,7 +188,7 @@ def list_member_subscriptions(
 
 @router.get(_MEMBER_PATH, summary="Retrieve a member", responses=error_responses(*_READ_ERRORS))
 def read_member(
-    state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
+    state: StateOf, uow: Transaction, caller: MemberReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
     """Retrieve a member of a list, in any status, by user id or e-mail address."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
@@ -269,7 +269,7 @@ def _build_record(
     responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_history(
-    uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
+    uow: Transaction, caller: MemberReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[schemas.HistoryEntry]]:
     """List the changes of a member's subscription, newest first. Each entry contains who made the
     change, when and from where.
@@ -286,7 +286,7 @@ def read_member_history(
     responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_consent(
-    uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
+    uow: Transaction, caller: MemberReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[MemberConsent]]:
     """List the consents of a member, newest first. Each entry was recorded by Pressroom or claimed
     by an import.

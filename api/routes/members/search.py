@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BeforeValidator
 
 from api.auth.member_reads import count_members_page, limit_members_page
-from api.auth.requirements import ListReader
+from api.auth.requirements import MemberReader
 from api.bodies.url_encoded_forms import BOOLEAN_WORDS
 from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
@@ -66,7 +66,7 @@ Premium = Annotated[
 )
 async def list_members(
     state: StateOf,
-    caller: ListReader,
+    caller: MemberReader,
     list_id: ListId,
     paging: Paging,
     email: Annotated[
@@ -139,7 +139,7 @@ async def list_members(
     responses=error_responses(*_SEARCH_ERRORS),
 )
 async def search_members(
-    state: StateOf, caller: ListReader, list_id: ListId, body: MemberSearch
+    state: StateOf, caller: MemberReader, list_id: ListId, body: MemberSearch
 ) -> Response:
     """Search the members of a list with a filter, newest first.
 

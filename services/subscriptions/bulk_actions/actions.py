@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from core.errors.mailing import BULK_VALUE
+from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
@@ -27,6 +28,7 @@ from services.jobs.batches import work_in_turns
 from services.jobs.kinds import (
     COMPUTING_DEADLINE_SECONDS,
     JobKind,
+    JobPermissions,
     call_with_subject,
     register_kind,
 )
@@ -218,6 +220,7 @@ CHANGE_MEMBERS = register_kind(
         "members.bulk",
         Queue.BULK,
         Scope.SUBSCRIPTION_FULL,
+        permissions=JobPermissions(Permission.FIGURES, Permission.EDIT),
         retryable=True,
         run=change_members,
         deadline_seconds=COMPUTING_DEADLINE_SECONDS,

@@ -118,6 +118,7 @@ APPLY_CHUNKS = register_kind(
         "members.apply",
         Queue.BULK,
         Scope.SUBSCRIPTION_FULL,
+        permissions=None,
         retryable=False,
         run=run_helper,
         on_abandoned=_end_import_with_helper,

@@ -13,11 +13,17 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Protocol
 
+from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
 from models import MemberImport
 from services.jobs.batches import Turn
-from services.jobs.kinds import COMPUTING_DEADLINE_SECONDS, JobKind, register_kind
+from services.jobs.kinds import (
+    COMPUTING_DEADLINE_SECONDS,
+    JobKind,
+    JobPermissions,
+    register_kind,
+)
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.subscriptions.imports import claims, endings, helper
 from services.subscriptions.imports.chunks import applying
@@ -97,6 +103,7 @@ def _register(name: str) -> JobKind:
             name,
             Queue.BULK,
             Scope.SUBSCRIPTION_FULL,
+            permissions=JobPermissions(Permission.FIGURES, Permission.EDIT),
             retryable=True,
             run=run_import,
             on_abandoned=endings.end_with_job,

@@ -176,6 +176,7 @@ APPLY_OPT_OUT = register_kind(
         # jobs.
         Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
+        permissions=None,
         retryable=True,
         run=apply_opt_out,
         # Retry the job for up to a year, so that even a long outage doesn't cause the loss of an

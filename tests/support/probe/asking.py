@@ -21,6 +21,7 @@ from api.state import StateOf
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, Kind, TransientError
 from core.log_output import configure_logging
+from core.permissions import Permission
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import load_settings
@@ -64,7 +65,7 @@ ASKING = register_request_kind(RequestKind("probe.answer", Queue.REQUEST), answe
 async def ask(
     request: Request,
     state: StateOf,
-    caller: Annotated[Caller, requires_scope(Scope.COMPOSER)],
+    caller: Annotated[Caller, requires_scope(Scope.COMPOSER, Permission.COMPOSER)],
     *,
     text: str = "",
     sleep: float = 0.0,

@@ -10,10 +10,11 @@ from typing import Any
 import psycopg2.extras
 from sqlalchemy import text
 
+from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
 from models import Job
-from services.jobs.kinds import JobKind, register_kind
+from services.jobs.kinds import JobKind, JobPermissions, register_kind
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from storage.resources import Resources
@@ -62,6 +63,7 @@ def _register_probe(name: str, queue: Queue, deadline_seconds: float = 60.0) -> 
             run=_run_probe,
             queue=queue,
             scope=Scope.ATTACHMENT,
+            permissions=JobPermissions(Permission.IMAGES, Permission.IMAGES),
             retryable=True,
             on_abandoned=_count_abandoned,
             deadline_seconds=deadline_seconds,
