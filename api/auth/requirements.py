@@ -155,7 +155,6 @@ class PageAccess(Access):
     ``check`` gets ``None`` if nobody is logged in.
     """
 
-    permission: RoutePermission = None
     check: Callable[[PageSession | None], PageSession | None] = require_member
     is_form: bool = False
     is_recent: bool = False

@@ -1,7 +1,7 @@
 """Provides the data of requests for console pages, and builds the responses.
 
 The type of a handler's parameter ``console`` is the access rule of the route, such as
-``ConsoleForm``.
+``EditForm``.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -33,6 +33,7 @@ from api.route_classes import ThreadedRoute
 from api.state import State, state_of
 from core.errors import DomainError, Kind
 from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
+from core.permissions import Permission
 from models import MailingList
 from services.access import sessions
 from services.access.caller import Caller
@@ -272,31 +273,63 @@ async def _empty_form(request: Request) -> TypedForm:
 # GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
-# The access rules of the console, each as the type of the handler's parameter ``console``.
-Console = Annotated[ConsoleRequest, Depends(ConsoleAccess())]
-ConsoleForm = Annotated[ConsoleRequest, Depends(ConsoleAccess(is_form=True))]
-# Requests from a user who logged in within the last 15 minutes. Users without a recent login are
-# redirected to the login page.
-RecentConsole = Annotated[ConsoleRequest, Depends(ConsoleAccess(is_recent=True))]
-RecentConsoleForm = Annotated[ConsoleRequest, Depends(ConsoleAccess(is_form=True, is_recent=True))]
-# Requests that are allowed before the user has set up a required second factor.
-StarterConsole = Annotated[ConsoleRequest, Depends(ConsoleAccess(check=require_login))]
-RecentStarterConsole = Annotated[
-    ConsoleRequest, Depends(ConsoleAccess(check=require_login, is_recent=True))
+# The access rules of pages and forms, each as the type of the handler's parameter ``console``. The
+# areas of the console define the rules that no other area needs.
+#
+# "Recent" rules redirect users to the login page unless they logged in within the last 15 minutes.
+FiguresPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.FIGURES))]
+MembersPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.MEMBERS))]
+EditPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.EDIT))]
+EditForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.EDIT, is_form=True))
 ]
-RecentStarterConsoleForm = Annotated[
-    ConsoleRequest, Depends(ConsoleAccess(check=require_login, is_form=True, is_recent=True))
+AccessPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.ACCESS))]
+AccessForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.ACCESS, is_form=True))
+]
+RecentAccessPage = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.ACCESS, is_recent=True))
+]
+RecentAccessForm = Annotated[
+    ConsoleRequest,
+    Depends(ConsoleAccess(permission=Permission.ACCESS, is_form=True, is_recent=True)),
+]
+# Requests about the user as a person, which need no permission in the account.
+PersonPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=None))]
+PersonForm = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=None, is_form=True))]
+RecentPersonPage = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=None, is_recent=True))
+]
+RecentPersonForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=None, is_form=True, is_recent=True))
+]
+# Requests that are allowed before the user has set up a required second factor.
+StarterPage = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=None, check=require_login))
+]
+RecentStarterPage = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=None, check=require_login, is_recent=True))
+]
+RecentStarterForm = Annotated[
+    ConsoleRequest,
+    Depends(ConsoleAccess(permission=None, check=require_login, is_form=True, is_recent=True)),
 ]
 # Forms with which a thief of a session could guess the password or a code.
-LoginLimitedConsoleForm = Annotated[
+LoginLimitedForm = Annotated[
     ConsoleRequest,
-    Depends(ConsoleAccess(is_form=True, is_recent=True, stranger=RateLimitName.LOGIN)),
+    Depends(
+        ConsoleAccess(permission=None, is_form=True, is_recent=True, stranger=RateLimitName.LOGIN)
+    ),
 ]
-LoginLimitedStarterConsoleForm = Annotated[
+LoginLimitedStarterForm = Annotated[
     ConsoleRequest,
     Depends(
         ConsoleAccess(
-            check=require_login, is_form=True, is_recent=True, stranger=RateLimitName.LOGIN
+            permission=None,
+            check=require_login,
+            is_form=True,
+            is_recent=True,
+            stranger=RateLimitName.LOGIN,
         )
     ),
 ]

@@ -6,10 +6,10 @@ from fastapi.responses import Response
 from api.console.requests import (
     ConsoleRequest,
     EmptyForm,
-    LoginLimitedStarterConsoleForm,
-    RecentStarterConsole,
-    RecentStarterConsoleForm,
-    StarterConsole,
+    LoginLimitedStarterForm,
+    RecentStarterForm,
+    RecentStarterPage,
+    StarterPage,
     build_router,
     shows_errors_on,
 )
@@ -33,14 +33,14 @@ _CORRECTABLE_KINDS = (Kind.INVALID, Kind.CONFLICT)
 
 
 @router.get(FACTORS_PATH)
-def show_factors(console: StarterConsole, uow: Transaction) -> Response:
+def show_factors(console: StarterPage, uow: Transaction) -> Response:
     own_factors = service.list_factors(uow, console.user_id)
     is_needed = console.member.lacks_factor
     return console.render_page("factors.html", factors=own_factors, is_needed=is_needed)
 
 
 @router.post(FACTORS_PATH)
-def remove_factor(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
+def remove_factor(console: RecentStarterForm, uow: Transaction) -> Response:
     selection = console.form.get("remove", "")
     if selection == "app":
         service.remove_app(uow, console.caller)
@@ -50,7 +50,7 @@ def remove_factor(console: RecentStarterConsoleForm, uow: Transaction) -> Respon
 
 
 @router.get(ADD_APP_PATH)
-def show_new_app(console: RecentStarterConsole, uow: Transaction, form: EmptyForm) -> Response:
+def show_new_app(console: RecentStarterPage, uow: Transaction, form: EmptyForm) -> Response:
     secret = console.form.get("secret") or totp.create_secret()
     email = accounts.get_user(uow, console.user_id).email
     code = segno.make_qr(totp.build_uri(secret, email), error="m")
@@ -68,7 +68,7 @@ def show_new_app(console: RecentStarterConsole, uow: Transaction, form: EmptyFor
 
 @router.post(ADD_APP_PATH)
 @shows_errors_on(show_new_app, kinds=_CORRECTABLE_KINDS)
-def add_app(console: LoginLimitedStarterConsoleForm, uow: Transaction) -> Response:
+def add_app(console: LoginLimitedStarterForm, uow: Transaction) -> Response:
     secret = console.form.get("secret", "")
     offer = console.form.get("offer", "")
     if not totp.is_offered(console.state.resources.keyring, console.member.cookie, secret, offer):
@@ -81,7 +81,7 @@ def add_app(console: LoginLimitedStarterConsoleForm, uow: Transaction) -> Respon
 
 
 @router.get(ADD_PASSKEY_PATH)
-def show_new_passkey(console: RecentStarterConsole, uow: Transaction, form: EmptyForm) -> Response:
+def show_new_passkey(console: RecentStarterPage, uow: Transaction, form: EmptyForm) -> Response:
     person = accounts.get_user(uow, console.user_id)
     options = passkeys.build_creation_options(uow, person, session=console.member.cookie)
     return console.render_page(
@@ -94,7 +94,7 @@ def show_new_passkey(console: RecentStarterConsole, uow: Transaction, form: Empt
 
 @router.post(ADD_PASSKEY_PATH)
 @shows_errors_on(show_new_passkey, kinds=_CORRECTABLE_KINDS)
-def add_passkey(console: LoginLimitedStarterConsoleForm, uow: Transaction) -> Response:
+def add_passkey(console: LoginLimitedStarterForm, uow: Transaction) -> Response:
     codes = service.add_passkey(
         uow,
         console.caller,
@@ -106,7 +106,7 @@ def add_passkey(console: LoginLimitedStarterConsoleForm, uow: Transaction) -> Re
 
 
 @router.get(RECOVERY_CODES_PATH)
-def show_factors_again(console: StarterConsole) -> Response:
+def show_factors_again(console: StarterPage) -> Response:
     """Redirect to the list of second factors.
 
     The browser sends this request after the login that new recovery codes may require.
@@ -115,7 +115,7 @@ def show_factors_again(console: StarterConsole) -> Response:
 
 
 @router.post(RECOVERY_CODES_PATH)
-def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
+def create_recovery_codes(console: RecentStarterForm, uow: Transaction) -> Response:
     """Replace the user's recovery codes, and show the new codes.
 
     Recovery codes are shown only in the response to a POST, so that a GET can't reveal them later.

@@ -9,13 +9,13 @@ from fastapi.responses import Response
 from api.auth.logins import verify_password
 from api.client_details import client_address
 from api.console.requests import (
-    Console,
-    ConsoleForm,
     ConsoleRequest,
     EmptyForm,
-    LoginLimitedConsoleForm,
-    RecentConsole,
-    RecentConsoleForm,
+    LoginLimitedForm,
+    PersonForm,
+    PersonPage,
+    RecentPersonForm,
+    RecentPersonPage,
     build_router,
     shows_errors_on,
 )
@@ -60,7 +60,7 @@ EVENTS_ON_PAGE = 50
 
 
 @router.get(page_paths.ACCOUNT_PATH)
-def show_account(console: Console, uow: Transaction) -> Response:
+def show_account(console: PersonPage, uow: Transaction) -> Response:
     person = accounts.get_user(uow, console.user_id)
     page = security_events.list_events(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
     return console.render_page(
@@ -74,7 +74,7 @@ def show_account(console: Console, uow: Transaction) -> Response:
 
 
 @router.post(page_paths.SESSIONS_PATH)
-def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
+def log_out_sessions(console: PersonForm, uow: Transaction) -> Response:
     selection = console.form.get("session", "")
     if selection == "others":
         sessions.revoke_sessions(uow, console.user_id, kept_session_id=console.caller.session_id)
@@ -87,7 +87,7 @@ def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
 
 
 @router.get(page_paths.PASSWORD_PATH)
-def show_password(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+def show_password(console: RecentPersonPage, uow: Transaction, form: EmptyForm) -> Response:
     keys, more_keys = list_newest_keys(uow, console.user_id)
     ticked_boxes: dict[str, Any] = read_ticked_boxes(console.form)
     return console.render_page(
@@ -107,7 +107,7 @@ def show_password(console: RecentConsole, uow: Transaction, form: EmptyForm) -> 
 
 @router.post(page_paths.PASSWORD_PATH)
 @shows_errors_on(show_password, kinds=_CORRECTABLE_KINDS)
-async def change_password(console: LoginLimitedConsoleForm) -> Response:
+async def change_password(console: LoginLimitedForm) -> Response:
     """Set a new password, and end all sessions of the user except the current session."""
     form = console.form
     person = await console.state.in_unit_of_work(accounts.get_user, console.user_id)
@@ -127,7 +127,7 @@ async def change_password(console: LoginLimitedConsoleForm) -> Response:
 
 
 @router.get(page_paths.EMAIL_PATH)
-def show_email(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+def show_email(console: RecentPersonPage, uow: Transaction, form: EmptyForm) -> Response:
     return console.render_page(
         "change_email.html",
         form,
@@ -138,7 +138,7 @@ def show_email(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Res
 
 @router.post(page_paths.EMAIL_PATH)
 @shows_errors_on(show_email, kinds=_CORRECTABLE_KINDS)
-async def request_address_change(console: LoginLimitedConsoleForm) -> Response:
+async def request_address_change(console: LoginLimitedForm) -> Response:
     """Send a confirmation link to the new e-mail address of an account."""
     person = await console.state.in_unit_of_work(accounts.get_user, console.user_id)
     email = email_addresses.normalise_address(console.form.get("email", ""))
@@ -159,7 +159,7 @@ async def request_address_change(console: LoginLimitedConsoleForm) -> Response:
 
 
 @router.get(page_paths.CONFIRM_EMAIL_PATH)
-def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
+def show_new_address(console: RecentPersonPage, uow: Transaction, token: Token = "") -> Response:
     """Let only the user who requested the new address confirm it, so that nobody can be tricked
     into confirming an attacker's address.
     """
@@ -174,7 +174,7 @@ def show_new_address(console: RecentConsole, uow: Transaction, token: Token = ""
 
 
 @router.post(page_paths.CONFIRM_EMAIL_PATH)
-def change_address(console: RecentConsoleForm, uow: Transaction, token: Token = "") -> Response:
+def change_address(console: RecentPersonForm, uow: Transaction, token: Token = "") -> Response:
     keyring = console.state.resources.keyring
     secret = console.form.get("token") or token
     try:
@@ -208,7 +208,7 @@ async def _prove_current_password(console: ConsoleRequest, email: str) -> Attemp
 
 
 @router.get(page_paths.EVENTS_PATH)
-def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
+def show_events(console: PersonPage, uow: Transaction, cursor: Cursor = None) -> Response:
     page_request = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
     page = security_events.list_events(uow, console.user_id, page_request)
     events = build_event_lines(uow, console.user_id, page.rows)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from api.composer_calls import ComposerCaller
@@ -15,7 +16,7 @@ from api.console.assets import CONSOLE_PATH
 from api.console.composer.photo_credits import CreditLine, build_figure
 from api.console.console_display import format_credits
 from api.console.plan_notices import find_plan_notice
-from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
+from api.console.requests import ConsoleAccess, ConsoleRequest, build_router
 from api.console.typed_forms import TypedForm, parse_body
 from api.console.uploaded_images import WAIT_SECONDS, wait_for_image
 from api.errors import STATUS_OF
@@ -25,6 +26,7 @@ from api.schemas.composer import PostBody
 from api.state import State, Transaction
 from core.errors import DomainError, Kind
 from core.errors.money import CREDITS_INSUFFICIENT
+from core.permissions import Permission
 from core.queues import Queue
 from core.settings.notations import PlanQuota
 from integrations.stock_photos.port import FoundPhoto, PhotoProviderName
@@ -71,6 +73,10 @@ _NO_SEARCH_TEXT = TypedForm(
     errors={"words": "Enter a few words that describe the photo."},
     status=422,
 )
+ComposerPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.COMPOSER))]
+ComposerForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.COMPOSER, is_form=True))
+]
 
 
 @dataclass(frozen=True)
@@ -130,12 +136,12 @@ class _Outcome:
 
 
 @router.get("")
-def show_composer(console: Console, uow: Transaction) -> Response:
+def show_composer(console: ComposerPage, uow: Transaction) -> Response:
     return _render_composer(uow, console, TypedForm(), None, None, is_of_photos=False)
 
 
 @router.post("")
-async def compose_post(request: Request, console: ConsoleForm) -> Response:
+async def compose_post(request: Request, console: ComposerForm) -> Response:
     """Do what the pressed button says: write texts, search for photos, or use or copy a photo."""
     calls = ComposerCaller(request, console.state, console.caller)
     inputs = console.form

@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import Any, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlencode
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_credits
 from api.console.requests import (
-    Console,
-    ConsoleForm,
+    ConsoleAccess,
     ConsoleRequest,
     EmptyForm,
     build_router,
@@ -34,6 +33,7 @@ from core import clock
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
 from core.money import format_money
+from core.permissions import Permission
 from core.queues import Queue
 from core.settings import Settings
 from integrations.payments.port import PaymentChannel
@@ -125,6 +125,11 @@ _STATE_EXPLANATIONS = {
     ),
     OrderStatus.REFUNDED: "The payment was refunded in full, and the credits were removed.",
 }
+MoneyReadPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.MONEY_READ))]
+MoneyPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.MONEY))]
+MoneyForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.MONEY, is_form=True))
+]
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,7 @@ def _merge_spending(entries: Sequence[EntryView]) -> list[EntryView]:
 
 @router.get("")
 @MONEY.threaded
-def show_credits(console: Console, form: EmptyForm, cursor: Cursor = None) -> Response:
+def show_credits(console: MoneyReadPage, form: EmptyForm, cursor: Cursor = None) -> Response:
     """Show the balance and the ledger. ``form``: the form for the alert about a low balance."""
     query = console.request.query_params
     filter_form = TypedForm(
@@ -250,7 +255,7 @@ def show_credits(console: Console, form: EmptyForm, cursor: Cursor = None) -> Re
 @router.post("/low-balance")
 @MONEY.threaded
 @shows_errors_on(show_credits)
-def set_low_balance(console: ConsoleForm) -> Response:
+def set_low_balance(console: MoneyForm) -> Response:
     """Set the balance below which the owner gets the event ``credits.low``."""
     threshold = _read_amount(console.form, THRESHOLD_FIELD)
     if threshold is None:
@@ -293,7 +298,7 @@ def _read_day(query: Mapping[str, str], name: str) -> date | None:
 
 @router.get("/buy")
 @MONEY.threaded
-def show_buying(console: Console, form: EmptyForm) -> Response:
+def show_buying(console: MoneyPage, form: EmptyForm) -> Response:
     channels = console.state.payments.configured
     settings = console.state.resources.settings
     prices = [
@@ -339,7 +344,7 @@ def _format_price(settings: Settings, currency: str, credit_amount: Decimal) -> 
 
 @router.post("/buy")
 @shows_errors_on(show_buying, PLACES)
-async def buy_credits(request: Request, console: ConsoleForm) -> Response:
+async def buy_credits(request: Request, console: MoneyForm) -> Response:
     """Order credits, and redirect to the order's page, which links to the payment page.
 
     The Content-Security-Policy forbids redirects to other sites after a form was sent.
@@ -443,7 +448,7 @@ class OrderView:
 
 @router.get("/orders")
 @MONEY.threaded
-def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
+def show_orders(console: MoneyReadPage, uow: Transaction, cursor: Cursor = None) -> Response:
     """Show a page of the orders that the owner placed or claimed, unpaid orders first."""
     page_request = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
     page = orders.list_orders(uow, console.user_id, page_request, status=None)
@@ -453,7 +458,7 @@ def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Re
 
 @router.get("/orders/{order_id}")
 @MONEY.threaded
-def show_order(console: Console, uow: Transaction, order_id: PathId) -> Response:
+def show_order(console: MoneyReadPage, uow: Transaction, order_id: PathId) -> Response:
     return console.render_page(
         "order.html", order=OrderView(orders.get_order(uow, console.user_id, order_id))
     )
@@ -461,7 +466,7 @@ def show_order(console: Console, uow: Transaction, order_id: PathId) -> Response
 
 @router.get("/orders/{order_id}/receipt")
 @MONEY.threaded
-def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Response:
+def show_receipt(console: MoneyReadPage, uow: Transaction, order_id: PathId) -> Response:
     order = OrderView(orders.get_order(uow, console.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
@@ -477,6 +482,6 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
 
 
 @router.get(return_urls.CONSOLE_RETURN_PATH.removeprefix(PATH))
-async def return_from_checkout(console: Console, order_id: PathId | None = None) -> Response:
+async def return_from_checkout(console: MoneyReadPage, order_id: PathId | None = None) -> Response:
     """Redirect to the order's page. Ignore the status in the URL, because payers can change it."""
     return console.redirect(ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}")

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 from urllib.parse import urlencode
 
+from fastapi import Depends
 from fastapi.responses import Response
 
+from api.auth.requirements import KIND_PERMISSION
 from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.developers.views import (
@@ -16,12 +19,13 @@ from api.console.developers.views import (
 )
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
-    Console,
-    ConsoleForm,
+    AccessForm,
+    AccessPage,
+    ConsoleAccess,
     ConsoleRequest,
     EmptyForm,
-    RecentConsole,
-    RecentConsoleForm,
+    RecentAccessForm,
+    RecentAccessPage,
     build_router,
     shows_errors_on,
 )
@@ -31,6 +35,7 @@ from api.record_ids import PathId
 from api.state import Transaction
 from core import clock
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
+from core.permissions import Permission
 from core.scopes import KEY_SCOPE_EXPLANATIONS, Scope, list_known_scopes
 from core.settings.notations import PlanQuota, Retained
 from models import ApiKey, EndpointState
@@ -84,10 +89,13 @@ _SCOPE_GROUPS = (
 )
 _TYPE_FIELD = "type"
 _LIST_FIELD = "list_id"
+AnyPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.ANY))]
+AnyForm = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.ANY, is_form=True))]
+FeedPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=KIND_PERMISSION))]
 
 
 @router.get("")
-def show_developers(console: Console, uow: Transaction) -> Response:
+def show_developers(console: AccessPage, uow: Transaction) -> Response:
     endpoints = webhook_endpoints.list_endpoints(uow, console.caller)
     return console.render_page(
         "developers.html",
@@ -103,7 +111,7 @@ def show_developers(console: Console, uow: Transaction) -> Response:
 
 
 @router.get("/access")
-def show_access(console: Console, uow: Transaction) -> Response:
+def show_access(console: AnyPage, uow: Transaction) -> Response:
     own_grants = grants.list_grants(uow, console.user_id).rows
     grants_and_scopes = [(grant, _describe_scopes(grant.scopes)) for grant in own_grants]
     return console.render_page("access.html", grants=grants_and_scopes)
@@ -119,12 +127,12 @@ def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
 
 
 @router.get("/access/{grant_id}/end")
-def show_access_revocation(console: Console, uow: Transaction, grant_id: PathId) -> Response:
+def show_access_revocation(console: AnyPage, uow: Transaction, grant_id: PathId) -> Response:
     return console.render_page("end_access.html", grant=_get_grant(uow, console, grant_id))
 
 
 @router.post("/access/{grant_id}/end")
-def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
+def revoke_access(console: AnyForm, uow: Transaction, grant_id: PathId) -> Response:
     grant = _get_grant(uow, console, grant_id)
     grants.revoke_grant(uow, grant_id=grant.id, user_id=console.user_id)
     return console.redirect(GRANTS_PATH, f"“{grant.client_name}” no longer has access.")
@@ -154,14 +162,14 @@ class KeyView:
 
 
 @router.get("/keys")
-def show_keys(console: Console, uow: Transaction) -> Response:
+def show_keys(console: AccessPage, uow: Transaction) -> Response:
     return console.render_page(
         "keys.html", keys=_list_keys(uow, console), expiring_before=clock.now() + _EXPIRY_NOTICE
     )
 
 
 @router.get("/keys/new")
-def show_new_key(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+def show_new_key(console: RecentAccessPage, uow: Transaction, form: EmptyForm) -> Response:
     return console.render_page(
         "new_key.html",
         form.fill({"lifetime": "90", "reach": "chosen"}),
@@ -182,7 +190,7 @@ def show_new_key(console: RecentConsole, uow: Transaction, form: EmptyForm) -> R
 
 @router.post("/keys/new")
 @shows_errors_on(show_new_key, {API_KEY_NAME.code: "name"})
-def create_key(console: RecentConsoleForm, uow: Transaction) -> Response:
+def create_key(console: RecentAccessForm, uow: Transaction) -> Response:
     """Create an API key, and show its secret once.
 
     The response isn't a redirect, because the URL would have to contain the secret.
@@ -217,7 +225,7 @@ def read_expiry(form: FormFields) -> datetime | None:
 
 @router.get("/keys/{key_id}/requests")
 def show_requests(
-    console: Console, uow: Transaction, key_id: PathId, cursor: Cursor = None
+    console: AccessPage, uow: Transaction, key_id: PathId, cursor: Cursor = None
 ) -> Response:
     """Show the latest requests with an API key, even if the key is expired."""
     selected_status = console.request.query_params.get(_STATUS_FIELD, "")
@@ -242,7 +250,7 @@ def show_requests(
 
 
 @router.get("/keys/{key_id}/end")
-def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> Response:
+def show_key_revocation(console: AccessPage, uow: Transaction, key_id: PathId) -> Response:
     key = _get_key(uow, console, key_id)
     return console.render_page(
         "end_key.html",
@@ -254,7 +262,7 @@ def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> R
 
 
 @router.post("/keys/{key_id}/end")
-def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
+def revoke_own_key(console: AccessForm, uow: Transaction, key_id: PathId) -> Response:
     """Revoke an API key and all keys that it created.
 
     Their webhook endpoints and senders are deleted too, unless the user chooses to keep them.
@@ -277,7 +285,7 @@ def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:
 
 
 @router.get("/feed")
-def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
+def show_events(console: FeedPage, uow: Transaction, cursor: Cursor = None) -> Response:
     """Show the newest events. An unknown type or list in the query selects all events."""
     query = console.request.query_params
     types = [kind for kind in FeedEventType if kind == query.get(_TYPE_FIELD)]

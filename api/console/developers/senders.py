@@ -9,12 +9,12 @@ from fastapi.responses import Response
 
 from api.console.developers.sender_guides import EXAMPLE_BODY, GUIDES, SenderGuide
 from api.console.requests import (
-    Console,
-    ConsoleForm,
+    AccessForm,
+    AccessPage,
     ConsoleRequest,
     EmptyForm,
-    RecentConsole,
-    RecentConsoleForm,
+    RecentAccessForm,
+    RecentAccessPage,
     build_router,
     shows_errors_on,
     threaded_as_search,
@@ -168,13 +168,13 @@ class ReportView:
 
 
 @router.get("")
-def show_senders(console: Console, uow: Transaction) -> Response:
+def show_senders(console: AccessPage, uow: Transaction) -> Response:
     views = _build_views(uow, console, senders.list_senders(uow, console.user_id))
     return console.render_page("senders.html", senders=views)
 
 
 @router.get("/new")
-def show_new_sender(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+def show_new_sender(console: RecentAccessPage, uow: Transaction, form: EmptyForm) -> Response:
     """Show the providers to choose from, or the steps and the form for the chosen provider."""
     form = form.fill({_PROVIDER_FIELD: console.request.query_params.get(_PROVIDER_FIELD, "")})
     guide = _find_guide(form.typed)
@@ -191,7 +191,7 @@ def show_new_sender(console: RecentConsole, uow: Transaction, form: EmptyForm) -
 
 @router.post("/new")
 @shows_errors_on(show_new_sender)
-def create_sender(console: RecentConsoleForm, uow: Transaction) -> Response:
+def create_sender(console: RecentAccessForm, uow: Transaction) -> Response:
     """Create a sender, and show its secret. No other page ever shows the secret."""
     form = console.form
     list_id = parse_id_or_text(read_text(form, "list_id"))
@@ -223,7 +223,7 @@ def _find_guide(typed: Mapping[str, str]) -> SenderGuide | None:
 
 @router.get("/{sender_id}")
 def show_sender(
-    console: Console, uow: Transaction, sender_id: PathId, cursor: Cursor = None
+    console: AccessPage, uow: Transaction, sender_id: PathId, cursor: Cursor = None
 ) -> Response:
     view = _find_view(uow, console, sender_id)
     selected_kind = console.request.query_params.get(_KIND_FIELD, "")
@@ -250,7 +250,9 @@ def show_sender(
 
 
 @router.get("/{sender_id}/try")
-def show_trial(console: Console, uow: Transaction, form: EmptyForm, sender_id: PathId) -> Response:
+def show_trial(
+    console: AccessPage, uow: Transaction, form: EmptyForm, sender_id: PathId
+) -> Response:
     view = _find_view(uow, console, sender_id)
     if view.is_own_program:
         example = orjson.dumps(EXAMPLE_BODY, option=orjson.OPT_INDENT_2).decode()
@@ -261,7 +263,7 @@ def show_trial(console: Console, uow: Transaction, form: EmptyForm, sender_id: P
 @router.post("/{sender_id}/try")
 @threaded_as_search
 @shows_errors_on(show_trial, _BODY_PLACES)
-def try_body(console: ConsoleForm, uow: Transaction, sender_id: PathId) -> Response:
+def try_body(console: AccessForm, uow: Transaction, sender_id: PathId) -> Response:
     """Show the effects that the reports in a request body would have."""
     view = _find_view(uow, console, sender_id)
     body = parse_body(schemas.SenderTrial, {"body": console.form.get(_BODY_FIELD, "")})
@@ -274,14 +276,14 @@ def try_body(console: ConsoleForm, uow: Transaction, sender_id: PathId) -> Respo
 
 @router.get("/{sender_id}/rotate")
 def show_rotation(
-    console: RecentConsole, uow: Transaction, form: EmptyForm, sender_id: PathId
+    console: RecentAccessPage, uow: Transaction, form: EmptyForm, sender_id: PathId
 ) -> Response:
     return console.render_page("rotate_sender.html", form, view=_find_view(uow, console, sender_id))
 
 
 @router.post("/{sender_id}/rotate")
 @shows_errors_on(show_rotation)
-def rotate_secret(console: RecentConsoleForm, uow: Transaction, sender_id: PathId) -> Response:
+def rotate_secret(console: RecentAccessForm, uow: Transaction, sender_id: PathId) -> Response:
     """Replace the provider's key or topic, or else the secret that Pressroom created."""
     view = _find_view(uow, console, sender_id)
     key = view.guide.key
@@ -296,12 +298,12 @@ def rotate_secret(console: RecentConsoleForm, uow: Transaction, sender_id: PathI
 
 
 @router.get("/{sender_id}/end")
-def show_deletion(console: Console, uow: Transaction, sender_id: PathId) -> Response:
+def show_deletion(console: AccessPage, uow: Transaction, sender_id: PathId) -> Response:
     return console.render_page("end_sender.html", view=_find_view(uow, console, sender_id))
 
 
 @router.post("/{sender_id}/end")
-def delete_sender(console: ConsoleForm, uow: Transaction, sender_id: PathId) -> Response:
+def delete_sender(console: AccessForm, uow: Transaction, sender_id: PathId) -> Response:
     senders.delete_sender(uow, console.caller, sender_id)
     return console.redirect(PATH, "The sender was deleted.")
 

@@ -18,12 +18,12 @@ from api.console.developers.views import (
 )
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
-    Console,
-    ConsoleForm,
+    AccessForm,
+    AccessPage,
     ConsoleRequest,
     EmptyForm,
-    RecentConsole,
-    RecentConsoleForm,
+    RecentAccessForm,
+    RecentAccessPage,
     build_router,
     shows_errors_on,
 )
@@ -189,13 +189,13 @@ class DeliveryView:
 
 
 @router.get("")
-def show_endpoints(console: Console, uow: Transaction) -> Response:
+def show_endpoints(console: AccessPage, uow: Transaction) -> Response:
     views = _build_views(uow, webhook_endpoints.list_endpoints(uow, console.caller))
     return console.render_page("webhooks.html", endpoints=views)
 
 
 @router.get("/new")
-def show_new_endpoint(console: RecentConsole, uow: Transaction, form: EmptyForm) -> Response:
+def show_new_endpoint(console: RecentAccessPage, uow: Transaction, form: EmptyForm) -> Response:
     own_lists = lists.list_choices(uow, console.user_id)
     choices = [("", "All lists"), *((str(each.id), each.title) for each in own_lists)]
     return console.render_page(
@@ -211,7 +211,7 @@ def show_new_endpoint(console: RecentConsole, uow: Transaction, form: EmptyForm)
 
 @router.post("/new")
 @shows_errors_on(show_new_endpoint, PLACES)
-async def create_endpoint(console: RecentConsoleForm) -> Response:
+async def create_endpoint(console: RecentAccessForm) -> Response:
     """Create a webhook endpoint, and show its secret once."""
     values = {
         "url": console.form.get("url", "").strip(),
@@ -247,7 +247,7 @@ def _read_ticked_types(form: Mapping[str, str]) -> list[str]:
 
 @router.get("/{endpoint_id}")
 def show_endpoint(
-    console: Console, uow: Transaction, endpoint_id: PathId, cursor: Cursor = None
+    console: AccessPage, uow: Transaction, endpoint_id: PathId, cursor: Cursor = None
 ) -> Response:
     [view] = _build_views(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
     page_request = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
@@ -291,7 +291,7 @@ def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
 
 
 @router.post("/{endpoint_id}/test")
-def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def send_test_event(console: AccessForm, uow: Transaction, endpoint_id: PathId) -> Response:
     deliveries.send_test(uow, console.caller, endpoint_id)
     return console.redirect(
         f"{PATH}/{endpoint_id}", "The first delivery below shows the result of the test."
@@ -299,7 +299,7 @@ def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 
 
 @router.post("/{endpoint_id}/retry")
-def retry_deliveries(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def retry_deliveries(console: AccessForm, uow: Transaction, endpoint_id: PathId) -> Response:
     deliveries.retry_pending(uow, console.caller, endpoint_id)
     return console.redirect(
         f"{PATH}/{endpoint_id}", "The waiting events are being sent now, oldest first."
@@ -308,7 +308,7 @@ def retry_deliveries(console: ConsoleForm, uow: Transaction, endpoint_id: PathId
 
 @router.get("/{endpoint_id}/deliveries/{delivery_id}")
 def show_delivery(
-    console: Console, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
+    console: AccessPage, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
     """Show the latest request, whose body is built again from the event, and the response."""
     [view] = _build_views(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
@@ -327,7 +327,7 @@ def show_delivery(
 
 @router.post("/{endpoint_id}/deliveries/{delivery_id}/resend")
 def resend_event(
-    console: ConsoleForm, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
+    console: AccessForm, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
     """Resend an event to a webhook endpoint, even if it was already delivered."""
     deliveries.resend_delivery(uow, console.caller, endpoint_id, delivery_id)
@@ -336,7 +336,7 @@ def resend_event(
 
 @router.get("/{endpoint_id}/change")
 def show_change(
-    console: RecentConsole, uow: Transaction, endpoint_id: PathId, form: EmptyForm
+    console: RecentAccessPage, uow: Transaction, endpoint_id: PathId, form: EmptyForm
 ) -> Response:
     view = _find_view(uow, console, endpoint_id)
     boxes = {TYPE_PREFIX + kind: "on" for kind in view.endpoint.types}
@@ -352,7 +352,7 @@ def show_change(
 
 @router.post("/{endpoint_id}/change")
 @shows_errors_on(show_change, PLACES)
-async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
+async def change_endpoint(console: RecentAccessForm, endpoint_id: PathId) -> Response:
     view = await console.state.in_unit_of_work(_find_view, console, endpoint_id)
     url = console.form.get("url", "").strip()
     values = {"url": url, "types": _read_ticked_types(console.form)}
@@ -367,14 +367,14 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
 
 
 @router.get("/{endpoint_id}/state")
-def show_state(console: Console, uow: Transaction, endpoint_id: PathId) -> Response:
+def show_state(console: AccessPage, uow: Transaction, endpoint_id: PathId) -> Response:
     """Redirect to the webhook's page after the login that ``change_state`` may require."""
     _find_view(uow, console, endpoint_id)
     return console.redirect(f"{PATH}/{endpoint_id}")
 
 
 @router.post("/{endpoint_id}/state")
-def change_state(console: RecentConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def change_state(console: RecentAccessForm, uow: Transaction, endpoint_id: PathId) -> Response:
     is_resumed = console.form.get("state") == EndpointState.ACTIVE
     state = EndpointState.ACTIVE if is_resumed else EndpointState.PAUSED
     change = EndpointChange(state=state)
@@ -383,31 +383,31 @@ def change_state(console: RecentConsoleForm, uow: Transaction, endpoint_id: Path
 
 
 @router.get("/{endpoint_id}/rotate")
-def show_rotation(console: RecentConsole, uow: Transaction, endpoint_id: PathId) -> Response:
+def show_rotation(console: RecentAccessPage, uow: Transaction, endpoint_id: PathId) -> Response:
     return console.render_page("rotate_webhook.html", view=_find_view(uow, console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/rotate")
-def rotate_secret(console: RecentConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def rotate_secret(console: RecentAccessForm, uow: Transaction, endpoint_id: PathId) -> Response:
     view = _find_view(uow, console, endpoint_id)
     secret = webhook_endpoints.rotate_secret(uow, console.caller, endpoint_id)
     return console.render_page("webhook_secret.html", view=view, secret=secret, is_new=False)
 
 
 @router.get("/{endpoint_id}/end")
-def show_endpoint_deletion(console: Console, uow: Transaction, endpoint_id: PathId) -> Response:
+def show_endpoint_deletion(console: AccessPage, uow: Transaction, endpoint_id: PathId) -> Response:
     return console.render_page("end_webhook.html", view=_find_view(uow, console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/end")
-def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def delete_endpoint(console: AccessForm, uow: Transaction, endpoint_id: PathId) -> Response:
     webhook_endpoints.delete_endpoint(uow, console.caller, endpoint_id)
     return console.redirect(PATH, "The webhook was deleted.")
 
 
 @router.get("/{endpoint_id}/replay")
 def show_replay(
-    console: Console, uow: Transaction, endpoint_id: PathId, form: EmptyForm
+    console: AccessPage, uow: Transaction, endpoint_id: PathId, form: EmptyForm
 ) -> Response:
     """Show the form for resending all events since a chosen time.
 
@@ -438,7 +438,7 @@ def show_replay(
 
 @router.post("/{endpoint_id}/replay")
 @shows_errors_on(show_replay)
-def replay_events(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def replay_events(console: AccessForm, uow: Transaction, endpoint_id: PathId) -> Response:
     since = _read_moment(console.form)
     if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
         raise build_field_error(DAY_FIELD, "the webhook has no events since this time")

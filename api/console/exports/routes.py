@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
@@ -12,12 +13,10 @@ from api.console.members.member_page import STATUSES
 from api.console.part_streams import LivePart, stream_part
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
-    Console,
-    ConsoleForm,
+    ConsoleAccess,
     ConsoleRequest,
     EmptyForm,
-    RecentConsole,
-    RecentConsoleForm,
+    FiguresPage,
     build_router,
     shows_errors_on,
 )
@@ -36,6 +35,7 @@ from core.errors.mailing import (
     SEGMENT_NOT_FOUND,
     SEGMENT_TAG_DELETED,
 )
+from core.permissions import Permission
 from core.queues import Queue
 from core.settings.notations import PlanQuota
 from models import FINISHED, Job, MemberExport, SubscriptionStatus
@@ -65,6 +65,16 @@ FORMATS = (
 )
 _STATUS_PREFIX = "status_"
 STATUS_BOXES = tuple((_STATUS_PREFIX + value, label) for value, label in STATUSES.items())
+ExportForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.EXPORT, is_form=True))
+]
+RecentExportPage = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.EXPORT, is_recent=True))
+]
+RecentExportForm = Annotated[
+    ConsoleRequest,
+    Depends(ConsoleAccess(permission=Permission.EXPORT, is_form=True, is_recent=True)),
+]
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ def find_expiry(export: MemberExport) -> datetime | None:
 
 
 @router.get("/exports")
-def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
+def show_exports(console: FiguresPage, uow: Transaction, cursor: Cursor = None) -> Response:
     page = exports.list_exports(uow, console.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
     return console.render_page(
         "exports.html",
@@ -131,7 +141,7 @@ def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 
 @router.get("/lists/{list_id}/export")
 def show_new_export(
-    console: RecentConsole, uow: Transaction, list_id: ListId, form: EmptyForm
+    console: RecentExportPage, uow: Transaction, list_id: ListId, form: EmptyForm
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     own_segments = segments.list_segments(uow, mailing_list, UNPAGED).rows
@@ -151,7 +161,7 @@ def show_new_export(
 
 @router.post("/lists/{list_id}/export")
 @shows_errors_on(show_new_export, PLACES)
-def start_export(console: RecentConsoleForm, uow: Transaction, list_id: ListId) -> Response:
+def start_export(console: RecentExportForm, uow: Transaction, list_id: ListId) -> Response:
     form = console.form
     statuses = [status.value for status in SubscriptionStatus if _STATUS_PREFIX + status in form]
     values = {
@@ -173,7 +183,7 @@ def start_export(console: RecentConsoleForm, uow: Transaction, list_id: ListId) 
 
 
 @router.get("/exports/{export_id}")
-def show_export(console: Console, uow: Transaction, export_id: PathId) -> Response:
+def show_export(console: FiguresPage, uow: Transaction, export_id: PathId) -> Response:
     view = _get_view(uow, console, export_id)
     return console.render_page(
         "export.html",
@@ -184,7 +194,7 @@ def show_export(console: Console, uow: Transaction, export_id: PathId) -> Respon
 
 
 @router.get("/exports/{export_id}/events")
-async def stream_export(request: Request, console: Console, export_id: PathId) -> Response:
+async def stream_export(request: Request, console: FiguresPage, export_id: PathId) -> Response:
     def read_part(uow: UnitOfWork) -> LivePart:
         view = _get_view(uow, console, export_id)
         job_ids = [] if view.job is None else [view.job.id]
@@ -196,7 +206,7 @@ async def stream_export(request: Request, console: Console, export_id: PathId) -
 
 
 @router.post("/exports/{export_id}/cancel")
-def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> Response:
+def cancel_export(console: ExportForm, uow: Transaction, export_id: PathId) -> Response:
     job = _get_view(uow, console, export_id).job
     cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
     notice = "The export is being cancelled." if cancelled else "The export had already ended."
@@ -204,7 +214,9 @@ def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> 
 
 
 @router.get("/exports/{export_id}/file")
-def download_export_file(console: RecentConsole, uow: Transaction, export_id: PathId) -> Response:
+def download_export_file(
+    console: RecentExportPage, uow: Transaction, export_id: PathId
+) -> Response:
     export = exports.get_export(uow, console.caller, export_id)
     if find_expiry(export) is None:
         raise EXPORT_NOT_FOUND()

@@ -3,9 +3,10 @@
 import html
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from api.auth.csrf import CSRF_FIELD, require_csrf
@@ -14,12 +15,9 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_count
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
-    Console,
-    ConsoleForm,
+    ConsoleAccess,
     ConsoleRequest,
     EmptyForm,
-    RecentConsole,
-    RecentConsoleForm,
     build_router,
     shows_errors_on,
 )
@@ -44,6 +42,7 @@ from core.errors.media import (
     IMAGE_TIMEOUT,
     SIGNED_LINK_NOT_ENCRYPTED,
 )
+from core.permissions import Permission
 from core.queues import Queue
 from core.settings.notations import PlanQuota
 from core.upload_limits import MAX_IMAGE_BYTES
@@ -84,6 +83,17 @@ _REASONS_BY_CODE = {
 }
 # Maps the lifetime of a signed link in seconds to a label.
 LINK_LIFETIMES = {"3600": "1 hour", "86400": "1 day", "604800": "1 week"}
+ImagesPage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.IMAGES))]
+ImagesForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.IMAGES, is_form=True))
+]
+RecentImagesPage = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.IMAGES, is_recent=True))
+]
+RecentImagesForm = Annotated[
+    ConsoleRequest,
+    Depends(ConsoleAccess(permission=Permission.IMAGES, is_form=True, is_recent=True)),
+]
 
 
 @dataclass(frozen=True)
@@ -186,7 +196,7 @@ class ImageView:
 
 @router.get("")
 def show_images(
-    console: Console, uow: Transaction, form: EmptyForm, cursor: Cursor = None
+    console: ImagesPage, uow: Transaction, form: EmptyForm, cursor: Cursor = None
 ) -> Response:
     page_request = PageRequest(IMAGES_ON_PAGE, cursor=cursor)
     words = console.request.query_params.get("q", "").strip()
@@ -210,7 +220,7 @@ def show_images(
 
 
 @router.post("")
-async def upload_image(request: Request, console: Console) -> Response:
+async def upload_image(request: Request, console: ImagesPage) -> Response:
     inputs: dict[str, str] = {}
     try:
         console.state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
@@ -256,7 +266,7 @@ async def _accept_upload(
 
 
 @router.get("/{hash_id}")
-def show_image(console: Console, uow: Transaction, hash_id: str, form: EmptyForm) -> Response:
+def show_image(console: ImagesPage, uow: Transaction, hash_id: str, form: EmptyForm) -> Response:
     attachment = records.get_attachment(uow, console.caller, hash_id)
     image = _build_view(console, attachment)
     values = {
@@ -274,14 +284,14 @@ def show_image(console: Console, uow: Transaction, hash_id: str, form: EmptyForm
 
 
 @router.post("/{hash_id}/retry")
-def retry_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
+def retry_image(console: ImagesForm, uow: Transaction, hash_id: str) -> Response:
     records.retry_conversion(uow, console.caller, hash_id)
     return console.redirect(f"{PATH}/{hash_id}", "The image is being processed again.")
 
 
 @router.post("/{hash_id}")
 @shows_errors_on(show_image)
-def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
+def change_image(console: ImagesForm, uow: Transaction, hash_id: str) -> Response:
     values = {
         "alt_text": read_text(console.form, "alt_text"),
         "title": read_text(console.form, "title"),
@@ -294,7 +304,7 @@ def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Respon
 
 @router.get("/{hash_id}/link")
 def show_new_link(
-    console: RecentConsole, uow: Transaction, hash_id: str, form: EmptyForm
+    console: RecentImagesPage, uow: Transaction, hash_id: str, form: EmptyForm
 ) -> Response:
     """Show the form for a signed link to an image. A required login leads back to this form."""
     return _render_link_page(console, uow, hash_id, form, None)
@@ -302,7 +312,7 @@ def show_new_link(
 
 @router.post("/{hash_id}/link")
 @shows_errors_on(show_new_link)
-def create_link(console: RecentConsoleForm, uow: Transaction, hash_id: str) -> Response:
+def create_link(console: RecentImagesForm, uow: Transaction, hash_id: str) -> Response:
     """Create a signed link to an encrypted image, and show the link.
 
     The response isn't a redirect, because the URL of a redirect would reveal the link in logs.
@@ -329,7 +339,7 @@ def _render_link_page(
 
 
 @router.get("/{hash_id}/delete")
-def show_deletion(console: Console, uow: Transaction, hash_id: str) -> Response:
+def show_deletion(console: ImagesPage, uow: Transaction, hash_id: str) -> Response:
     image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
     return console.render_page(
         "delete_image.html",
@@ -340,7 +350,7 @@ def show_deletion(console: Console, uow: Transaction, hash_id: str) -> Response:
 
 
 @router.post("/{hash_id}/delete")
-def delete_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
+def delete_image(console: ImagesForm, uow: Transaction, hash_id: str) -> Response:
     image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
     records.delete_attachment(uow, console.caller, hash_id)
     return console.redirect(PATH, f"“{image.name}” was deleted.")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
 from api.auth.csrf import CSRF_FIELD, require_csrf
@@ -33,12 +33,12 @@ from api.console.navigation import get_list_path
 from api.console.part_streams import LivePart, stream_part
 from api.console.plan_notices import IMPORTING_FILES_TEXT, find_plan_notice
 from api.console.requests import (
-    Console,
-    ConsoleForm,
+    ConsoleAccess,
     ConsoleRequest,
+    EditForm,
+    EditPage,
     EmptyForm,
-    RecentConsole,
-    RecentConsoleForm,
+    FiguresPage,
     build_router,
     shows_errors_on,
 )
@@ -52,6 +52,7 @@ from api.state import Transaction
 from core.errors import DomainError
 from core.errors import imports as errors
 from core.errors.requests import BODY_NOT_MULTIPART
+from core.permissions import Permission
 from core.queues import Queue
 from core.settings.notations import PlanQuota
 from models import ImportKind
@@ -100,10 +101,19 @@ UPDATE_HINT = (
 _UPLOAD_QUOTAS = (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB)
 UPDATE_FIELD = "update"
 START_BUTTON = "start"
+RecentMembersPage = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.MEMBERS, is_recent=True))
+]
+RecentEditPage = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.EDIT, is_recent=True))
+]
+RecentEditForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.EDIT, is_form=True, is_recent=True))
+]
 
 
 @router.get("")
-def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
+def show_imports(console: FiguresPage, uow: Transaction, cursor: Cursor = None) -> Response:
     page_request = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
     page = records.list_imports(uow, console.caller, page_request, list_id=None)
     titles = lists.read_titles(uow, [task.list_id for task in page.rows])
@@ -120,7 +130,7 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 
 @router.get("/new")
 def show_new_import(
-    console: Console, uow: Transaction, form: EmptyForm, list_id: str = ""
+    console: EditPage, uow: Transaction, form: EmptyForm, list_id: str = ""
 ) -> Response:
     """Show the form for a new import. ``list_id``: the preselected list, or an empty string."""
     own_lists = lists.list_choices(uow, console.user_id)
@@ -140,7 +150,7 @@ def show_new_import(
 
 
 @router.post("/new")
-async def upload_import(request: Request, console: Console) -> Response:
+async def upload_import(request: Request, console: EditPage) -> Response:
     state = console.state
     resources = console.state.resources
     # The form fields precede the uploaded file in the request body.
@@ -205,7 +215,7 @@ def _read_on_existing(form: Mapping[str, str]) -> str:
 
 @router.get("/{import_id}")
 def show_import(
-    console: Console, uow: Transaction, import_id: PathId, columns: FirstColumn = 0
+    console: FiguresPage, uow: Transaction, import_id: PathId, columns: FirstColumn = 0
 ) -> Response:
     view = read_view(uow, console, import_id)
     return console.render_page(
@@ -215,7 +225,7 @@ def show_import(
 
 @router.post("/{import_id}")
 def read_import_again(
-    console: ConsoleForm, uow: Transaction, import_id: PathId, columns: FirstColumn = 0
+    console: EditForm, uow: Transaction, import_id: PathId, columns: FirstColumn = 0
 ) -> Response:
     """Repeat a dry run with changed options, or import the file if no option has changed.
 
@@ -335,7 +345,7 @@ def _build_page_values(
 
 
 @router.get("/{import_id}/events")
-async def stream_import(request: Request, console: Console, import_id: PathId) -> Response:
+async def stream_import(request: Request, console: FiguresPage, import_id: PathId) -> Response:
     def read_part(uow: UnitOfWork) -> LivePart:
         view = read_view(uow, console, import_id)
         values = _build_page_values(uow, console, view, build_reading_form(view), 0)
@@ -347,7 +357,7 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
 
 
 @router.post("/{import_id}/cancel")
-def cancel_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
+def cancel_import(console: EditForm, uow: Transaction, import_id: PathId) -> Response:
     """Cancel a running import, or an undo. Rows that the import has already written are kept."""
     view = read_view(uow, console, import_id)
     job = view.undo if view.is_undoing else view.job
@@ -358,14 +368,14 @@ def cancel_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> 
 
 
 @router.post("/{import_id}/retry")
-def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
+def retry_import(console: EditForm, uow: Transaction, import_id: PathId) -> Response:
     """Resume an import that failed because of an internal error."""
     records.retry_import(uow, console.caller, import_id)
     return console.redirect(f"{PREFIX}/{import_id}", "The import was resumed.")
 
 
 @router.get("/{import_id}/not-added")
-def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId) -> Response:
+def download_rejects(console: RecentMembersPage, uow: Transaction, import_id: PathId) -> Response:
     """Redirect to a new signed URL of the file with the rows that weren't added."""
     if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
@@ -374,7 +384,7 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 
 @router.get("/{import_id}/undo")
 def show_undo(
-    console: RecentConsole, uow: Transaction, import_id: PathId, form: EmptyForm
+    console: RecentEditPage, uow: Transaction, import_id: PathId, form: EmptyForm
 ) -> Response:
     """Show a preview of undoing an import.
 
@@ -405,6 +415,6 @@ def show_undo(
 
 @router.post("/{import_id}/undo")
 @shows_errors_on(show_undo)
-def undo_import(console: RecentConsoleForm, uow: Transaction, import_id: PathId) -> Response:
+def undo_import(console: RecentEditForm, uow: Transaction, import_id: PathId) -> Response:
     records.undo_import(uow, console.caller, import_id)
     return console.redirect(f"{PREFIX}/{import_id}")

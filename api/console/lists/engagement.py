@@ -10,7 +10,13 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_share
 from api.console.lists.growth_page import build_filter_query
 from api.console.navigation import get_list_path
-from api.console.requests import Console, ConsoleForm, EmptyForm, build_router, shows_errors_on
+from api.console.requests import (
+    EditForm,
+    EmptyForm,
+    FiguresPage,
+    build_router,
+    shows_errors_on,
+)
 from api.console.typed_forms import parse_body, read_text
 from api.limits.keyed_bulkheads import threaded_by_list
 from api.record_ids import ListId
@@ -68,7 +74,7 @@ class FigureRow:
 
 @router.get("/{list_id}/engagement")
 def show_engagement(
-    console: Console, uow: Transaction, list_id: ListId, form: EmptyForm
+    console: FiguresPage, uow: Transaction, list_id: ListId, form: EmptyForm
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     mode = EngagementMode(mailing_list.engagement)
@@ -102,7 +108,7 @@ def show_engagement(
 @router.post("/{list_id}/engagement")
 @threaded_by_list
 @shows_errors_on(show_engagement)
-def change_engagement(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
+def change_engagement(console: EditForm, uow: Transaction, list_id: ListId) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     form = console.form
     values = {

@@ -20,7 +20,10 @@ from api.console.console_display import (
 from api.console.growth import Figure, GrowthSpan, build_growth_plot
 from api.console.navigation import get_list_path
 from api.console.plan_notices import can_import
-from api.console.requests import Console, build_router
+from api.console.requests import (
+    FiguresPage,
+    build_router,
+)
 from api.record_ids import ListId
 from api.responses.lists import describe_list
 from api.state import Transaction
@@ -93,7 +96,7 @@ class OriginPanel:
 
 @router.get("/{list_id}")
 def show_list(
-    console: Console,
+    console: FiguresPage,
     uow: Transaction,
     list_id: ListId,
     days: str = _USUAL_PERIOD,

@@ -13,7 +13,13 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_share
 from api.console.lists.growth_page import build_members_query
 from api.console.navigation import get_list_path
-from api.console.requests import Console, ConsoleForm, EmptyForm, build_router, shows_errors_on
+from api.console.requests import (
+    EditForm,
+    EmptyForm,
+    FiguresPage,
+    build_router,
+    shows_errors_on,
+)
 from api.console.typed_forms import parse_body, read_text
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
@@ -81,7 +87,7 @@ class IssueEngagement:
 
 @router.get("/{list_id}/mailings")
 def show_mailings(
-    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
+    console: FiguresPage, uow: Transaction, list_id: ListId, cursor: Cursor = None
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     page = mailings.list_mailings(
@@ -101,7 +107,7 @@ def show_mailings(
 
 @router.get("/{list_id}/mailings/{mailing_id}")
 def show_mailing(
-    console: Console, uow: Transaction, list_id: ListId, mailing_id: PathId, form: EmptyForm
+    console: FiguresPage, uow: Transaction, list_id: ListId, mailing_id: PathId, form: EmptyForm
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     mailing = mailings.get_mailing(uow, mailing_list.id, mailing_id)
@@ -127,7 +133,7 @@ def show_mailing(
 @router.post("/{list_id}/mailings/{mailing_id}")
 @shows_errors_on(show_mailing)
 def rename_mailing(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, mailing_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, mailing_id: PathId
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     mailing = mailings.get_mailing(uow, mailing_list.id, mailing_id)

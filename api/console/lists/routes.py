@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from babel import Locale
+from fastapi import Depends
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
@@ -12,10 +13,12 @@ from api.console.growth import draw_growth_line
 from api.console.navigation import get_list_path
 from api.console.plan_notices import can_import, find_plan_notice
 from api.console.requests import (
-    Console,
-    ConsoleForm,
+    ConsoleAccess,
     ConsoleRequest,
+    EditForm,
+    EditPage,
     EmptyForm,
+    FiguresPage,
     build_router,
     shows_errors_on,
 )
@@ -32,6 +35,7 @@ from api.sign_up.previews import render_embedded_form, render_preview
 from api.state import Transaction
 from core.errors.mailing import LIST_SLUG_TAKEN
 from core.languages import reader_languages
+from core.permissions import Permission
 from core.settings.mail_server import MailSender
 from core.settings.notations import PlanQuota
 from models import AttachmentStatus
@@ -75,10 +79,14 @@ _LOOK_FIELDS = (
 # The name of the button that resets a list's colour to the default colour.
 _USUAL_COLOUR_BUTTON = "usual_colour"
 IMAGES_TO_CHOOSE = 100
+ClosePage = Annotated[ConsoleRequest, Depends(ConsoleAccess(permission=Permission.CLOSE))]
+CloseForm = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=Permission.CLOSE, is_form=True))
+]
 
 
 @router.get("")
-def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
+def show_lists(console: FiguresPage, uow: Transaction, cursor: Cursor = None) -> Response:
     page = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
     records = describe_lists(uow, console.state, page.rows)
     growth = daily_figures.read_list_growth(uow, [each.id for each in records], DAYS_OF_NET)
@@ -91,7 +99,7 @@ def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Res
 
 
 @router.get("/new")
-def show_new_list(console: Console, uow: Transaction, form: EmptyForm) -> Response:
+def show_new_list(console: EditPage, uow: Transaction, form: EmptyForm) -> Response:
     return console.render_page(
         "new_list.html",
         form.fill({_CONFIRM_FIELD: "on"}),
@@ -102,7 +110,7 @@ def show_new_list(console: Console, uow: Transaction, form: EmptyForm) -> Respon
 
 @router.post("/new")
 @shows_errors_on(show_new_list, PLACES)
-def create_list(console: ConsoleForm, uow: Transaction) -> Response:
+def create_list(console: EditForm, uow: Transaction) -> Response:
     form = console.form
     title = form.get("title", "")
     digest = hashlib.sha256(title.encode()).hexdigest()
@@ -128,7 +136,7 @@ def create_list(console: ConsoleForm, uow: Transaction) -> Response:
 
 @router.get("/{list_id}/public")
 def show_public_pages(
-    console: Console, uow: Transaction, list_id: ListId, form: EmptyForm, language: str = ""
+    console: EditPage, uow: Transaction, list_id: ListId, form: EmptyForm, language: str = ""
 ) -> Response:
     state = console.state
     is_language_chosen = language != ""
@@ -192,7 +200,7 @@ def _list_public_images(uow: UnitOfWork, console: ConsoleRequest) -> list[Attach
 @router.post("/{list_id}/public")
 @threaded_by_list
 @shows_errors_on(show_public_pages, PLACES)
-def change_public_pages(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
+def change_public_pages(console: EditForm, uow: Transaction, list_id: ListId) -> Response:
     values = {name: read_text(console.form, name) for name in _LOOK_FIELDS}
     if _USUAL_COLOUR_BUTTON in console.form or values["colour"] == DEFAULT_COLOUR:
         values["colour"] = None
@@ -201,7 +209,9 @@ def change_public_pages(console: ConsoleForm, uow: Transaction, list_id: ListId)
 
 
 @router.get("/{list_id}/settings")
-def show_settings(console: Console, uow: Transaction, list_id: ListId, form: EmptyForm) -> Response:
+def show_settings(
+    console: EditPage, uow: Transaction, list_id: ListId, form: EmptyForm
+) -> Response:
     record = describe_list(uow, console.state, console.get_own_list(uow, list_id))
     public_fields = fields.read_own_fields(uow, console.user_id).select_public().by_key.values()
     pictures = {
@@ -246,7 +256,7 @@ def show_settings(console: Console, uow: Transaction, list_id: ListId, form: Emp
 @router.post("/{list_id}/settings")
 @threaded_by_list
 @shows_errors_on(show_settings, PLACES)
-def change_settings(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
+def change_settings(console: EditForm, uow: Transaction, list_id: ListId) -> Response:
     form = console.form
     field_choices = {
         name.removeprefix(_MEMBER_FIELD_PREFIX): value
@@ -281,14 +291,14 @@ def _change_list(
 
 
 @router.get("/{list_id}/archive")
-def show_archive(console: Console, uow: Transaction, list_id: ListId) -> Response:
+def show_archive(console: ClosePage, uow: Transaction, list_id: ListId) -> Response:
     record = describe_list(uow, console.state, console.get_own_list(uow, list_id))
     return console.render_page("archive_list.html", list=record)
 
 
 @router.post("/{list_id}/archive")
 @threaded_by_list
-def archive_list(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
+def archive_list(console: CloseForm, uow: Transaction, list_id: ListId) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     lists.archive_list(uow, mailing_list)
     return console.redirect(

@@ -7,10 +7,10 @@ from api.console.developers.routes import LIFETIMES, KeyView, read_expiry
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
-    Console,
+    AccessPage,
     EmptyForm,
-    RecentConsole,
-    RecentConsoleForm,
+    RecentAccessForm,
+    RecentAccessPage,
     build_router,
     shows_errors_on,
 )
@@ -38,7 +38,7 @@ _SENDER_STATES = {
 
 
 @router.get("/{list_id}/send")
-def show_sending(console: Console, uow: Transaction, list_id: ListId) -> Response:
+def show_sending(console: AccessPage, uow: Transaction, list_id: ListId) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     return console.render_page(
         "send.html",
@@ -64,7 +64,7 @@ def show_sending(console: Console, uow: Transaction, list_id: ListId) -> Respons
 
 @router.get("/{list_id}/send/key")
 def show_new_sending_key(
-    console: RecentConsole, uow: Transaction, list_id: ListId, form: EmptyForm
+    console: RecentAccessPage, uow: Transaction, list_id: ListId, form: EmptyForm
 ) -> Response:
     return console.render_page(
         "new_sending_key.html",
@@ -77,7 +77,7 @@ def show_new_sending_key(
 
 @router.post("/{list_id}/send/key")
 @shows_errors_on(show_new_sending_key, {API_KEY_NAME.code: "name"})
-def create_sending_key(console: RecentConsoleForm, uow: Transaction, list_id: ListId) -> Response:
+def create_sending_key(console: RecentAccessForm, uow: Transaction, list_id: ListId) -> Response:
     """Create an API key that exports the list's roster, and show its secret once."""
     mailing_list = console.get_own_list(uow, list_id)
     key, secret = own_keys.create_own_key(

@@ -29,10 +29,11 @@ from api.console.members.watches import CONFIRMED
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
-    Console,
-    ConsoleForm,
     ConsoleRequest,
+    EditForm,
+    EditPage,
     EmptyForm,
+    FiguresPage,
     build_router,
     threaded_as_search,
 )
@@ -111,7 +112,7 @@ class _BulkActionView:
 
 @router.get("")
 def show_bulk_actions(
-    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
+    console: FiguresPage, uow: Transaction, list_id: ListId, cursor: Cursor = None
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     page_request = PageRequest(ACTIONS_ON_PAGE, cursor=cursor)
@@ -125,7 +126,7 @@ def show_bulk_actions(
 @router.get("/new")
 @threaded_as_search
 def show_new_bulk_action(
-    console: Console,
+    console: EditPage,
     uow: Transaction,
     list_id: ListId,
     selection: Selection,
@@ -139,7 +140,7 @@ def show_new_bulk_action(
 
 
 @router.post("/new")
-async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
+async def start_bulk_action(console: EditForm, list_id: ListId) -> Response:
     action = console.form.get("action", "")
     try:
         if action not in [*BulkActionKind]:
@@ -253,7 +254,7 @@ def _render_new_action(
 
 @router.get("/{bulk_id}")
 def show_bulk_action(
-    console: Console, uow: Transaction, list_id: ListId, bulk_id: PathId
+    console: FiguresPage, uow: Transaction, list_id: ListId, bulk_id: PathId
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     bulk = _get_bulk_action(uow, console, mailing_list.id, bulk_id)
@@ -304,7 +305,7 @@ def _build_members_query(
 
 @router.post("/{bulk_id}/undo")
 def undo_bulk_action(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, bulk_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, bulk_id: PathId
 ) -> Response:
     """Start the undo of a bulk action, or resume an undo that failed."""
     mailing_list = console.get_own_list(uow, list_id)
@@ -317,7 +318,7 @@ def undo_bulk_action(
 
 @router.post("/{bulk_id}/cancel")
 def cancel_bulk_action(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, bulk_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, bulk_id: PathId
 ) -> Response:
     """Cancel a bulk action, but keep the changes that it has already made."""
     mailing_list = console.get_own_list(uow, list_id)

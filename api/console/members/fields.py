@@ -7,10 +7,11 @@ from fastapi.responses import Response
 from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.requests import (
-    Console,
-    ConsoleForm,
     ConsoleRequest,
+    EditForm,
+    EditPage,
     EmptyForm,
+    FiguresPage,
     build_router,
     shows_errors_on,
 )
@@ -37,20 +38,20 @@ _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 
 @router.get("")
-def show_fields(console: Console, uow: Transaction) -> Response:
+def show_fields(console: FiguresPage, uow: Transaction) -> Response:
     return console.render_page(
         "fields.html", fields=fields.list_fields(uow, console.user_id), types=TYPE_LABELS
     )
 
 
 @router.get("/new")
-def show_new_field(console: Console, form: EmptyForm) -> Response:
+def show_new_field(console: EditPage, form: EmptyForm) -> Response:
     return _render_field_form(console, form.fill({"type": FieldType.TEXT}))
 
 
 @router.post("/new")
 @shows_errors_on(show_new_field, _PLACES)
-def create_field(console: ConsoleForm, uow: Transaction) -> Response:
+def create_field(console: EditForm, uow: Transaction) -> Response:
     values = {**_read_values(console.form), "type": console.form.get("type", "")}
     body = parse_body(NewField, values)
     fields.create_field(uow, console.user_id, **body.columns())
@@ -58,7 +59,7 @@ def create_field(console: ConsoleForm, uow: Transaction) -> Response:
 
 
 @router.get("/{field_id}")
-def show_field(console: Console, uow: Transaction, field_id: PathId, form: EmptyForm) -> Response:
+def show_field(console: EditPage, uow: Transaction, field_id: PathId, form: EmptyForm) -> Response:
     field = fields.get_field(uow, console.user_id, field_id)
     inputs = {name: getattr(field, name) or "" for name in ("key", "label", "description", "type")}
     inputs["choices"] = "\n".join(field.choices)
@@ -68,7 +69,7 @@ def show_field(console: Console, uow: Transaction, field_id: PathId, form: Empty
 
 @router.post("/{field_id}")
 @shows_errors_on(show_field, _PLACES)
-def change_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
+def change_field(console: EditForm, uow: Transaction, field_id: PathId) -> Response:
     """Change a field. If the type of a member field changes, its values are converted."""
     type_ = {"type": console.form["type"]} if "type" in console.form else {}
     body = parse_body(FieldChanges, {**_read_values(console.form), **type_})
@@ -77,7 +78,7 @@ def change_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Re
 
 
 @router.post("/{field_id}/retire")
-def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
+def retire_field(console: EditForm, uow: Transaction, field_id: PathId) -> Response:
     """Hide a member field, but keep its values in the database."""
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)

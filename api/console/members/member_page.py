@@ -22,10 +22,11 @@ from api.console.members.views import (
 )
 from api.console.navigation import get_list_path
 from api.console.requests import (
-    Console,
-    ConsoleForm,
     ConsoleRequest,
+    EditForm,
+    EditPage,
     EmptyForm,
+    MembersPage,
     build_router,
     shows_errors_on,
 )
@@ -86,7 +87,7 @@ def get_member_path(list_id: int, user_id: int) -> str:
 
 @router.get("/{user_id}")
 def show_member(
-    console: Console,
+    console: MembersPage,
     uow: Transaction,
     list_id: ListId,
     user_id: PathId,
@@ -202,7 +203,7 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
 @threaded_by_list
 @shows_errors_on(show_member, _MEMBER_PLACES)
 def change_member(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId
 ) -> Response:
     member = _get_member(uow, console, list_id, user_id)
     own_fields = fields.list_fields(uow, console.user_id)
@@ -263,9 +264,7 @@ def _format_date(moment: datetime | None) -> str:
 @router.post("/{user_id}/email")
 @threaded_by_list
 @shows_errors_on(show_member, keeps_input=False)
-def switch_mail(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
-) -> Response:
+def switch_mail(console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     """Stop sending mail to a member, or resume sending unless the member has opted out."""
     enabled = console.form.get("enabled") == "yes"
     mailing_list = console.get_own_list(uow, list_id)
@@ -277,7 +276,7 @@ def switch_mail(
 @router.post("/{user_id}/engagement")
 @shows_errors_on(show_member, keeps_input=False)
 def refuse_engagement(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId
 ) -> Response:
     """Store the no of a member who asked the owner."""
     mailing_list = console.get_own_list(uow, list_id)
@@ -290,9 +289,7 @@ def refuse_engagement(
 @router.post("/{user_id}/move")
 @threaded_by_list
 @shows_errors_on(show_member, keeps_input=False)
-def move_member(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
-) -> Response:
+def move_member(console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     if not console.form.get("list"):
         form = TypedForm(problem="Choose the list to move this member to.", status=422)
         return show_member(console, uow, list_id, user_id, form)
@@ -305,7 +302,7 @@ def move_member(
 
 
 @router.get("/{user_id}/remove")
-def show_removal(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+def show_removal(console: EditPage, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     member = _get_member(uow, console, list_id, user_id)
     console.count_members_page(uow)
     return console.render_page("remove_member.html", list=member.mailing_list, member=member.record)
@@ -314,7 +311,7 @@ def show_removal(console: Console, uow: Transaction, list_id: ListId, user_id: P
 @router.post("/{user_id}/remove")
 @threaded_by_list
 def remove_member(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId
 ) -> Response:
     members.remove_member(uow, console.get_own_list(uow, list_id), user_id, build_actor(console))
     return console.redirect(

@@ -26,10 +26,11 @@ from api.console.members.member_page import build_actor, get_member_path
 from api.console.members.views import describe_marks
 from api.console.plan_notices import ADDING_MEMBERS_TEXT, can_import, find_plan_notice
 from api.console.requests import (
-    Console,
-    ConsoleForm,
     ConsoleRequest,
+    EditForm,
+    EditPage,
     EmptyForm,
+    MembersPage,
     build_router,
     shows_errors_on,
     threaded_as_search,
@@ -70,7 +71,7 @@ _ADDRESS_PLACES = {
 
 @router.get("")
 async def show_members(
-    console: Console, list_id: ListId, selection: Selection, cursor: Cursor = None
+    console: MembersPage, list_id: ListId, selection: Selection, cursor: Cursor = None
 ) -> Response:
     is_listing = selection.is_plain and "sort" not in selection.typed
     in_thread = RECORDS.threaded if is_listing else threaded_as_search
@@ -248,7 +249,7 @@ def _search_members(
 
 @router.get("/new")
 def show_new_member(
-    console: Console, uow: Transaction, list_id: ListId, form: EmptyForm
+    console: EditPage, uow: Transaction, list_id: ListId, form: EmptyForm
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     notice = find_plan_notice(
@@ -262,7 +263,7 @@ def show_new_member(
 @router.post("/new")
 @threaded_by_list
 @shows_errors_on(show_new_member, _ADDRESS_PLACES)
-def add_member(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
+def add_member(console: EditForm, uow: Transaction, list_id: ListId) -> Response:
     """Add a member to a list, or change the member who already has the submitted e-mail address."""
     form = console.form
     email = email_addresses.normalise_address(form.get("email", ""))

@@ -36,10 +36,11 @@ from api.console.members.watches import CONFIRMED
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
-    Console,
-    ConsoleForm,
     ConsoleRequest,
+    EditForm,
+    EditPage,
     EmptyForm,
+    FiguresPage,
     build_router,
     shows_errors_on,
     threaded_as_search,
@@ -77,7 +78,7 @@ _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 @router.get("/segments")
 @threaded_as_search
 def show_segments(
-    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None, count: str = ""
+    console: FiguresPage, uow: Transaction, list_id: ListId, cursor: Cursor = None, count: str = ""
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     page_request = PageRequest(SEGMENTS_ON_PAGE, cursor=cursor)
@@ -159,7 +160,7 @@ def _build_recount_query(
 @router.get("/segments/new")
 @threaded_as_search
 def show_new_segment(
-    console: Console, uow: Transaction, list_id: ListId, selection: Selection, name: str = ""
+    console: EditPage, uow: Transaction, list_id: ListId, selection: Selection, name: str = ""
 ) -> Response:
     """Show the form for a new segment, filled with the name and search criteria in the URL."""
     mailing_list = console.get_own_list(uow, list_id)
@@ -192,7 +193,7 @@ def show_new_segment(
 @router.get("/segments/{segment_id}")
 @threaded_as_search
 def show_segment(
-    console: Console,
+    console: FiguresPage,
     uow: Transaction,
     list_id: ListId,
     segment_id: PathId,
@@ -232,12 +233,12 @@ def show_segment(
 
 
 @router.post("/segments/new")
-async def create_segment(console: ConsoleForm, list_id: ListId) -> Response:
+async def create_segment(console: EditForm, list_id: ListId) -> Response:
     return await _handle_form(console, list_id, None)
 
 
 @router.post("/segments/{segment_id}")
-async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: PathId) -> Response:
+async def change_segment(console: EditForm, list_id: ListId, segment_id: PathId) -> Response:
     return await _handle_form(console, list_id, segment_id)
 
 
@@ -299,7 +300,7 @@ def _render_confirmation(
 @router.post("/segments/{segment_id}/watch")
 @shows_errors_on(show_segment, watch_pages.WATCH_PLACES)
 def change_watch(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, segment_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, segment_id: PathId
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     watch = watch_pages.read_watch(console.form)
@@ -312,7 +313,7 @@ def change_watch(
 
 @router.post("/segments/{segment_id}/delete")
 def delete_segment(
-    console: ConsoleForm, uow: Transaction, list_id: ListId, segment_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, segment_id: PathId
 ) -> Response:
     """Delete a segment, but keep its members on the list."""
     mailing_list = console.get_own_list(uow, list_id)
@@ -414,7 +415,7 @@ def _render_segment_form(
 @router.get("/tags")
 @threaded_as_search
 def show_tags(
-    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None, count: str = ""
+    console: FiguresPage, uow: Transaction, list_id: ListId, cursor: Cursor = None, count: str = ""
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     page = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
@@ -440,7 +441,7 @@ def show_tags(
 
 @router.get("/tags/{tag_id}")
 def show_tag(
-    console: Console, uow: Transaction, list_id: ListId, tag_id: PathId, form: EmptyForm
+    console: EditPage, uow: Transaction, list_id: ListId, tag_id: PathId, form: EmptyForm
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     tag = tags.get_tag(uow, mailing_list.id, tag_id)
@@ -450,7 +451,7 @@ def show_tag(
 
 @router.post("/tags/{tag_id}")
 @shows_errors_on(show_tag, _TAG_PLACES)
-def rename_tag(console: ConsoleForm, uow: Transaction, list_id: ListId, tag_id: PathId) -> Response:
+def rename_tag(console: EditForm, uow: Transaction, list_id: ListId, tag_id: PathId) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     tags.get_tag(uow, mailing_list.id, tag_id)
     body = parse_body(TagChange, {"name": console.form.get("name", "")})
@@ -463,7 +464,7 @@ def rename_tag(console: ConsoleForm, uow: Transaction, list_id: ListId, tag_id: 
 @router.get("/tags/{tag_id}/delete")
 @threaded_as_search
 def show_tag_deletion(
-    console: Console, uow: Transaction, list_id: ListId, tag_id: PathId
+    console: EditPage, uow: Transaction, list_id: ListId, tag_id: PathId
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     tag = tags.get_tag(uow, mailing_list.id, tag_id)
@@ -483,7 +484,7 @@ def show_tag_deletion(
 
 @router.post("/tags/{tag_id}/delete")
 @shows_errors_on(show_tag, _TAG_PLACES)
-def delete_tag(console: ConsoleForm, uow: Transaction, list_id: ListId, tag_id: PathId) -> Response:
+def delete_tag(console: EditForm, uow: Transaction, list_id: ListId, tag_id: PathId) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     name = tags.get_tag(uow, mailing_list.id, tag_id).name
     tags.delete_tag(uow, mailing_list.id, tag_id)

@@ -8,7 +8,11 @@ from fastapi.responses import Response
 from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.members.forms import EXACT_COUNT, MemberCount, count_selection
-from api.console.requests import Console, ConsoleRequest, build_router
+from api.console.requests import (
+    ConsoleRequest,
+    MembersPage,
+    build_router,
+)
 from api.console.typed_forms import TypedForm, parse_body, read_number
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
@@ -37,7 +41,11 @@ CONFIRMED = "confirmed"
 
 @router.get("/changes")
 def show_changes(
-    console: Console, uow: Transaction, list_id: ListId, segment_id: PathId, cursor: Cursor = None
+    console: MembersPage,
+    uow: Transaction,
+    list_id: ListId,
+    segment_id: PathId,
+    cursor: Cursor = None,
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     segment = segments.get_segment(uow, mailing_list.id, segment_id)

@@ -89,16 +89,18 @@ def _require_operator(member: PageSession | None) -> PageSession:
     return session
 
 
-OperatorConsole = Annotated[ConsoleRequest, Depends(ConsoleAccess(check=_require_operator))]
+OperatorPage = Annotated[
+    ConsoleRequest, Depends(ConsoleAccess(permission=None, check=_require_operator))
+]
 # Operators can submit forms only within 15 minutes after a login.
-OperatorConsoleForm = Annotated[
+OperatorForm = Annotated[
     ConsoleRequest,
-    Depends(ConsoleAccess(check=_require_operator, is_form=True, is_recent=True)),
+    Depends(ConsoleAccess(permission=None, check=_require_operator, is_form=True, is_recent=True)),
 ]
 
 
 @router.get("")
-def show_overdue_work(console: OperatorConsole) -> Response:
+def show_overdue_work(console: OperatorPage) -> Response:
     work = overdue_work.read_overdue_work(console.state.resources)
     return console.render_page(
         "operator_overview.html",
@@ -114,13 +116,13 @@ def show_overdue_work(console: OperatorConsole) -> Response:
 
 
 @router.get("/texts")
-def show_texts(console: OperatorConsole) -> Response:
+def show_texts(console: OperatorPage) -> Response:
     """Redirect to the operators' overview after the login that ``review_texts`` may require."""
     return console.redirect(OPERATORS_PAGE.path)
 
 
 @router.post("/texts")
-def review_texts(console: OperatorConsoleForm, uow: Transaction) -> Response:
+def review_texts(console: OperatorForm, uow: Transaction) -> Response:
     """Mark the suspicious texts of a list or member field as reviewed.
 
     Reviewed texts are hidden until the owner changes them.
@@ -135,7 +137,7 @@ def review_texts(console: OperatorConsoleForm, uow: Transaction) -> Response:
 
 @router.get("/users")
 def show_users(
-    console: OperatorConsole, uow: Transaction, user: str | None = None, cursor: Cursor = None
+    console: OperatorPage, uow: Transaction, user: str | None = None, cursor: Cursor = None
 ) -> Response:
     """Show the users who own lists, or redirect to the page of ``user``.
 
@@ -163,7 +165,7 @@ def show_users(
 
 @router.get("/users/{user_id}")
 def show_user(
-    console: OperatorConsole, uow: Transaction, user_id: PathId, form: EmptyForm
+    console: OperatorPage, uow: Transaction, user_id: PathId, form: EmptyForm
 ) -> Response:
     user = accounts.get_user(uow, user_id)
     account = user_accounts.read_account(uow, user)
@@ -199,7 +201,7 @@ def _describe_repetition(event_line: tuple[RecordedEvent, EventLine]) -> tuple[s
 
 @router.post("/users/{user_id}")
 @shows_errors_on(show_user)
-def change_plan(console: OperatorConsoleForm, uow: Transaction, user_id: PathId) -> Response:
+def change_plan(console: OperatorForm, uow: Transaction, user_id: PathId) -> Response:
     plan_name = console.form.get("plan")
     if plan_name not in tuple(Plan):
         raise build_field_error("plan", "choose one of the listed plans")
@@ -216,10 +218,7 @@ def change_plan(console: OperatorConsoleForm, uow: Transaction, user_id: PathId)
 @router.get("/orders")
 @MONEY.threaded
 def show_orders(
-    console: OperatorConsole,
-    uow: Transaction,
-    status: str = _ANY_VALUE,
-    cursor: Cursor = None,
+    console: OperatorPage, uow: Transaction, status: str = _ANY_VALUE, cursor: Cursor = None
 ) -> Response:
     selected_status = next((each for each in OrderStatus if each == status), None)
     # Without a filter, the orders in review have a table of their own on the first page.
@@ -251,7 +250,7 @@ def show_orders(
 @router.get("/orders/{order_id}")
 @MONEY.threaded
 def show_order(
-    console: OperatorConsole, uow: Transaction, order_id: PathId, form: EmptyForm
+    console: OperatorPage, uow: Transaction, order_id: PathId, form: EmptyForm
 ) -> Response:
     return _render_order(console, uow, order_id, form)
 
@@ -259,7 +258,7 @@ def show_order(
 @router.post("/orders/{order_id}")
 @MONEY.threaded
 @shows_errors_on(show_order)
-def resolve_order(console: OperatorConsoleForm, uow: Transaction, order_id: PathId) -> Response:
+def resolve_order(console: OperatorForm, uow: Transaction, order_id: PathId) -> Response:
     resolution = next((each for each in Resolution if each == console.form.get("resolution")), None)
     if resolution is None:
         return _render_order(console, uow, order_id, _MISSING_RESOLUTION)
@@ -283,7 +282,7 @@ def _render_order(
 
 @router.get("/jobs")
 def show_jobs(
-    console: OperatorConsole,
+    console: OperatorPage,
     uow: Transaction,
     status: str = JobStatus.FAILED,
     queue: str = _ANY_VALUE,
@@ -315,9 +314,7 @@ def show_jobs(
 
 
 @router.get("/jobs/{job_id}")
-def show_job(
-    console: OperatorConsole, uow: Transaction, job_id: PathId, form: EmptyForm
-) -> Response:
+def show_job(console: OperatorPage, uow: Transaction, job_id: PathId, form: EmptyForm) -> Response:
     job = records.get_any_job(uow, job_id)
     task = import_records.find_import_of_job(uow, job)
     return console.render_page(
@@ -337,7 +334,7 @@ def show_job(
 
 @router.post("/jobs/{job_id}")
 @shows_errors_on(show_job)
-def change_job(console: OperatorConsoleForm, uow: Transaction, job_id: PathId) -> Response:
+def change_job(console: OperatorForm, uow: Transaction, job_id: PathId) -> Response:
     """Retry a job that failed or was cancelled, or cancel an unfinished job."""
     if console.form.get("act") == "retry":
         changes.retry_job(uow, console.caller, job_id)
@@ -350,7 +347,7 @@ def change_job(console: OperatorConsoleForm, uow: Transaction, job_id: PathId) -
 
 
 @router.get("/maintenance")
-def show_maintenance(console: OperatorConsole, uow: Transaction, form: EmptyForm) -> Response:
+def show_maintenance(console: OperatorPage, uow: Transaction, form: EmptyForm) -> Response:
     runs = maintenance_runs.list_maintenance(uow)
     failed_count = sum(run.row.last_error is not None for run in runs)
     return console.render_page(
@@ -360,7 +357,7 @@ def show_maintenance(console: OperatorConsole, uow: Transaction, form: EmptyForm
 
 @router.post("/maintenance")
 @shows_errors_on(show_maintenance)
-def start_maintenance(console: OperatorConsoleForm, uow: Transaction) -> Response:
+def start_maintenance(console: OperatorForm, uow: Transaction) -> Response:
     """Enqueue a maintenance task, even if it isn't due."""
     name = console.form.get("name", "")
     changes.request_maintenance(uow, console.caller, name)

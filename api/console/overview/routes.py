@@ -6,9 +6,11 @@ from api.console.assets import CONSOLE_PATH
 from api.console.navigation import find_pages
 from api.console.overview.views import ACTIVITIES, VISIBLE_WARNINGS, read_overview
 from api.console.requests import (
-    Console,
-    ConsoleForm,
+    AccessForm,
     ConsoleRequest,
+    EditForm,
+    FiguresPage,
+    MembersPage,
     build_router,
     threaded_as_search,
 )
@@ -26,7 +28,7 @@ router = build_router(CONSOLE_PATH)
 
 
 @router.get("")
-def show_overview(console: Console, uow: Transaction) -> Response:
+def show_overview(console: FiguresPage, uow: Transaction) -> Response:
     overview = read_overview(uow, console)
     if overview.events:
         console.count_members_page(uow)
@@ -39,17 +41,17 @@ def show_overview(console: Console, uow: Transaction) -> Response:
 
 
 @router.post("/warnings/import/{import_id}/dismiss")
-def dismiss_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
+def dismiss_import(console: EditForm, uow: Transaction, import_id: PathId) -> Response:
     return _dismiss_warning(uow, console, AttentionKind.IMPORT, import_id)
 
 
 @router.post("/warnings/webhook/{endpoint_id}/dismiss")
-def dismiss_webhook(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+def dismiss_webhook(console: AccessForm, uow: Transaction, endpoint_id: PathId) -> Response:
     return _dismiss_warning(uow, console, AttentionKind.WEBHOOK, endpoint_id)
 
 
 @router.post("/warnings/sender/{sender_id}/dismiss")
-def dismiss_sender(console: ConsoleForm, uow: Transaction, sender_id: PathId) -> Response:
+def dismiss_sender(console: AccessForm, uow: Transaction, sender_id: PathId) -> Response:
     return _dismiss_warning(uow, console, AttentionKind.SENDER, sender_id)
 
 
@@ -63,7 +65,7 @@ def _dismiss_warning(
 
 @router.get("/find")
 @threaded_as_search
-def show_search_results(console: Console, uow: Transaction, q: str = "") -> Response:
+def show_search_results(console: MembersPage, uow: Transaction, q: str = "") -> Response:
     search_text = q.replace("\0", "")[: owner_search.MAX_SEARCH_CHARACTERS]
     results = owner_search.search_lists_and_members(uow, console.caller, search_text)
     if results.members:
