@@ -122,10 +122,10 @@ async def _respond_to_error(request: Request, error: DomainError) -> Response:
     its request.
     """
     credential = event_origins.current_origin().credential
-    user_id = None if credential is None else credential.user_id
-    if user_id is not None and is_plan_error(error.code):
+    account_id = None if credential is None else credential.account_id
+    if account_id is not None and is_plan_error(error.code):
         try:
-            await state_of(request).in_unit_of_work(record_plan_error, user_id, error.code)
+            await state_of(request).in_unit_of_work(record_plan_error, account_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
             # Return the error response even if the security event can't be stored.
             log.warning("event.not_recorded", reason=type(failure).__name__)

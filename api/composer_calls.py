@@ -111,7 +111,10 @@ class ComposerCaller:
     async def _count_call(self) -> None:
         resources = self.state.resources
         await RECORDS.run(
-            quotas.count_composer_call, resources.database, resources.settings, self.caller.user_id
+            quotas.count_composer_call,
+            resources.database,
+            resources.settings,
+            self.caller.account_id,
         )
 
     async def _call_worker(
@@ -126,7 +129,7 @@ class ComposerCaller:
             worker_request.kind,
             worker_request.to_payload() | dict(extra_payload or {}),
             seconds=self.preference.seconds_at_most(worker_request.max_seconds),
-            owner_id=self.caller.user_id,
+            account_id=self.caller.account_id,
             shared_key=shared_key,
         )
         return await run_while_connected(self.request.receive, call)

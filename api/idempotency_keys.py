@@ -41,4 +41,4 @@ def _build_key(request: Request, caller: Caller, body: list[bytes], name: str) -
         # fingerprints.
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
-    return IdempotencyKey(caller.user_id, f"{request.method} {path}", name, digest.digest())
+    return IdempotencyKey(caller.account_id, f"{request.method} {path}", name, digest.digest())

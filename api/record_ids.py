@@ -10,6 +10,7 @@ from api.middleware.request_rewriting import ENCODED_SLASH
 from api.state import StateOf
 from core import ids
 from core.errors import DomainError, mailing
+from core.ids import PersonId
 from models import MailingList
 from services.accounts import email_addresses
 from services.subscriptions import lists
@@ -54,6 +55,7 @@ def _validate_path_id(value: object) -> int:
 
 
 PathId = Annotated[int, BeforeValidator(_validate_path_id)]
+PathPersonId = Annotated[PersonId, BeforeValidator(_validate_path_id)]
 
 
 def _validate_list_name(value: object) -> int | str:
@@ -80,17 +82,19 @@ async def _find_list_id(state: StateOf, list_id: ListName) -> int:
 ListId = Annotated[int, Depends(_find_list_id)]
 
 
-def _validate_member_name(value: object) -> int | str:
+def _validate_member_name(value: object) -> PersonId | str:
     """Return the user id or the normalised e-mail address of a member in a path."""
     text = str(value).replace(ENCODED_SLASH, "/")
     try:
-        return email_addresses.normalise_address(text) if "@" in text else _validate_path_id(value)
+        if "@" in text:
+            return email_addresses.normalise_address(text)
+        return PersonId(_validate_path_id(value))
     except (DomainError, ValueError):
         raise ValueError(_MEMBER_NAME_RULE) from None
 
 
 MemberName = Annotated[
-    int | str,
+    PersonId | str,
     BeforeValidator(_validate_member_name),
     Path(description="The member's user id or e-mail address on the list"),
 ]

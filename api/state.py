@@ -21,6 +21,7 @@ from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls
 from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
+from core.ids import AccountId
 from core.queues import Queue
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
@@ -76,12 +77,12 @@ class State:
         with self.resources.unit_of_work() as uow:
             return work(uow)
 
-    async def check_receiver(self, user_id: int, url: str) -> None:
+    async def check_receiver(self, account_id: AccountId, url: str) -> None:
         """Check that webhooks may be sent to the URL, after looking up its host in DNS.
 
         Raises ``service.busy`` while another DNS lookup for the same user hangs.
         """
-        lookup = HOST_LOOKUPS_BY_CALLER.run(user_id, self.receivers.check, url)
+        lookup = HOST_LOOKUPS_BY_CALLER.run(account_id, self.receivers.check, url)
         try:
             async with asyncio.timeout(MAX_HOST_LOOKUP_SECONDS):
                 # A DNS lookup can't be cancelled, so a hanging lookup blocks the user's only thread
@@ -95,14 +96,14 @@ class State:
         except DestinationRefused as refused:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 
-    def admit(self, queue: Queue, owner_id: int, seconds: float) -> None:
+    def admit(self, queue: Queue, account_id: AccountId, seconds: float) -> None:
         """Refuse work before its data is stored if the work would wait too long in its queue.
 
         ``seconds``: how long the caller waits for the result.
         """
         self.queue_ages.check(queue, waits=seconds > 0)
         if seconds > 0:
-            self.jobs.check_room(owner_id)
+            self.jobs.check_room(account_id)
 
 
 def state_of(connection: HTTPConnection) -> State:

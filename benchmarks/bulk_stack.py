@@ -40,7 +40,9 @@ class BulkBench:
     def new_list(self) -> int:
         slug = f"list-{next(_numbers)}"
         with self.stack.resources.unit_of_work() as uow:
-            return lists.create_list(uow, owner_id=self.owner.user_id, title="A list", slug=slug).id
+            return lists.create_list(
+                uow, account_id=self.owner.account_id, title="A list", slug=slug
+            ).id
 
     def count_members(self, list_id: int) -> int:
         """Return the number of active members of a list."""

@@ -31,6 +31,7 @@ from benchmarks.reports_stack import (
     create_member_list,
     create_sender,
 )
+from core.ids import PersonId
 from core.queues import Queue
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
@@ -138,14 +139,15 @@ class _CallersBench:
         """Return one-click requests of different readers (RFC 8058), from one IP address."""
         list_id, user_ids = create_member_list(self.stack, self.reader, OPT_OUTS)
         keyring = self.stack.resources.keyring
+        recipients = [Trace(list_id, PersonId(user_id)) for user_id in user_ids]
         return [
             build_body_request(
                 "POST",
-                f"/unsubscribe?trace_id={traces.create_trace_id(keyring, Trace(list_id, user_id))}",
+                f"/unsubscribe?trace_id={traces.create_trace_id(keyring, trace)}",
                 b"List-Unsubscribe=One-Click",
                 {"Content-Type": "application/x-www-form-urlencoded"},
             )
-            for user_id in user_ids
+            for trace in recipients
         ]
 
 
@@ -182,7 +184,7 @@ def _nested_members(stack: Stack) -> _Load:
     owner = stack.create_owner()
     stack.query("UPDATE users SET plan = 'free' WHERE id = %s", owner.user_id)
     with stack.resources.unit_of_work() as uow:
-        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A", slug="nested").id
+        list_id = lists.create_list(uow, account_id=owner.account_id, title="A", slug="nested").id
     body = b'{"members": [' + b"[[]]," * (32 * MEGABYTE // 5 - 10) + b"[]]}"
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     request = build_json_request("POST", path, owner.key, body)
@@ -193,7 +195,7 @@ def _charges(stack: Stack) -> _Load:
     """Return 3,000 charges of one account at the same moment."""
     owner = stack.create_owner()
     ledger.grant_credits(
-        stack.resources.database, owner.user_id, Decimal(100_000), source_id="benchmark"
+        stack.resources.database, owner.account_id, Decimal(100_000), source_id="benchmark"
     )
     body = b'{"amount_credit": 0.0001, "source_id": "post"}'
     request = build_json_request("POST", "/auxilia/credits/consume", owner.key, body)
@@ -239,7 +241,9 @@ def _create_sender_of_lists(stack: Stack) -> BenchSender:
     owner = stack.create_owner()
     with stack.resources.unit_of_work() as uow:
         list_ids = [
-            lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=f"list-{number}").id
+            lists.create_list(
+                uow, account_id=owner.account_id, title="A list", slug=f"list-{number}"
+            ).id
             for number in range(STRANGERS_LISTS)
         ]
     return create_sender(stack, owner, ProviderName.GENERIC, list_ids)

@@ -294,7 +294,7 @@ def _create_charges(stack: Stack) -> Charges:
     owners = [stack.create_owner() for _ in range(CHARGED_ACCOUNTS)]
     for owner in owners:
         ledger.grant_credits(
-            stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="benchmark"
+            stack.resources.database, owner.account_id, Decimal(1_000_000), source_id="benchmark"
         )
     keys = [owner.key for owner in owners]
     return Charges(stack, owners[0], "charges", CHARGES_PER_SECOND, keys)
@@ -323,7 +323,7 @@ def _create_searches(stack: Stack) -> Searches:
 def _create_changes(stack: Stack, webhook_url: str) -> Changes:
     owner = stack.create_owner()
     list_id, user_ids = create_member_list(stack, owner, CHANGED_MEMBERS)
-    caller = Caller(owner.user_id, USER_SCOPES, unrestricted=True)
+    caller = Caller(owner.account_id, owner.person_id, USER_SCOPES, unrestricted=True)
     with stack.resources.unit_of_work() as uow:
         endpoint, _ = webhook_endpoints.create_endpoint(
             uow,
@@ -348,7 +348,7 @@ def _create_empty_list(stack: Stack, owner: Owner, *, confirm_required: bool) ->
     with stack.resources.unit_of_work() as uow:
         return lists.create_list(
             uow,
-            owner_id=owner.user_id,
+            account_id=owner.account_id,
             title="A list",
             slug=f"list-{owner.user_id}",
             fields={"confirm_required": confirm_required},

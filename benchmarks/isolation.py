@@ -37,6 +37,7 @@ from benchmarks.hung_dependencies import (
 )
 from benchmarks.measure import Finding, alternate, is_full_size, median_and_spread, percentile
 from benchmarks.own_stack import own_stack
+from core.ids import AccountId
 from devstack import LOOPBACK
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
@@ -299,7 +300,9 @@ def _isolation_bench() -> Iterator[IsolationBench]:
         caller = stack.create_owner()
         for each in (owner, caller):
             database = stack.resources.database
-            ledger.grant_credits(database, each.user_id, Decimal(1_000_000), source_id="benchmark")
+            ledger.grant_credits(
+                database, AccountId(each.user_id), Decimal(1_000_000), source_id="benchmark"
+            )
         apart_port = free_port()
         stack.start_api(apart_port, **_COUNTED, PRESSROOM_REDIS_URL=proxies["redis"].url)
         bare_port = free_port()

@@ -369,7 +369,12 @@ class _Bench:
 
     def _repeat_deliveries(self, user_ids: Sequence[int]) -> float:
         """Run the SQL of a request again, roll it back, and return the time in seconds."""
-        caller = Caller(self.owner.user_id, frozenset({Scope.DELIVERY}), unrestricted=False)
+        caller = Caller(
+            self.owner.account_id,
+            self.owner.person_id,
+            frozenset({Scope.DELIVERY}),
+            unrestricted=False,
+        )
         statements = record_statements(
             self.stack.resources.database.engine,
             self.sql,

@@ -47,12 +47,12 @@ def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple
     """Create a list with a million members, and return its id and the insert time in seconds."""
     with stack.resources.unit_of_work() as uow:
         list_ids = [
-            lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+            lists.create_list(uow, account_id=owner.account_id, title="A list", slug=slug).id
             for slug in ("large", "other")
         ]
         tag_ids = tags.find_tag_ids(uow, list_ids[0], ("rare", "common"), create=True)
         kind = FieldType.TEXT
-        city = fields.create_field(uow, owner.user_id, type=kind, key="city", label="City")
+        city = fields.create_field(uow, owner.account_id, type=kind, key="city", label="City")
         field_id = str(city.id)
     values = (list_ids, OTHERS, tag_ids["rare"], tag_ids["common"], field_id, field_id)
     with database.cursor() as sql:

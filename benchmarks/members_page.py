@@ -183,7 +183,9 @@ class _Bench:
         """Return the SQL queries that the service runs for a page of members."""
         page_request = PageRequest(**{"limit": 50} | page.paging)
         if page.filter is None:
-            caller = Caller(self.owner.user_id, USER_SCOPES, unrestricted=True)
+            caller = Caller(
+                self.owner.account_id, self.owner.person_id, USER_SCOPES, unrestricted=True
+            )
             original = self.stack.resources.database
             database = _RecordingDatabase(original.engine, original.connections, sql=self.sql)
             resources = replace(self.stack.resources, database=database)

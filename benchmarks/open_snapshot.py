@@ -97,7 +97,7 @@ def _compare_jobs(beside: Stack, without: Stack) -> Finding:
         def run_job() -> None:
             with stack.resources.unit_of_work() as uow:
                 job_id = enqueue_job(
-                    uow, IDLE, user_id=None, on_behalf_of=OWNER, subject_id=SUBJECT
+                    uow, IDLE, account_id=None, on_behalf_of=OWNER, subject_id=SUBJECT
                 ).id
             with stack.resources.unit_of_work() as uow:
                 lease = claim_job(uow, job_id)

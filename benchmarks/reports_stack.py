@@ -126,7 +126,7 @@ def create_member_list(stack: Stack, owner: Owner, members: int) -> tuple[int, l
     """Create a list with active members. Return the list's id and the members' user ids."""
     with stack.resources.unit_of_work() as uow:
         slug = f"list-{secrets.token_hex(4)}"
-        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+        list_id = lists.create_list(uow, account_id=owner.account_id, title="A list", slug=slug).id
     user_ids = [int(str(row[0])) for row in stack.query(_INSERT_USERS, list_id, members)]
     stack.query(_INSERT_SUBSCRIPTIONS, list_id, user_ids)
     _vacuum(stack)
@@ -139,7 +139,7 @@ def create_sender(
     new = NewSender(name="A sender", provider=SenderProvider(provider), list_ids=list_ids)
     with stack.resources.unit_of_work() as uow:
         sender, secret = senders.add_sender(
-            uow, owner.user_id, new, key_id=None, detail="by a benchmark"
+            uow, owner.account_id, new, key_id=None, detail="by a benchmark"
         )
         return BenchSender(sender.id, RequestPlan(provider, secret))
 

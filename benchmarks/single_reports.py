@@ -47,7 +47,9 @@ def measure_posts(bench: ReportsBench) -> list[Finding]:
 def measure_charges(bench: ReportsBench) -> Finding:
     """Compare the response times of charges with and without concurrent reports."""
     database = bench.stack.resources.database
-    ledger.grant_credits(database, bench.owner.user_id, Decimal(1_000_000), source_id="benchmark")
+    ledger.grant_credits(
+        database, bench.owner.account_id, Decimal(1_000_000), source_id="benchmark"
+    )
     list_id, user_ids = bench.create_list(MEMBERS)
     charge = build_json_request("POST", "/auxilia/credits/consume", bench.owner.key, _CHARGE)
     charges = [charge] * (CHARGES_PER_SECOND * SECONDS)

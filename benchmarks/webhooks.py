@@ -110,7 +110,7 @@ class WebhookBench:
     def _read_posts(self, hooked: Hooked, after: FeedPosition) -> list[Post]:
         with self.stack.resources.unit_of_work() as uow:
             query = reading.next_events(
-                hooked.caller.user_id, after, types=[CHANGED], limit=EVENTS_EACH
+                hooked.caller.account_id, after, types=[CHANGED], limit=EVENTS_EACH
             )
             events = uow.session.scalars(query).all()
             assert len(events) == EVENTS_EACH
@@ -200,12 +200,12 @@ def _webhook_bench() -> Iterator[WebhookBench]:
 
 def _create_hooked(stack: Stack, url: str) -> Hooked:
     owner = stack.create_owner()
-    caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
+    caller = Caller(owner.account_id, owner.person_id, frozenset(Scope), unrestricted=True)
     with stack.resources.unit_of_work() as uow:
         slug = f"list-{owner.user_id}"
         list_id = lists.create_list(
             uow,
-            owner_id=owner.user_id,
+            account_id=owner.account_id,
             title="A list",
             slug=slug,
             fields={"confirm_required": False},

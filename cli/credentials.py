@@ -60,11 +60,11 @@ def create_key(
 ) -> None:
     """Create an API key. The key is shown only once."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_user_by_email(uow, email)
+        account_id = accounts.get_account_by_email(uow, email)
         list_ids = [lists.get_named(uow, each).id for each in list_name or ()]
         key, secret = api_keys.create_key(
             uow,
-            user_id=user.id,
+            account_id=account_id,
             name=name,
             scopes=scope or None,
             list_ids=list_ids or None,
@@ -81,8 +81,8 @@ def create_key(
 def list_keys(email: Email, as_json: Json = False) -> None:
     """Show a user's API keys, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_user_by_email(uow, email)
-        rows = api_keys.list_keys(uow, user.id).rows
+        account_id = accounts.get_account_by_email(uow, email)
+        rows = api_keys.list_keys(uow, account_id).rows
         columns = _KEY_FIELDS if as_json else _KEY_ROW_FIELDS
         print_records([select_fields(key, columns) for key in rows], as_json=as_json)
 

@@ -116,8 +116,8 @@ def balance(email: Email, as_json: Json = False) -> None:
     """Show a user's credit balance."""
     with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
-            user_id = accounts.get_user_by_email(uow, email).id
-        account = ledger.read_account(resources.database, user_id)
+            account_id = accounts.get_account_by_email(uow, email)
+        account = ledger.read_account(resources.database, account_id)
     print_record(orjson.loads(account), as_json=as_json)
 
 
@@ -126,8 +126,8 @@ def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     """Show the ledger entries of a user, newest first."""
     with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
-            user_id = accounts.get_user_by_email(uow, email).id
-        page = ledger_pages.list_entries(resources.database, user_id, PageRequest(limit))
+            account_id = accounts.get_account_by_email(uow, email)
+        page = ledger_pages.list_entries(resources.database, account_id, PageRequest(limit))
     entries = [orjson.loads(entry) for _, entry in page.rows]
     if not as_json:
         names = "seq created_at action delta_credit balance_after source_id order_id"
@@ -147,12 +147,12 @@ def _book(
 ) -> None:
     with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
-            user_id = accounts.get_user_by_email(uow, email).id
+            account_id = accounts.get_account_by_email(uow, email)
         try:
             credits_ = Decimal(amount)
         except InvalidOperation:
             raise CREDITS_AMOUNT_TEXT(amount=amount) from None
-        entry = enter(resources.database, user_id, credits_, source_id=reason)
+        entry = enter(resources.database, account_id, credits_, source_id=reason)
     print_record(orjson.loads(entry), as_json=as_json)
 
 

@@ -40,9 +40,9 @@ def feed_events(
 ) -> None:
     """Show a user's event feed, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_user_by_email(uow, email)
+        account_id = accounts.get_account_by_email(uow, email)
         event_types = set(types or FeedEventType)
-        rows = reading.list_newest_events(uow.session, user.id, types=event_types, limit=limit)
+        rows = reading.list_newest_events(uow.session, account_id, types=event_types, limit=limit)
         events = render_events(uow.session, rows)
     print_records(events if as_json else [_brief(each) for each in events], as_json=as_json)
 

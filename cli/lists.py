@@ -55,10 +55,10 @@ def create(
 ) -> None:
     """Create a list."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        owner = accounts.get_user_by_email(uow, owner_email)
+        account_id = accounts.get_account_by_email(uow, owner_email)
         values = {"confirm_required": not no_confirm}
         mailing_list = lists.create_list(
-            uow, owner_id=owner.id, title=title, slug=slug, fields=values
+            uow, account_id=account_id, title=title, slug=slug, fields=values
         )
         print_record(select_fields(mailing_list, "id slug title user_id"), as_json=as_json)
 
@@ -76,8 +76,8 @@ def list_lists(
 ) -> None:
     """Show lists with their numbers of active members, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        owner_id = None if owner is None else accounts.get_user_by_email(uow, owner).id
-        mailing_lists = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
+        account_id = None if owner is None else accounts.get_account_by_email(uow, owner)
+        mailing_lists = lists.list_all(uow, account_id=account_id, archived=archived, limit=limit)
         counts = subscriber_counts.count_subscribers(uow, [each.id for each in mailing_lists])
         rows = [_brief(each, counts[each.id]) for each in mailing_lists]
     print_records(rows, as_json=as_json)
@@ -89,7 +89,7 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         [active] = subscriber_counts.count_subscribers(uow, [mailing_list.id]).values()
-        owner = accounts.get_user(uow, mailing_list.user_id)
+        owner = accounts.get_owner(uow, mailing_list.user_id)
         more = select_fields(
             mailing_list,
             "tagline description email_channel_enabled challenge_enabled challenge_provider"

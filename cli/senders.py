@@ -70,7 +70,7 @@ def create_sender(
     """
     keys = _read_keys(provider, from_stdin=key_stdin)
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_user_by_email(uow, email)
+        account_id = accounts.get_account_by_email(uow, email)
         list_ids = [lists.get_named(uow, each).id for each in list_name or ()]
         new = NewSender(
             name,
@@ -81,7 +81,7 @@ def create_sender(
             keys=keys,
         )
         sender, secret = senders.add_sender(
-            uow, user.id, new, key_id=None, detail="with a command on the server"
+            uow, account_id, new, key_id=None, detail="with a command on the server"
         )
         uow.session.refresh(sender)
         record = _describe(resources.settings, sender, _FIELDS) | {"secret": secret}
@@ -92,11 +92,11 @@ def create_sender(
 def list_senders(email: Email, as_json: Json = False) -> None:
     """Show an account's senders, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        user = accounts.get_user_by_email(uow, email)
+        account_id = accounts.get_account_by_email(uow, email)
         columns = _FIELDS if as_json else _ROW_FIELDS
         rows = [
             _describe(resources.settings, sender, columns)
-            for sender in senders.list_senders(uow, user.id)
+            for sender in senders.list_senders(uow, account_id)
         ]
     print_records(rows, as_json=as_json)
 

@@ -168,8 +168,10 @@ def export_list(
     with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
             mailing_list = lists.get_named(uow, list_name)
-            owner_id = mailing_list.user_id
-            job_id = exports.enqueue_export(uow, owner_id, mailing_list, kind, by_operator=True).id
+            account_id = mailing_list.user_id
+            job_id = exports.enqueue_export(
+                uow, account_id, mailing_list, kind, by_operator=True
+            ).id
         job = wait_for_job(resources, job_id, what=f"export of {list_name}", quiet=as_json)
         target = output or Path(f"{mailing_list.slug}-{kind}.csv.gz")
         result = get_result(job)

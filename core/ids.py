@@ -3,8 +3,14 @@
 import secrets
 from array import array
 from itertools import accumulate
+from typing import NewType
 
 from core.errors.requests import CURSOR_INVALID
+
+# An account owns data, such as lists and credits. A person logs in and acts in an account. The two
+# ids have different types, so that mypy rejects one in place of the other.
+AccountId = NewType("AccountId", int)
+PersonId = NewType("PersonId", int)
 
 # Ids stay below 2**53, so that a JavaScript number represents every id exactly.
 MAX_ID = 2**53 - 1

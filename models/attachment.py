@@ -8,6 +8,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, String,
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 from models.waiting_work import WaitingWork
 
@@ -33,7 +34,7 @@ class Attachment(Model):
     )
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     # `hash_id` is sorted by bytes, like the keys in the object storage, because
     # `services.attachments.strays` compares the two.
     hash_id: Mapped[str] = mapped_column(String(collation="C"), unique=True)

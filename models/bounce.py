@@ -5,6 +5,7 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import PersonId
 from models.declarative import CreatedAt, Model
 
 _IS_IN_EFFECT = "ended_at IS NULL AND lifted_at IS NULL"
@@ -47,7 +48,7 @@ class Bounce(Model):
     # message id either.
     mailing_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     # The person who has the address. NULL if the person was erased or has changed the address.
-    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
+    user_id: Mapped[PersonId | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
     is_hard: Mapped[bool]
     # The enhanced status code of the bounce (RFC 3463), such as `5.1.1`.
     status: Mapped[str | None]

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
@@ -36,7 +37,7 @@ class BulkAction(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id"))
     # The filter that selects the members to change, in the format of a segment's filter. A
     # segment's filter is copied, so that the owner can edit or delete the segment during the bulk
     # action.

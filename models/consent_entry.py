@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import PersonId
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 # The maximum size of an origin's JSON text. An origin says where a sign-up came from. Every valid
@@ -68,7 +69,7 @@ class ConsentEntry(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     # ``user_id`` needs no foreign key, because the erasure of a person deletes the person's
     # entries.
-    user_id: Mapped[int]
+    user_id: Mapped[PersonId]
     how: Mapped[str]
     occurred_at: Mapped[CreatedAt]
     # The IP address of the client, which is shortened to its network after 90 days.

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId
 from core.money import minor_digits
 from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, allow_values
 
@@ -40,7 +41,7 @@ class CreditAccount(Model):
     )
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), unique=True)
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id"), unique=True)
     balance: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
     # The number of refunded credits that the user had already spent. The user's next top-ups pay
     # off this debt.
@@ -81,7 +82,7 @@ class CreditEntry(Model):
     )
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id"))
     # The entry's number within its account. Numbers start at 1 and have no gaps.
     seq: Mapped[int]
     order_id: Mapped[int | None] = mapped_column(ForeignKey("payment_orders.id"))
@@ -132,7 +133,7 @@ class CreditCheckpoint(Model):
 
     __tablename__ = "credit_checkpoints"
 
-    user_id: Mapped[int] = mapped_column(
+    user_id: Mapped[AccountId] = mapped_column(
         ForeignKey("users.id"), primary_key=True, autoincrement=False
     )
     seq: Mapped[int]
@@ -210,7 +211,7 @@ class PaymentOrder(Model):
     id: Mapped[RandomId]
     # The user who gets the credits, or NULL until somebody claims an order that was created without
     # credentials.
-    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[AccountId | None] = mapped_column(ForeignKey("users.id"))
     status: Mapped[str] = mapped_column(default=OrderStatus.CREATED)
     changed_via: Mapped[str] = mapped_column(default=OrderVia.REQUEST)
 

@@ -8,7 +8,7 @@ from sqlalchemy import ARRAY, BigInteger, CheckConstraint, DateTime, Identity, M
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
-from core.ids import random_id
+from core.ids import AccountId, PersonId, random_id
 
 # Every constraint has a name, so that a migration can refer to the constraint.
 NAMING = {
@@ -25,6 +25,8 @@ class Model(DeclarativeBase):
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads this name from the class
         datetime: DateTime(timezone=True),
         int: BigInteger,
+        AccountId: BigInteger,
+        PersonId: BigInteger,
         dict[str, Any]: JSONB(none_as_null=True),
         list[str]: ARRAY(Text),
         list[int]: ARRAY(BigInteger),

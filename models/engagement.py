@@ -9,6 +9,7 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import PersonId
 from models.declarative import CreatedAt, Model, SerialId
 
 
@@ -48,7 +49,7 @@ class EngagementAnswer(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     # NULL after the person's erasure.
-    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
+    user_id: Mapped[PersonId | None] = mapped_column(ForeignKey("users.id"), index=True)
     # The HMAC of the person's address, calculated as in the table `opt_outs`. NULL for a yes.
     address_hmac: Mapped[bytes | None]
     is_allowed: Mapped[bool]
@@ -66,7 +67,7 @@ class MemberEngagement(Model):
     __tablename__ = "member_engagement"
 
     list_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    user_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    user_id: Mapped[PersonId] = mapped_column(primary_key=True, autoincrement=False)
     # The day of the earliest recorded event.
     measured_since: Mapped[date]
     delivered: Mapped[int] = mapped_column(Integer, server_default=text("0"))

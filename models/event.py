@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId
 from models.declarative import Model, SerialId
 
 
@@ -60,7 +61,7 @@ class FeedEvent(Model):
     place: Mapped[int] = mapped_column(server_default=text("feed_place()"))
     # The user who owns the feed. Feed events have no foreign keys, because a feed event may outlive
     # the objects to which it refers.
-    user_id: Mapped[int]
+    user_id: Mapped[AccountId]
     # The type of the event, which `services.feed.catalogue` defines.
     type: Mapped[str]
     list_id: Mapped[int | None]

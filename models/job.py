@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId
 from core.queues import Queue
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
@@ -72,7 +73,7 @@ class Job(Model):
     kind: Mapped[str]
     queue: Mapped[str]
     # The user who can see the job in the API.
-    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    user_id: Mapped[AccountId | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     # The job runs on behalf of the user with this id. The value is 0 for an internal job. A queue
     # alternates between users, so that no user can block it.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -141,7 +142,7 @@ class IdempotencyRecord(Model):
     )
 
     id: Mapped[SerialId]
-    caller_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    caller_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     route: Mapped[str]
     key: Mapped[str]
     # SHA-256 of the request's method, path, query and body.

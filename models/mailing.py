@@ -5,6 +5,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import PersonId
 from models.declarative import CreatedAt, Model
 
 
@@ -63,7 +64,7 @@ class MailingMark(Model):
     __table_args__ = (Index(None, "created_at"),)
 
     # The primary key starts with the user id, so that an erasure finds the person's rows quickly.
-    user_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    user_id: Mapped[PersonId] = mapped_column(primary_key=True, autoincrement=False)
     list_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     # The id of the mailing, or a negative number if the report contains no delivery id. The
     # negative number is a hash of the provider's message id or, if the report contains no message

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId, PersonId
 from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, allow_values
 from models.engagement import EngagementMode
 
@@ -39,7 +40,7 @@ class MailingList(Model):
     )
 
     id: Mapped[RandomId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id"))
     slug: Mapped[str] = mapped_column(unique=True)
     title: Mapped[str]
     tagline: Mapped[str | None]
@@ -127,7 +128,7 @@ class MemberField(Model):
     )
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id"))
     key: Mapped[str]
     label: Mapped[str]
     description: Mapped[str | None]
@@ -202,7 +203,7 @@ class ListReport(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     # The person who reported the list, or NULL for a stranger's report and after the person's
     # erasure.
-    user_id: Mapped[int | None] = mapped_column(
+    user_id: Mapped[PersonId | None] = mapped_column(
         ForeignKey("users.id", ondelete="SET NULL"), index=True
     )
     # An HMAC of the network from which a stranger reported the list.

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from sqlalchemy import ForeignKey, Index, SmallInteger, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId, PersonId
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
@@ -47,7 +48,7 @@ class MemberImport(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id"))
     # The origin of the rows: `members` for the body of a request, or `file` for an uploaded file.
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
@@ -192,7 +193,7 @@ class NamedMember(Model):
     __tablename__ = "named_members"
 
     import_id: Mapped[_ImportId]
-    user_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    user_id: Mapped[PersonId] = mapped_column(primary_key=True, autoincrement=False)
     # True if the file contains an opt-out of the member.
     has_left: Mapped[bool]
 
@@ -244,7 +245,7 @@ class MemberExport(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id"), index=True)
     kind: Mapped[str]
     # The filter for the members to export, in the format of a segment's filter, or NULL for the
     # default.

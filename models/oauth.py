@@ -10,6 +10,7 @@ from typing import Annotated
 from sqlalchemy import CheckConstraint, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import PersonId
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 
 # Only an operator can grant the delivery scope. A database constraint refuses the delivery scope
@@ -53,7 +54,7 @@ class OAuthGrant(Model):
     )
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    user_id: Mapped[PersonId] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     client_id: Mapped[str] = mapped_column(ForeignKey("oauth_clients.client_id"))
     # All scopes that the person has granted to the OAuth client. A token has only the scopes that
     # the person granted when the client obtained the token.

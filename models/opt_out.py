@@ -6,6 +6,7 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId, PersonId
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
@@ -35,7 +36,7 @@ class OptOut(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     # The person who opted out, or NULL after the person's erasure.
-    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
+    user_id: Mapped[PersonId | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
     # How Pressroom learned of the opt-out: login, trace, one-click, page, import, transfer, bounce,
@@ -73,7 +74,7 @@ class AddressOptOut(Model):
     )
 
     # The owner of the lists.
-    user_id: Mapped[int] = mapped_column(
+    user_id: Mapped[AccountId] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
     )
     address_hmac: Mapped[bytes] = mapped_column(primary_key=True)
@@ -99,7 +100,7 @@ class DeniedEntry(Model):
     # The erasure of a person uses this index to find the person's address in all deny lists.
     __table_args__ = (Index("ix_denied_entries_entry", "entry"),)
 
-    user_id: Mapped[int] = mapped_column(
+    user_id: Mapped[AccountId] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
     )
     entry: Mapped[str] = mapped_column(primary_key=True)
@@ -115,7 +116,7 @@ class ErasedDenial(Model):
     __table_args__ = (CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),)
 
     # The owner whose deny list contained the denied address.
-    user_id: Mapped[int] = mapped_column(
+    user_id: Mapped[AccountId] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
     )
     address_hmac: Mapped[bytes] = mapped_column(primary_key=True)
@@ -144,7 +145,7 @@ class Departure(Model):
     kind: Mapped[str]
     # Departures have no foreign keys, because a departure may outlive the list and the user.
     list_id: Mapped[int | None]
-    user_id: Mapped[int | None]
+    user_id: Mapped[PersonId | None]
     address_hmac: Mapped[bytes | None]
     source: Mapped[str | None]
     created_at: Mapped[CreatedAt]

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId
 from models.declarative import Model
 
 
@@ -20,7 +21,7 @@ class StorageUse(Model):
 
     __tablename__ = "storage_uses"
 
-    user_id: Mapped[int] = mapped_column(
+    user_id: Mapped[AccountId] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
     )
     bytes: Mapped[int]
@@ -31,7 +32,7 @@ class ComposerUse(Model):
 
     __tablename__ = "composer_uses"
 
-    user_id: Mapped[int] = mapped_column(
+    user_id: Mapped[AccountId] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
     )
     day: Mapped[date] = mapped_column(index=True)

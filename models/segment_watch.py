@@ -16,6 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import PersonId
 from models.declarative import Model, SerialId, allow_values
 
 
@@ -85,7 +86,7 @@ class SegmentMember(Model):
     __table_args__ = (PrimaryKeyConstraint("watch_id", "subscription_id"),)
 
     subscription_id: Mapped[int]
-    user_id: Mapped[int]
+    user_id: Mapped[PersonId]
     watch_id: Mapped[int] = mapped_column(Integer)
     # The days of the last events about the member.
     last_entered_on: Mapped[date | None]
@@ -106,7 +107,7 @@ class SegmentChange(Model):
 
     id: Mapped[SerialId]
     watch_id: Mapped[int]
-    user_id: Mapped[int]
+    user_id: Mapped[PersonId]
     change: Mapped[str]
     entry: Mapped[int]
     day: Mapped[date]

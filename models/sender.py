@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.ids import random_id
+from core.ids import AccountId, PersonId, random_id
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 from models.waiting_work import WaitingWork
 
@@ -71,7 +71,7 @@ class Sender(Model):
     # The ids are random, because strangers can post to the URL of any sender whose id they guess.
     # Release 1.1.0 numbers the senders that it creates.
     id: Mapped[int] = mapped_column(Identity(), primary_key=True, default=random_id)
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     # The API key that created the sender, or that last changed the sender's secret, key or topic.
     # If the owner revokes the API key, the sender is deleted, unless the owner keeps the sender.
     # NULL if the owner created the sender, or last changed its secret, key or topic, while logged
@@ -178,7 +178,7 @@ class SenderReport(Model):
     # report contains no valid delivery id.
     mailing_id: Mapped[int | None]
     list_id: Mapped[int | None]
-    user_id: Mapped[int | None]
+    user_id: Mapped[PersonId | None]
     # The masked address of the recipient, such as `a…@e….org`. NULL if the report contains no valid
     # address, or if Pressroom found the member, because `user_id` then identifies the recipient.
     recipient: Mapped[str | None]

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import PersonId
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 
 _ACTIVE = "status = 'active'"
@@ -144,7 +145,7 @@ class Subscription(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[PersonId] = mapped_column(ForeignKey("users.id"))
     status: Mapped[str]
     type: Mapped[str] = mapped_column(default=Tier.FREE, server_default=Tier.FREE)
     paid_expiry: Mapped[datetime | None]
@@ -235,7 +236,7 @@ class SubscriptionEvent(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[PersonId] = mapped_column(ForeignKey("users.id"))
     # The type of the change, such as `unsubscribed`. If an imported file of bounces or complaints
     # unsubscribed the member, `bounced` or `complained`.
     action: Mapped[str]
@@ -275,7 +276,7 @@ class MailedLink(Model):
     id: Mapped[SerialId]
     purpose: Mapped[str]
     # The user who received the token, or NULL for an address without a user.
-    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[PersonId | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
     # The address to which the token was mailed, or NULL for the address of the user's account.
     email: Mapped[str | None] = mapped_column(index=True)

@@ -6,8 +6,9 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, false, func, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId, PersonId, random_id
 from core.plans import Plan
-from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, allow_values
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 
 
 class User(Model):
@@ -21,7 +22,7 @@ class User(Model):
         CheckConstraint("email = lower(email)", name="email_normalised"),
     )
 
-    id: Mapped[RandomId]
+    id: Mapped[PersonId] = mapped_column(primary_key=True, default=random_id, autoincrement=False)
     email: Mapped[str] = mapped_column(unique=True)
     name: Mapped[str | None]
     password_hash: Mapped[str | None]
@@ -39,13 +40,20 @@ class User(Model):
     # remains because foreign keys reference it.
     erased_at: Mapped[datetime | None]
 
+    @property
+    def account_id(self) -> AccountId:
+        """The account of this row, which has the plan. It has the id of its first owner."""
+        return AccountId(self.id)
+
 
 class ApiKey(Model):
     __tablename__ = "api_keys"
     __table_args__ = (CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),)
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    user_id: Mapped[AccountId] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), index=True
+    )
     name: Mapped[str]
     # The database stores only the HMAC and the last four characters of an API key. People recognise
     # their API keys by the last characters.
@@ -79,7 +87,9 @@ class UserSession(Model):
     )
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    user_id: Mapped[PersonId] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), index=True
+    )
     # An HMAC of the session's secret. Only the browser's cookie contains the secret.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     # A name that helps people recognize their sessions, such as "Firefox on Linux".
@@ -116,7 +126,7 @@ class TotpSecret(Model):
 
     __tablename__ = "totp_secrets"
 
-    user_id: Mapped[int] = mapped_column(
+    user_id: Mapped[PersonId] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )
     # The secret of the authenticator app, encrypted with the encryption key named `wrapped_by`.
@@ -134,7 +144,9 @@ class RecoveryCode(Model):
     __table_args__ = (CheckConstraint("octet_length(code_hmac) = 32", name="hmac_length"),)
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    user_id: Mapped[PersonId] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), index=True
+    )
     # The HMAC of a recovery code. Only the person knows the recovery code.
     code_hmac: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
@@ -145,7 +157,9 @@ class Passkey(Model):
     __tablename__ = "passkeys"
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    user_id: Mapped[PersonId] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), index=True
+    )
     name: Mapped[str]
     credential_id: Mapped[bytes] = mapped_column(unique=True)
     public_key: Mapped[bytes]
@@ -182,7 +196,7 @@ class FormerAddress(Model):
     __tablename__ = "former_addresses"
 
     email: Mapped[str] = mapped_column(primary_key=True)
-    user_id: Mapped[int] = mapped_column(
+    user_id: Mapped[PersonId] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"),
         primary_key=True,
         autoincrement=False,
@@ -206,7 +220,7 @@ class AccountMail(Model):
     kind: Mapped[str]
     # The recipient's address. The notice of a changed address is sent to the former address.
     email: Mapped[str]
-    user_id: Mapped[int | None] = mapped_column(
+    user_id: Mapped[PersonId | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )
     # A text to insert into the mail, such as the name of a program or browser, or the time at which
@@ -236,7 +250,7 @@ class Erasure(Model):
         Index("ix_erasures_unfinished", "user_id", postgresql_where="finished_at IS NULL"),
     )
 
-    user_id: Mapped[int] = mapped_column(
+    user_id: Mapped[PersonId] = mapped_column(
         ForeignKey("users.id"), primary_key=True, autoincrement=False
     )
     # ``job_id`` has no foreign key, because the row of the job is deleted earlier than this row.

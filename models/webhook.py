@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.ids import AccountId, PersonId
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
@@ -45,7 +46,7 @@ class WebhookEndpoint(Model):
     )
 
     id: Mapped[SerialId]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    user_id: Mapped[AccountId] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     # The API key with which a program created the endpoint or set the endpoint's URL. If the API
     # key `key_id` is revoked, the endpoint is permanently disabled. `key_id` is NULL if a session
     # created the endpoint, or if the owner kept the endpoint when revoking the API key.
@@ -132,7 +133,7 @@ class WebhookDelivery(Model):
     event_type: Mapped[str]
     # The id of the person who is the subject of the event. The erasure of a person deletes the
     # stored responses to events about the person, because a response may contain personal data.
-    person_id: Mapped[int | None]
+    person_id: Mapped[PersonId | None]
     status: Mapped[str] = mapped_column(default=DeliveryStatus.PENDING, server_default="pending")
     # The total number of attempts to deliver the event to the endpoint.
     attempts: Mapped[int] = mapped_column(default=0, server_default="0")

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Select, case, func, select, update
 
+from core.ids import AccountId
 from models import (
     ApiKey,
     EndpointState,
@@ -72,30 +73,32 @@ class AttentionLine:
     error: str | None = None
 
 
-def list_lines(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
+def list_lines(uow: UnitOfWork, account_id: AccountId) -> list[AttentionLine]:
     """Return failed imports first, because Pressroom doesn't retry a failed import."""
     return [
-        *_list_imports(uow, user_id),
-        *_list_webhooks(uow, user_id),
-        *_list_senders(uow, user_id),
+        *_list_imports(uow, account_id),
+        *_list_webhooks(uow, account_id),
+        *_list_senders(uow, account_id),
     ]
 
 
-def dismiss_line(uow: UnitOfWork, user_id: int, kind: AttentionKind, subject_id: int) -> bool:
+def dismiss_line(
+    uow: UnitOfWork, account_id: AccountId, kind: AttentionKind, subject_id: int
+) -> bool:
     """Return whether the owner has such an import, webhook endpoint or sender."""
     model = _MODELS[kind]
     statement = (
         update(model)
-        .where(model.id == subject_id, model.user_id == user_id)
+        .where(model.id == subject_id, model.user_id == account_id)
         .values(dismissed_at=func.now())
         .returning(model.id)
     )
     return uow.session.scalar(statement) is not None
 
 
-def _list_imports(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
+def _list_imports(uow: UnitOfWork, account_id: AccountId) -> list[AttentionLine]:
     lines = []
-    for task in records.list_recent_failures(uow, user_id):
+    for task in records.list_recent_failures(uow, account_id):
         assert task.finished_at is not None
         is_internal = task.error is not None and task.error["code"].startswith("job.")
         step = NextStep.RETRY_IMPORT if is_internal else NextStep.UPLOAD_AGAIN
@@ -112,14 +115,14 @@ def _list_imports(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
     return lines
 
 
-def _list_webhooks(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
+def _list_webhooks(uow: UnitOfWork, account_id: AccountId) -> list[AttentionLine]:
     endpoint = WebhookEndpoint
     expired_at = case((_HAS_KEY_EXPIRED, ApiKey.expires_at))
     is_paused = endpoint.state == EndpointState.PAUSED
     # A dismissed failure doesn't hide a later pause.
     paused_at = case((is_paused, endpoint.state_since))
     at = func.coalesce(paused_at, endpoint.failing_since, expired_at, endpoint.created_at)
-    query = _select_failures(endpoint, user_id, at).where(
+    query = _select_failures(endpoint, account_id, at).where(
         endpoint.state != EndpointState.ENDED, is_paused | endpoint.failing_since.is_not(None)
     )
     return [
@@ -136,14 +139,14 @@ def _list_webhooks(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
     ]
 
 
-def _list_senders(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
+def _list_senders(uow: UnitOfWork, account_id: AccountId) -> list[AttentionLine]:
     """Omit senders that their owner paused."""
     is_paused = Sender.state == SenderState.PAUSED
     was_active_until_expiry = Sender.state_since.is_(None) | (
         Sender.state_since >= ApiKey.expires_at
     )
     at = func.coalesce(Sender.state_since, Sender.last_report_at, Sender.created_at)
-    query = _select_failures(Sender, user_id, at).where(
+    query = _select_failures(Sender, account_id, at).where(
         is_not_deleted(),
         (Sender.state == SenderState.FAILING)
         | (is_paused & _HAS_KEY_EXPIRED & was_active_until_expiry),
@@ -162,14 +165,14 @@ def _list_senders(uow: UnitOfWork, user_id: int) -> list[AttentionLine]:
 
 
 def _select_failures(
-    model: type[SubjectT], user_id: int, at: ColumnElement[datetime]
+    model: type[SubjectT], account_id: AccountId, at: ColumnElement[datetime]
 ) -> Select[SubjectT, datetime]:
     """Return a query for the owner's rows that were not dismissed since ``at``, newest first."""
     return (
         select(model, at)
         .outerjoin(ApiKey, ApiKey.id == model.key_id)
         .where(
-            model.user_id == user_id,
+            model.user_id == account_id,
             model.dismissed_at.is_(None) | (model.dismissed_at < at),
         )
         .order_by(model.id.desc())

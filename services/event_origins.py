@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 
+from core.ids import AccountId, PersonId
+
 MAX_USER_AGENT_CHARACTERS = 300
 
 
@@ -22,11 +24,12 @@ class CredentialKind(StrEnum):
 
 @dataclass(frozen=True)
 class Credential:
-    """The credential of a request or a command. Its ``user_id`` is ``None`` for a command."""
+    """The credential of a request or a command. A command has no account and no person."""
 
     kind: CredentialKind
     id: int | None = None
-    user_id: int | None = None
+    account_id: AccountId | None = None
+    person_id: PersonId | None = None
 
 
 @dataclass

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from core import clock
 from core.errors.people import ADDRESS_HAS_RECORD, ADDRESS_TAKEN
+from core.ids import PersonId
 from models import User
 from services.access import api_keys
 from services.access.caller import Caller
@@ -58,10 +59,10 @@ class EndedAccess:
     sender_ids: frozenset[int]
 
 
-def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
-    email = registration.read_new_address_link(uow, secret, user_id)
+def read_new_address(uow: UnitOfWork, secret: str, person_id: PersonId) -> NewAddress:
+    email = registration.read_new_address_link(uow, secret, person_id)
     occupant = accounts.find_user_by_email(uow, email)
-    has_record = occupant is not None and occupant.id != user_id
+    has_record = occupant is not None and occupant.id != person_id
     if occupant is not None and has_record and accounts.has_account(uow, occupant):
         raise ADDRESS_TAKEN()
     return NewAddress(email, has_record)
@@ -122,10 +123,10 @@ def reset_password(
     """
     person = registration.reset_password(uow, secret, password_hash=password_hash)
     second_steps.require_second_factor(uow, person, factor)
-    grants.revoke_grants(uow, person.id)
-    api_keys.revoke_keys(uow, person.id, kept_key_ids=keep.key_ids)
-    webhook_endpoints.end_all_endpoints(uow, person.id, but=keep.endpoint_ids)
-    senders.end_all_senders(uow, person.id, but=keep.sender_ids)
+    grants.revoke_grants(uow, person.account_id, person.id)
+    api_keys.revoke_keys(uow, person.account_id, kept_key_ids=keep.key_ids)
+    webhook_endpoints.end_all_endpoints(uow, person.account_id, but=keep.endpoint_ids)
+    senders.end_all_senders(uow, person.account_id, but=keep.sender_ids)
     passkey_ids = {each.id for each in passkeys.list_passkeys(uow, person.id)}
     own_factors.remove_passkeys(uow, person.id, passkey_ids - keep.passkey_ids)
     person.recovered_at = clock.now()
@@ -146,13 +147,13 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     # Remove second factors that an intruder may have added, because the password reset would ask
     # the owner for them.
     own_factors.remove_factors_added_after(uow, person.id, changed_at)
-    grants.revoke_grants(uow, person.id)
-    api_keys.revoke_keys(uow, person.id, kept_key_ids=())
-    webhook_endpoints.end_all_endpoints(uow, person.id)
-    senders.end_all_senders(uow, person.id)
+    grants.revoke_grants(uow, person.account_id, person.id)
+    api_keys.revoke_keys(uow, person.account_id, kept_key_ids=())
+    webhook_endpoints.end_all_endpoints(uow, person.account_id)
+    senders.end_all_senders(uow, person.account_id)
     person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
-    return mailed_tokens.create_token(uow, purpose, user_id=person.id, email=person.email)
+    return mailed_tokens.create_token(uow, purpose, person_id=person.id, email=person.email)
 
 
 def change_password(
@@ -165,11 +166,11 @@ def change_password(
 ) -> None:
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:
-        grants.revoke_grants(uow, caller.user_id)
+        grants.revoke_grants(uow, caller.account_id, caller.person_id)
     for key_id in ending.key_ids:
         # Don't delete the webhook endpoints and senders of the API key, because the person chooses
         # separately which endpoints and senders to delete.
-        revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
-    own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
-    webhook_endpoints.end_endpoints(uow, caller.user_id, ending.endpoint_ids)
-    senders.end_senders(uow, caller.user_id, ending.sender_ids)
+        revoke_key(uow, key_id=key_id, account_id=caller.account_id, keep_endpoints=True)
+    own_factors.remove_passkeys(uow, caller.person_id, ending.passkey_ids)
+    webhook_endpoints.end_endpoints(uow, caller.account_id, ending.endpoint_ids)
+    senders.end_senders(uow, caller.account_id, ending.sender_ids)

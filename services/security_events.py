@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 
 from core.errors.access import QUOTA_EXCEEDED
 from core.errors.mailing import PLAN_REQUIRED
+from core.ids import AccountId, PersonId
 from core.logging import get_logger
 from models import RecordedEvent
 from services import event_origins, paging
@@ -86,72 +87,100 @@ _ERROR_EVENTS = {
 
 
 def list_events(
-    uow: UnitOfWork, user_id: int, page_request: PageRequest, *, known_only: bool = False
+    uow: UnitOfWork, person_id: PersonId, page_request: PageRequest, *, known_only: bool = False
 ) -> PageOfRows[RecordedEvent]:
-    """Return events, newest first. ``known_only`` omits types that only a newer release knows."""
+    """Return events of a person and of the person's own account, newest first.
+
+    ``known_only`` omits types that only a newer release knows.
+    """
     events = select(RecordedEvent)
     if known_only:
         events = events.where(RecordedEvent.type.in_(EventType))
-    query = paging.select_owner_page(events, RecordedEvent.user_id, user_id, page_request)
+    query = paging.select_owner_page(events, RecordedEvent.user_id, person_id, page_request)
     return paging.read_page(uow, query, page_request)
 
 
 def record_event(
     uow: UnitOfWork,
-    user_id: int,
+    account_id: AccountId,
     kind: EventType,
     /,
     *,
     credential: Credential | None = None,
     **detail: Detail,
 ) -> None:
-    """Record a security event in a user's account, with the IP address of the current request.
+    """Record a security event of an account, with the IP address of the current request.
 
     The default ``credential`` authenticated the request. ``detail`` contains ids and numbers, at
     most 2,000 bytes, but no names, e-mail addresses or text that people wrote.
     """
-    origin = event_origins.current_origin()
-    credential = credential or origin.credential
-    # Remove the credential from the event if the credential belongs to a different user. The
-    # credential and the account belong to different users if a browser is logged in as one user,
-    # and a mailed link changes another user's account.
-    if credential is not None and credential.user_id not in (None, user_id):
+    credential = credential or event_origins.current_origin().credential
+    if credential is not None and credential.account_id not in (None, account_id):
         credential = None
-    agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
-    event = RecordedEvent(user_id=user_id, type=kind, ip=origin.ip, user_agent=agent, detail=detail)
-    _add(uow, event, credential)
+    _add_with_origin(uow, account_id, kind, credential, detail)
     if kind in _FEED_EVENTS:
         feed_type, id_detail, count_detail = _FEED_EVENTS[kind]
         subject_id = detail.get(id_detail)
         count = detail.get(count_detail, 1)
         assert subject_id is None or isinstance(subject_id, int)
         assert isinstance(count, int)
-        announce_event(uow, user_id, feed_type, subject_id, count=count)
+        announce_event(uow, account_id, feed_type, subject_id, count=count)
+
+
+def record_person_event(
+    uow: UnitOfWork,
+    person_id: PersonId,
+    kind: EventType,
+    /,
+    *,
+    credential: Credential | None = None,
+    **detail: Detail,
+) -> None:
+    """Record a security event of a person, such as a login. See ``record_event``."""
+    credential = credential or event_origins.current_origin().credential
+    # Omit another person's credential. A browser may be logged in as one person, while a mailed
+    # link changes another person's password.
+    if credential is not None and credential.person_id not in (None, person_id):
+        credential = None
+    _add_with_origin(uow, person_id, kind, credential, detail)
 
 
 def record_operator_event(
-    uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
+    uow: UnitOfWork, account_id: AccountId, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record an operator's change to a user's account, without the operator's IP address."""
-    event = RecordedEvent(user_id=user_id, type=kind, detail=detail)
+    """Record an operator's change to an account, without the operator's IP address."""
+    event = RecordedEvent(user_id=account_id, type=kind, detail=detail)
     _add(uow, event, Credential(CredentialKind.COMMAND))
 
 
 def record_hourly_event(
-    uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
+    uow: UnitOfWork, account_id: AccountId, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record a security event, at most once per user, type and hour.
+    """Record a security event, at most once per account, type and hour.
 
     The limit prevents a program from filling the table by repeating a request.
     """
-    uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
+    uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), account_id % 2**31)))
     recent_events = select(RecordedEvent.id).where(
-        RecordedEvent.user_id == user_id,
+        RecordedEvent.user_id == account_id,
         RecordedEvent.type == kind,
         RecordedEvent.occurred_at > func.now() - func.make_interval(0, 0, 0, 0, 1),
     )
     if uow.session.scalar(recent_events.limit(1)) is None:
-        record_event(uow, user_id, kind, credential=None, **detail)
+        record_event(uow, account_id, kind, credential=None, **detail)
+
+
+def _add_with_origin(
+    uow: UnitOfWork,
+    user_id: AccountId | PersonId,
+    kind: EventType,
+    credential: Credential | None,
+    detail: dict[str, Detail],
+) -> None:
+    origin = event_origins.current_origin()
+    agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
+    event = RecordedEvent(user_id=user_id, type=kind, ip=origin.ip, user_agent=agent, detail=detail)
+    _add(uow, event, credential)
 
 
 def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
@@ -169,5 +198,5 @@ def is_plan_error(code: str) -> bool:
     return code in _ERROR_EVENTS
 
 
-def record_plan_error(uow: UnitOfWork, user_id: int, code: str) -> None:
-    record_hourly_event(uow, user_id, _ERROR_EVENTS[code])
+def record_plan_error(uow: UnitOfWork, account_id: AccountId, code: str) -> None:
+    record_hourly_event(uow, account_id, _ERROR_EVENTS[code])

@@ -14,6 +14,7 @@ from api.client_details import browser_name, client_address, referring_page
 from api.limits.rate_limits import RateLimitName
 from api.state import State
 from core.errors import access, mailing
+from core.ids import PersonId
 from core.scopes import Scope
 from models import MailingList, User
 from services.access.caller import Caller, require_scope
@@ -32,7 +33,7 @@ class Principal:
     mailing list.
     """
 
-    user_id: int
+    person_id: PersonId
     via: Via
     trace: Trace | None
 
@@ -40,14 +41,14 @@ class Principal:
         self._require_list_of_trace(mailing_list)
         if self.trace and traces.can_only_leave(mailing_list, self.trace):
             raise mailing.TRACE_INVALID()
-        return accounts.get_user(uow, self.user_id)
+        return accounts.get_user(uow, self.person_id)
 
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
         """Return the user who unsubscribes, or ``None`` if the user was deleted. A revoked or
         limited trace id is accepted, because everyone must be able to unsubscribe.
         """
         self._require_list_of_trace(mailing_list)
-        return accounts.find_user(uow, self.user_id)
+        return accounts.find_user(uow, self.person_id)
 
     def _require_list_of_trace(self, mailing_list: MailingList) -> None:
         if self.trace and self.trace.list_id != mailing_list.id:
@@ -68,7 +69,7 @@ def identify_principal(
     if caller is None:
         raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
     require_scope(caller, scope)
-    return Principal(caller.user_id, Via.LOGIN, None)
+    return Principal(caller.person_id, Via.LOGIN, None)
 
 
 def require_trace(state: State, submission: FormOrJsonBody) -> Trace:
@@ -78,14 +79,14 @@ def require_trace(state: State, submission: FormOrJsonBody) -> Trace:
 
 
 def build_principal_actor(request: Request, principal: Principal) -> Actor:
-    actor = build_actor(request, ActorKind.USER, principal.via, principal.user_id)
+    actor = build_actor(request, ActorKind.USER, principal.via, principal.person_id)
     # Old trace ids contain the delivery number 0.
     delivery = principal.trace.delivery if principal.trace else 0
     return replace(actor, mailing_id=delivery or None)
 
 
 def build_owner_actor(request: Request, caller: Caller) -> Actor:
-    return build_actor(request, ActorKind.OWNER, Via.LOGIN, caller.user_id)
+    return build_actor(request, ActorKind.OWNER, Via.LOGIN, caller.account_id)
 
 
 def build_actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:

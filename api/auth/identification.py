@@ -76,7 +76,7 @@ def identify_cached_caller(request: Request) -> Caller | None:
 def identify_caller(request: Request, csrf_token: object = None) -> Caller | None:
     """Return the caller of a request, or ``None`` for a request without credentials.
 
-    A session cookie and an API key or token in the same request must belong to the same person.
+    A session cookie and an API key or token in the same request must belong to the same account.
     """
     state = state_of(request)
     database = state.resources.database
@@ -102,7 +102,7 @@ def identify_caller(request: Request, csrf_token: object = None) -> Caller | Non
         caller = api_keys.authenticate_key(database, state.used_keys, keyring, secret)
     # Ignore the cookie of an expired or revoked session, because browsers keep sending the cookie.
     session = find_page_session(request, state)
-    if session is not None and session.user_id != caller.user_id:
+    if session is not None and session.account_id != caller.account_id:
         raise access.AUTH_CREDENTIALS_DISAGREE()
     return caller
 

@@ -36,7 +36,7 @@ def keep_form(
         return
     typed = {name: value for name, value in fields.items() if name != CSRF_FIELD}
     content = {
-        "user_id": caller.user_id,
+        "user_id": caller.person_id,
         "session_id": caller.session_id,
         "path": path,
         "fields": typed,
@@ -60,7 +60,7 @@ def read_kept_form(request: Request, state: State, caller: Caller) -> dict[str, 
         content = orjson.loads(encryption.open_text(state.resources.keyring, text, _PURPOSE))
     except DecryptionFailed:
         return None
-    is_own = content["user_id"] == caller.user_id and content["path"] == request.scope["path"]
+    is_own = content["user_id"] == caller.person_id and content["path"] == request.scope["path"]
     has_logged_in = content["session_id"] != caller.session_id
     kept_at = datetime.fromisoformat(content["kept_at"])
     is_current = kept_at > clock.now() - INTERRUPTED_FORM_LIFETIME

@@ -29,9 +29,9 @@ def count_members_page(state: State, caller: Caller) -> None:
     if caller.session_id is None:
         return
     if state.rate_limiter.has_just_exceeded(
-        _PAGES_PER_HOUR_LIMIT, "member-pages", str(caller.user_id)
+        _PAGES_PER_HOUR_LIMIT, "member-pages", str(caller.person_id)
     ):
         with state.resources.unit_of_work() as uow:
             record_hourly_event(
-                uow, caller.user_id, EventType.MEMBERS_READ, pages=MAX_PAGES_PER_HOUR
+                uow, caller.account_id, EventType.MEMBERS_READ, pages=MAX_PAGES_PER_HOUR
             )

@@ -15,6 +15,7 @@ from api.cookies import SESSION_COOKIE
 from api.html.frame import HEADERS
 from api.state import State, state_of
 from core.errors import DomainError
+from core.ids import AccountId, PersonId
 from services import event_origins
 from services.access import sessions
 from services.access.caller import Caller
@@ -34,8 +35,12 @@ class PageSession:
     is_operator: bool
 
     @property
-    def user_id(self) -> int:
-        return self.caller.user_id
+    def account_id(self) -> AccountId:
+        return self.caller.account_id
+
+    @property
+    def person_id(self) -> PersonId:
+        return self.caller.person_id
 
 
 class LoginNeeded(Exception):

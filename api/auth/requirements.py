@@ -79,13 +79,13 @@ class Access(ABC):
         return request.scope[_CALLER_KEY]
 
     async def admit(self, request: Request) -> None:
-        """Store the caller in the request, and the user id with the body, so that the body's size
-        counts against the user's memory budget.
+        """Store the caller in the request, and the account with the body, so that the body's size
+        counts against the account's memory budget.
         """
         caller = await self.authorise(request)
         request.scope[_CALLER_KEY] = caller
         if caller is not None:
-            body_of(request.scope).owner_id = caller.user_id
+            body_of(request.scope).account_id = caller.account_id
 
     @abstractmethod
     async def authorise(self, request: Request) -> Caller | PageSession | None:

@@ -18,6 +18,7 @@ from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.middleware.deadlines import extend_deadline
 from core.errors import imports, requests
+from core.ids import AccountId
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.parts import PART_BYTES, PartWriter
 
@@ -40,7 +41,7 @@ async def store_upload(
     filename: str | None,
     delete_parts: Callable[[str], None],
     *,
-    caller_id: int,
+    account_id: AccountId,
     check: Check | None = None,
     check_part: Callable[[str], None] | None = None,
 ) -> ReceivedFile:
@@ -57,7 +58,7 @@ async def store_upload(
     if boundary is not None:
         content = _read_file_part(content, boundary, file, check, check_part)
     try:
-        await _store(content, request.scope, writer, file, caller_id)
+        await _store(content, request.scope, writer, file, account_id)
     except BaseException:
         # Catch ``BaseException``, because ``CancelledError`` is raised when the sender disconnects.
         await RECORDS.run(delete_parts, writer.prefix)
@@ -70,7 +71,7 @@ async def _store(
     scope: Scope,
     writer: PartWriter,
     file: ReceivedFile,
-    caller_id: int,
+    account_id: AccountId,
 ) -> None:
     part = bytearray()
     async for data in content:
@@ -80,13 +81,13 @@ async def _store(
         if file.size > MAX_IMPORT_FILE_BYTES:
             raise imports.IMPORT_TOO_LARGE()
         if len(part) >= PART_BYTES:
-            await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
+            await UPLOADS_BY_CALLER.run(account_id, writer.write, bytes(part))
             part.clear()
         if not part:
             # All received bytes were stored or skipped, so release the memory of the request body.
             release_body(scope)
-    await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
-    await UPLOADS_BY_CALLER.run(caller_id, writer.close)
+    await UPLOADS_BY_CALLER.run(account_id, writer.write, bytes(part))
+    await UPLOADS_BY_CALLER.run(account_id, writer.close)
     if not file.size:
         raise imports.IMPORT_EMPTY_FILE()
 

@@ -43,7 +43,7 @@ async def stream_part(
     first_part = await console.state.in_unit_of_work(read_part)
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)
-    return EventStream(console.state.streams, console.user_id, events)
+    return EventStream(console.state.streams, console.account_id, events)
 
 
 async def _generate_events(
@@ -82,4 +82,4 @@ def _format_event(name: str, text: str) -> str:
 
 def _has_session(console: ConsoleRequest) -> bool:
     member = find_page_session(console.request, console.state)
-    return member is not None and member.user_id == console.user_id
+    return member is not None and member.person_id == console.person_id

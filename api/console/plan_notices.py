@@ -7,6 +7,7 @@ refuse the submitted form.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from core.ids import AccountId
 from core.settings.notations import PlanQuota
 from core.settings.plan_contact import PlanContact
 from models import Plan
@@ -47,17 +48,20 @@ class PlanNotice:
 
 
 def find_plan_notice(
-    uow: UnitOfWork, user_id: int, *used_quotas: PlanQuota, paid_plan_text: str | None = None
+    uow: UnitOfWork,
+    account_id: AccountId,
+    *used_quotas: PlanQuota,
+    paid_plan_text: str | None = None,
 ) -> PlanNotice | None:
     """Return the notice for an action, or ``None`` if the plan allows the action.
 
     ``paid_plan_text``: the text of the notice if the action requires the paid plan, else ``None``.
     """
-    user = accounts.get_user(uow, user_id)
-    contact = find_plan_contact(uow, user.plan)
-    if paid_plan_text is not None and user.plan != Plan.PAID:
+    account = accounts.get_account(uow, account_id)
+    contact = find_plan_contact(uow, account.plan)
+    if paid_plan_text is not None and account.plan != Plan.PAID:
         return PlanNotice(paid_plan_text, None, contact)
-    exhausted = quotas.find_exhausted_quota(uow, user, used_quotas)
+    exhausted = quotas.find_exhausted_quota(uow, account, used_quotas)
     if exhausted is None:
         return None
     quota, use = exhausted
@@ -69,9 +73,9 @@ def find_plan_notice(
     return PlanNotice(text, quota, contact)
 
 
-def can_import(uow: UnitOfWork, user_id: int) -> bool:
+def can_import(uow: UnitOfWork, account_id: AccountId) -> bool:
     """Return whether the user's plan allows the user to import and to add members."""
-    return accounts.get_user(uow, user_id).plan == Plan.PAID
+    return accounts.get_account(uow, account_id).plan == Plan.PAID
 
 
 def find_plan_contact(uow: UnitOfWork, plan: str) -> PlanContact | None:

@@ -33,6 +33,7 @@ from api.route_classes import ThreadedRoute
 from api.state import State, state_of
 from core.errors import DomainError, Kind
 from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
+from core.ids import AccountId, PersonId
 from core.permissions import Permission
 from models import MailingList
 from services.access import sessions
@@ -70,8 +71,12 @@ class ConsoleRequest:
         return self.member.caller
 
     @property
-    def user_id(self) -> int:
-        return self.member.user_id
+    def account_id(self) -> AccountId:
+        return self.member.account_id
+
+    @property
+    def person_id(self) -> PersonId:
+        return self.member.person_id
 
     def unit_of_work(self) -> UnitOfWork:
         return self.state.resources.unit_of_work()
@@ -169,7 +174,7 @@ class ConsoleRequest:
         if is_plan_error(error.code):
             # If the user has reached a limit of the plan, record an event, as the API does.
             with self.unit_of_work() as uow:
-                record_plan_error(uow, self.user_id, error.code)
+                record_plan_error(uow, self.account_id, error.code)
         return TypedForm(self.form).add_error(error, places)
 
     def redirect(self, path: str, notice: str = "") -> Response:
@@ -192,7 +197,7 @@ def threaded_as_search(
     @wraps(handler)
     async def in_thread(*, console: ConsoleRequest, **parameters: Any) -> Response:
         work = wrap_in_transaction(handler)
-        return await SEARCHES_BY_CALLER.run(console.user_id, work, console=console, **parameters)
+        return await SEARCHES_BY_CALLER.run(console.account_id, work, console=console, **parameters)
 
     return in_thread
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from api.client_details import browser_name
+from core.ids import AccountId
 from models import RecordedEvent
 from services.event_origins import CredentialKind
 from services.feed import record_names
@@ -76,10 +77,10 @@ class EventLine:
 
 
 def build_event_lines(
-    uow: UnitOfWork, user_id: int, events: Sequence[RecordedEvent]
+    uow: UnitOfWork, account_id: AccountId, events: Sequence[RecordedEvent]
 ) -> list[EventLine]:
     record_ids = [pair for event in events for pair in event.detail.items()]
-    names = record_names.find_names(uow, user_id, record_ids)
+    names = record_names.find_names(uow, account_id, record_ids)
     return [build_event_line(event, names) for event in events]
 
 

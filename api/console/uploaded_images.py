@@ -21,7 +21,7 @@ async def wait_for_image(console: ConsoleRequest, accepted: AcceptedJob) -> Atta
     the conversion.
     """
     job_end = console.state.jobs.wait(
-        build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
+        build_job_topic(accepted.job_id), WAIT_SECONDS, account_id=console.account_id
     )
     await run_while_connected(console.request.receive, job_end)
     outcome = await console.state.in_unit_of_work(_take_outcome, accepted)

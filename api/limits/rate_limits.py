@@ -143,7 +143,7 @@ class RejectionCount:
 
 
 def build_caller_rate_key(caller: Caller) -> str:
-    return f"user-{caller.user_id}"
+    return f"user-{caller.account_id}"
 
 
 def build_address_rate_key(address: str | None) -> str:

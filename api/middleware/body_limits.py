@@ -15,6 +15,7 @@ from api.limits.body_budgets import MEGABYTE, BodyBudget, HeldBody, name_address
 from api.limits.places import current_place
 from core.errors import imports, media, requests
 from core.errors.catalogue import ErrorType
+from core.ids import AccountId
 from core.json_parsing import DEFAULT_JSON_LIMITS, JsonLimits
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES, MAX_MEMBERS_PER_REQUEST
 from services.subscriptions.deny_lists import MAX_ENTRIES
@@ -123,8 +124,8 @@ class BoundedBody:
     """The body of a request while it arrives.
 
     Attributes:
-        owner_id: the user against whose memory budget the body counts. ``owner_id`` must be set
-            before the body is read.
+        account_id: the account against whose memory budget the body counts. ``account_id`` must be
+            set before the body is read.
         json_limits: the limits of a JSON body. A route can change them before the body is parsed.
         error: the error with which the body was refused, or ``None``.
     """
@@ -150,16 +151,16 @@ class BoundedBody:
         now = asyncio.get_running_loop().time()
         self._deadline = now + (limit.max_seconds or MAX_BODY_SECONDS)
         self._held_until = now + MAX_HELD_SECONDS
-        self.owner_id: int | None = None
+        self.account_id: AccountId | None = None
         self.json_limits = limit.json_limits
         self.error: ErrorType | None = None
 
     @property
     def sender(self) -> str:
-        """Return a key for the user, or else for the network."""
-        if self.owner_id is None:
+        """Return a key for the account, or else for the network."""
+        if self.account_id is None:
             return name_address_holder(self._address)
-        return f"owner {self.owner_id}"
+        return f"owner {self.account_id}"
 
     async def is_within(self, max_bytes: int) -> bool:
         """Return whether the body has at most ``max_bytes`` bytes.

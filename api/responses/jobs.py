@@ -21,6 +21,7 @@ from api.state import State
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, FieldProblem
 from core.errors.imports import IMPORT_ENCODING_NEEDED
+from core.ids import AccountId
 from models import Job, JobStatus
 from services.jobs.records import restore_error
 from services.subscriptions import exports
@@ -37,10 +38,15 @@ _EXPORTS = frozenset(kind.name for kind in exports.ALL_EXPORT_JOBS)
 
 
 async def wait_for_job(
-    request: Request, state: State, job_id: int, seconds: float, *, owner_id: int = 0
+    request: Request,
+    state: State,
+    job_id: int,
+    seconds: float,
+    *,
+    account_id: AccountId | None = None,
 ) -> Job:
     """Raise the job's error if the job failed or was cancelled."""
-    job_end = state.jobs.wait(build_job_topic(job_id), seconds, owner_id=owner_id)
+    job_end = state.jobs.wait(build_job_topic(job_id), seconds, account_id=account_id)
     await run_while_connected(request.receive, job_end)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):

@@ -131,12 +131,12 @@ async def upload_attachment(
     waits up to 15 seconds for the conversion. Set `Prefer: wait=N` to wait up to N seconds instead.
     """
     seconds = preference.seconds(WAIT_SECONDS)
-    owner_id = caller.user_id
-    state.admit(Queue.MEDIA, owner_id, seconds)
+    account_id = caller.account_id
+    state.admit(Queue.MEDIA, account_id, seconds)
     accepted = await _accept_upload(
         request, state, caller, encrypted=encrypted, with_renditions=renditions
     )
-    job_end = state.jobs.wait(build_job_topic(accepted.job_id), seconds, owner_id=owner_id)
+    job_end = state.jobs.wait(build_job_topic(accepted.job_id), seconds, account_id=account_id)
     await run_while_connected(request.receive, job_end)
     return await RECORDS.run(_build_upload_response, state, accepted)
 
@@ -154,10 +154,10 @@ async def _accept_upload(
     part = find_only_file(form, "file")
     key = read_idempotency_key(request, caller, form.list_parts())
     accepted = await UPLOADS_BY_CALLER.run(
-        caller.user_id,
+        caller.account_id,
         upload.accept_upload,
         state.resources,
-        caller.user_id,
+        caller.account_id,
         Upload(clean_filename(part.filename), part.data, encrypted, with_renditions),
         key=key,
     )

@@ -113,7 +113,7 @@ def _charge(request: Request, caller: Caller, content: bytes, body: schemas.NewC
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """Retrieve your credit balance. The first request opens an empty account."""
     database = state.resources.database
-    return build_decimal_response(ledger.read_account(database, caller.user_id))
+    return build_decimal_response(ledger.read_account(database, caller.account_id))
 
 
 @router.get(
@@ -153,7 +153,10 @@ def read_ledger(
     page_request = PageRequest(limit, offset, cursor)
     filters = LedgerFilter(actions, first, last)
     read = partial(
-        ledger_pages.list_entries, state.resources.database, caller.user_id, ledger_filter=filters
+        ledger_pages.list_entries,
+        state.resources.database,
+        caller.account_id,
+        ledger_filter=filters,
     )
     entries = fill_page(
         page_request, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
@@ -171,7 +174,7 @@ def read_ledger(
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Retrieve the balance below which you receive the event `credits.low`. The default is 100."""
-    below = thresholds.read_threshold(state.resources.database, caller.user_id)
+    below = thresholds.read_threshold(state.resources.database, caller.account_id)
     return build_decimal_response(f'{{"below_credit":{below}}}')
 
 
@@ -196,7 +199,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
     database = state_of(request).resources.database
     below = body.below_credit
     return build_envelope(
-        await MONEY.run(thresholds.set_threshold, database, caller.user_id, below)
+        await MONEY.run(thresholds.set_threshold, database, caller.account_id, below)
     )
 
 
@@ -247,7 +250,7 @@ async def topup_credits(
         state.resources,
         state.payments,
         OrderRequest(**dict(body)),
-        user_id=caller.user_id if caller else None,
+        account_id=caller.account_id if caller else None,
         key=read_idempotency_key(request, caller, [content]) if caller else None,
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
@@ -278,7 +281,7 @@ def _build_order_response(state: State, accepted: AcceptedJob) -> Response:
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was created without credentials. You receive the credits."""
-    order = claim_tokens.claim_order(uow, caller.user_id, body.claim_token)
+    order = claim_tokens.claim_order(uow, caller.account_id, body.claim_token)
     uow.session.refresh(order)
     return build_decimal_response(describe_order(order))
 
@@ -312,7 +315,7 @@ def list_orders(
     ] = None,
 ) -> Response:
     """List your orders, newest first. The list includes orders that you claimed."""
-    read = partial(orders.list_orders, uow, caller.user_id, status=status)
+    read = partial(orders.list_orders, uow, caller.account_id, status=status)
     records = fill_page(paging, read, lambda rows: [*map(describe_order, rows)], count_json_bytes)
     pagination = Pagination.of(paging, records).model_dump()
     return build_decimal_response({"pagination": pagination, "items": records.rows})
@@ -339,4 +342,6 @@ async def read_prices(state: StateOf) -> Response:
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Retrieve one of your orders."""
-    return build_decimal_response(describe_order(orders.get_order(uow, caller.user_id, order_id)))
+    return build_decimal_response(
+        describe_order(orders.get_order(uow, caller.account_id, order_id))
+    )

@@ -68,7 +68,7 @@ def list_events(
     with state.resources.unit_of_work() as uow:
         page = reading.read_page(
             uow,
-            caller.user_id,
+            caller.account_id,
             types=list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
             list_id=list_id,
             cursor=cursor,

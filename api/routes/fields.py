@@ -39,7 +39,7 @@ def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelo
 
     You can have at most 50 fields.
     """
-    field = fields.create_field(uow, caller.user_id, **body.columns())
+    field = fields.create_field(uow, caller.account_id, **body.columns())
     return build_envelope(_build_record(field))
 
 
@@ -47,7 +47,7 @@ def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelo
 def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldRecord]]:
     """List your custom fields, oldest first."""
     return build_envelope(
-        [_build_record(field) for field in fields.list_fields(uow, caller.user_id)]
+        [_build_record(field) for field in fields.list_fields(uow, caller.account_id)]
     )
 
 
@@ -73,7 +73,7 @@ def change_field(
     converted. If the field is in use, the error lists segments, unfinished bulk actions, exports
     and imports in `used_by`.
     """
-    field = field_types.change_field_and_type(uow, caller.user_id, field_id, body.columns())
+    field = field_types.change_field_and_type(uow, caller.account_id, field_id, body.columns())
     return build_envelope(_build_record(field))
 
 
@@ -87,7 +87,7 @@ def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Enve
 
     Members keep their values, which are hidden, until the members are erased.
     """
-    return build_envelope(fields.retire_field(uow, caller.user_id, field_id))
+    return build_envelope(fields.retire_field(uow, caller.account_id, field_id))
 
 
 def _build_record(field: MemberField) -> FieldRecord:

@@ -222,13 +222,13 @@ async def import_members(
         file.writer,
         filename,
         partial(accepting.discard_file, state.resources),
-        caller_id=caller.user_id,
+        account_id=caller.account_id,
         check_part=lambda name: refuse_parts(request, [name]),
     )
     accepted = await RECORDS.run(
         accepting.accept_file,
         state.resources,
-        caller.user_id,
+        caller.account_id,
         list_id,
         file=file,
         filename=received.filename,

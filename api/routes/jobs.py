@@ -129,7 +129,7 @@ async def stream_job_events(
     events: AsyncIterator[str] | tuple[str, ...] = ()
     if not is_head(request.scope):
         events = _stream_events(request, state, caller, job_and_record, last_seen)
-    return EventStream(state.streams, caller.user_id, events)
+    return EventStream(state.streams, caller.account_id, events)
 
 
 async def _stream_events(
@@ -177,7 +177,7 @@ def _identify_again(request: Request, caller: Caller) -> Caller:
     Raises an error if the caller's credential was revoked.
     """
     identified = identify_caller(request)
-    if identified is None or identified.user_id != caller.user_id:
+    if identified is None or identified.account_id != caller.account_id:
         raise access.AUTH_CREDENTIALS_MISSING()
     return identified
 

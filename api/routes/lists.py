@@ -74,7 +74,7 @@ def list_lists(
     state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
 ) -> Envelope[Page[schemas.Channel]]:
     """List your lists, newest first. Archived lists are not included."""
-    read = partial(lists.list_for_user, uow, caller.user_id)
+    read = partial(lists.list_for_user, uow, caller.account_id)
     return build_envelope(build_page(paging, read, partial(describe_lists, uow, state)))
 
 
@@ -292,7 +292,7 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 @deny_list_router.get("/deny-list", summary="Retrieve the deny list")
 def read_deny_list(uow: Transaction, caller: MemberReader) -> Envelope[schemas.DenyListRecord]:
     """Retrieve your deny list. Denied addresses and domains can't join your lists."""
-    deny_list = deny_lists.read_deny_list(uow, caller.user_id)
+    deny_list = deny_lists.read_deny_list(uow, caller.account_id)
     return build_envelope(
         schemas.DenyListRecord(
             addresses=[*deny_list.addresses], domains=[*deny_list.domains], erased=deny_list.erased
@@ -315,7 +315,7 @@ def replace_deny_list(
     PATCH request.
     """
     entries = deny_lists.normalise_entries(body.addresses, body.domains)
-    return build_envelope(deny_lists.replace_entries(uow, caller.user_id, entries))
+    return build_envelope(deny_lists.replace_entries(uow, caller.account_id, entries))
 
 
 @deny_list_router.patch(
@@ -331,4 +331,4 @@ def change_deny_list(
     remove = deny_lists.normalise_entries(
         body.remove_addresses, body.remove_domains, verb="remove_"
     )
-    return build_envelope(deny_lists.change_entries(uow, caller.user_id, add=add, remove=remove))
+    return build_envelope(deny_lists.change_entries(uow, caller.account_id, add=add, remove=remove))

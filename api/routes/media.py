@@ -138,7 +138,7 @@ def _require_owner(request: Request, attachment: Attachment) -> None:
         caller = identify_caller(request)
     except DomainError:
         caller = None
-    if caller is None or caller.user_id != attachment.user_id:
+    if caller is None or caller.account_id != attachment.user_id:
         raise media.MEDIA_NOT_FOUND()
     require_scope(caller, Scope.ATTACHMENT)
 

@@ -119,7 +119,7 @@ def introspect_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Respons
 )
 def read_userinfo(uow: Transaction, caller: AnyCaller) -> UserInfo:
     """Retrieve the user who authorized the token."""
-    user = accounts.get_user(uow, caller.user_id)
+    user = accounts.get_user(uow, caller.person_id)
     return UserInfo(sub=str(user.id), email=user.email, name=user.name)
 
 

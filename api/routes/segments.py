@@ -229,7 +229,7 @@ async def _count_members(
             count_is_exact=count.is_exact,
         )
 
-    return build_envelope(await SEARCHES_BY_CALLER.run(caller.user_id, count_in_thread))
+    return build_envelope(await SEARCHES_BY_CALLER.run(caller.account_id, count_in_thread))
 
 
 def _build_record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:

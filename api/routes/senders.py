@@ -111,7 +111,7 @@ def list_senders(
     uow: Transaction, state: StateOf, caller: SenderKeeper
 ) -> Envelope[list[schemas.SenderRecord]]:
     """List your senders, newest first."""
-    rows = senders.list_senders(uow, caller.user_id)
+    rows = senders.list_senders(uow, caller.account_id)
     figures = senders.count_outcomes(uow, [row.id for row in rows])
     settings = state.resources.settings
     return build_envelope(
@@ -267,7 +267,7 @@ async def try_sender_body(
         count_members_page(state, caller)
         return received
 
-    received = await SEARCHES_BY_CALLER.run(caller.user_id, run_trial)
+    received = await SEARCHES_BY_CALLER.run(caller.account_id, run_trial)
     describe = (
         schemas.TriedReport.of_report if can_read_members else schemas.TriedReport.of_unread_report
     )

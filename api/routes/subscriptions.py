@@ -95,7 +95,7 @@ def subscribe_me(
 
     Returns 1, or 0 if nothing changed. The request can set the public fields of the list's owner.
     """
-    person = accounts.get_user(uow, caller.user_id)
+    person = accounts.get_user(uow, caller.person_id)
     actor = actors.build_principal_actor(request, Principal(person.id, Via.LOGIN, None))
     mailing_list = lists.get_list(uow, list_id)
     values = {} if body is None else body.fields
@@ -245,7 +245,7 @@ def read_my_subscription(
 ) -> Envelope[SubscriptionRecord]:
     """Retrieve the caller's subscription to a list, in any status."""
     mailing_list = lists.get_named(uow, list_id, archived=True)
-    record = person_subscriptions.get_own_subscription(uow, mailing_list.id, caller.user_id)
+    record = person_subscriptions.get_own_subscription(uow, mailing_list.id, caller.person_id)
     channel = describe_list(uow, state, mailing_list)
     email_off = find_email_off(uow, record)
     view = read_view(uow, record)
@@ -262,7 +262,7 @@ def list_my_subscriptions(
     paging: ArrayPaging,
 ) -> Envelope[list[SubscriptionRecord]]:
     """List the caller's subscriptions, newest first. Pending subscriptions are included."""
-    page = person_subscriptions.list_subscriptions(uow, caller.user_id, paging)
+    page = person_subscriptions.list_subscriptions(uow, caller.person_id, paging)
     channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
     email_offs = find_email_offs(uow, [record for record, _ in page.rows])
     views = read_views(uow, [record for record, _ in page.rows])

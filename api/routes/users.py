@@ -18,6 +18,7 @@ from core.errors import access, mailing, requests
 from models import User
 from services import security_events
 from services.access import api_keys, api_requests, quotas
+from services.access.caller import Caller
 from services.accounts import accounts, own_keys
 from services.oauth import grants
 from services.paging import PageRequest
@@ -41,7 +42,7 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 @router.get("/users/me", summary="Retrieve your user account")
 def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[schemas.UserRecord]:
     """Retrieve the user of the credential, and the used and available quotas of the plan."""
-    return build_envelope(_build_record(uow, accounts.get_user(uow, caller.user_id)))
+    return build_envelope(_build_record(uow, caller, accounts.get_user(uow, caller.person_id)))
 
 
 @router.patch("/users/me", summary="Update your settings")
@@ -49,16 +50,18 @@ def change_me(
     uow: Transaction, caller: UnrestrictedPerson, body: schemas.UserChanges
 ) -> Envelope[schemas.UserRecord]:
     """Update your settings. Settings that the request omits don't change."""
-    user = accounts.get_user(uow, caller.user_id)
+    person = accounts.get_user(uow, caller.person_id)
     for name, value in body.sent().items():
-        setattr(user, name, value)
+        setattr(person, name, value)
     uow.session.flush()
-    uow.session.refresh(user)
-    return build_envelope(_build_record(uow, user))
+    uow.session.refresh(person)
+    return build_envelope(_build_record(uow, caller, person))
 
 
-def _build_record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
-    return schemas.UserRecord.of_row(user, quotas=quotas.list_uses(uow, user))
+def _build_record(uow: UnitOfWork, caller: Caller, person: User) -> schemas.UserRecord:
+    account = accounts.get_account(uow, caller.account_id)
+    uses = quotas.list_uses(uow, account)
+    return schemas.UserRecord.of_row(person, plan=account.plan, quotas=uses)
 
 
 @router.get(
@@ -74,7 +77,7 @@ def list_security_events(
     the plan rejected.
     """
     page_request = PageRequest(limit, cursor=cursor)
-    read = partial(security_events.list_events, uow, caller.user_id, known_only=True)
+    read = partial(security_events.list_events, uow, caller.person_id, known_only=True)
     page = fill_page(page_request, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
     pagination = schemas.EventsPagination(limit=limit, next_cursor=page.next_cursor)
     return build_envelope(schemas.SecurityEventsPage(pagination=pagination, items=page.rows))
@@ -126,7 +129,7 @@ def list_api_keys(
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.ApiKeyRecord]]:
     """List your API keys, newest first. Revoked keys are included."""
-    keys = api_keys.list_keys(uow, caller.user_id, paging)
+    keys = api_keys.list_keys(uow, caller.account_id, paging)
     records = [schemas.ApiKeyRecord.model_validate(key) for key in keys.rows]
     link_next_page(request, response, keys)
     return build_envelope(records)
@@ -149,7 +152,9 @@ def revoke_api_key(
     API keys that the revoked key created are also revoked. The webhook endpoints of all revoked
     keys are permanently disabled, and their senders are deleted, unless you set `keep_endpoints=1`.
     """
-    revoked = revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints)
+    revoked = revoke_key(
+        uow, key_id=key_id, account_id=caller.account_id, keep_endpoints=keep_endpoints
+    )
     return build_envelope(revoked)
 
 
@@ -171,7 +176,7 @@ def list_api_key_requests(
     Requests appear after about two seconds. Paths, queries and bodies aren't recorded, and neither
     are requests with a revoked or expired key. Revoking the key deletes its requests.
     """
-    read = partial(api_requests.list_requests, uow, caller.user_id, key_id, status=status)
+    read = partial(api_requests.list_requests, uow, caller.account_id, key_id, status=status)
     page = fill_page(
         PageRequest(limit, cursor=cursor),
         read,
@@ -193,7 +198,7 @@ def list_grants(
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
     """List the apps that can access your account, ordered by newest consent first."""
-    page = grants.list_grants(uow, caller.user_id, paging)
+    page = grants.list_grants(uow, caller.person_id, paging)
     link_next_page(request, response, page)
     return build_envelope([GrantRecord.model_validate(grant) for grant in page.rows])
 
@@ -207,4 +212,4 @@ def revoke_grant(uow: Transaction, caller: GrantKeeper, grant_id: PathId) -> Env
     """Revoke a grant and all its tokens immediately. Returns 1, or 0 if the grant was already
     revoked.
     """
-    return build_envelope(grants.revoke_grant(uow, grant_id=grant_id, user_id=caller.user_id))
+    return build_envelope(grants.revoke_grant(uow, caller, grant_id))

@@ -48,7 +48,7 @@ async def create_webhook_endpoint(
     key can choose event types about API keys and OAuth grants. Callers with a session cookie must
     have logged in within the last 15 minutes. The account's user is notified by e-mail.
     """
-    await state.check_receiver(caller.user_id, body.url)
+    await state.check_receiver(caller.account_id, body.url)
     endpoint, secret = await state.in_unit_of_work(
         webhook_endpoints.create_endpoint,
         caller,
@@ -105,7 +105,7 @@ async def change_webhook_endpoint(
     the last 15 minutes.
     """
     if body.url is not None:
-        await state.check_receiver(caller.user_id, body.url)
+        await state.check_receiver(caller.account_id, body.url)
     change = EndpointChange(url=body.url, types=body.types, state=body.state)
     endpoint = await state.in_unit_of_work(
         webhook_endpoints.change_endpoint, caller, endpoint_id, change

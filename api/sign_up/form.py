@@ -40,7 +40,7 @@ class ListForm:
     @classmethod
     def read(cls, uow: UnitOfWork, mailing_list: MailingList) -> "ListForm":
         sign_up_fields = read_sign_up_fields(uow, mailing_list)
-        owner = accounts.get_user(uow, mailing_list.user_id)
+        owner = accounts.get_owner(uow, mailing_list.user_id)
         return cls(
             mailing_list,
             fields={entry.field.key: entry.field for entry in sign_up_fields},

@@ -43,7 +43,7 @@ def show_form(
     # connection while waiting for another one.
     session = find_page_session(request, state)
     mailing_list = find_list(uow, slug)
-    is_owner = session is not None and session.user_id == mailing_list.user_id
+    is_owner = session is not None and session.account_id == mailing_list.user_id
     if not is_owner and _may_be_person(request):
         state.sign_up_views.count_view(mailing_list.id, clock.now().date())
     form = ListForm.read(uow, mailing_list)

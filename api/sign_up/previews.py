@@ -25,7 +25,7 @@ def render_preview(
     uow: UnitOfWork, state: State, mailing_list: MailingList, part: PreviewPart, language: str
 ) -> ListPreview:
     settings = state.resources.settings
-    owner = accounts.get_user(uow, mailing_list.user_id)
+    owner = accounts.get_owner(uow, mailing_list.user_id)
     if part == PreviewPart.CONFIRMATION_MAIL:
         mail = mails.render_confirmation_mail(
             uow,

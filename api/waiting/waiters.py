@@ -19,6 +19,7 @@ from api.limits.places import current_place
 from api.metrics import WAITING_REQUESTS
 from api.waiting.open_counts import count_while_open
 from core.errors.requests import QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
+from core.ids import AccountId
 from core.logging import get_logger
 from models import FINISHED
 from services.jobs import records
@@ -44,7 +45,7 @@ class Waiters(Generic[V]):
     def __init__(self, look_up: Lookup[V]) -> None:
         self._look_up = look_up
         self._futures: dict[str, set[asyncio.Future[V | None]]] = defaultdict(set)
-        self._owners: Counter[int] = Counter()
+        self._owners: Counter[AccountId | None] = Counter()
         self._nudged: set[str] = set()
         self._wake = asyncio.Event()
         self.closed = False
@@ -57,22 +58,24 @@ class Waiters(Generic[V]):
                 if not future.done():
                     future.set_result(None)
 
-    async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
+    async def wait(
+        self, topic: str, seconds: float, *, account_id: AccountId | None = None
+    ) -> V | None:
         """Return ``None`` after a timeout.
 
         ``check_room`` enforces the limit on waiting requests per owner.
         """
-        with self.register(topic) as future, count_while_open(self._owners, owner_id):
+        with self.register(topic) as future, count_while_open(self._owners, account_id):
             self.nudge(topic)
             with suppress(TimeoutError):
                 return await asyncio.wait_for(future, seconds)
             return None
 
-    def check_room(self, owner_id: int) -> None:
+    def check_room(self, account_id: AccountId) -> None:
         """Raise an error if the owner or the process has too many waiting requests."""
         if len(self._futures) >= MAX_WAITING_REQUESTS:
             raise QUEUE_TOO_MANY_WAITERS()
-        if self._owners[owner_id] >= MAX_WAITING_REQUESTS_PER_OWNER:
+        if self._owners[account_id] >= MAX_WAITING_REQUESTS_PER_OWNER:
             raise QUEUE_TOO_MANY_OF_YOURS()
 
     def nudge(self, topic: str) -> None:

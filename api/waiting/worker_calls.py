@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 
 from api.waiting.waiters import Waiters
 from core.errors import DomainError, Kind, requests
+from core.ids import AccountId
 from core.logging import get_logger
 from core.queues import RequestKind
 from storage.redis import request_scripts
@@ -38,7 +39,7 @@ class WorkerCalls:
         payload: dict[str, Any],
         *,
         seconds: float,
-        owner_id: int | None = None,
+        account_id: AccountId | None = None,
         shared_key: str | None = None,
     ) -> dict[str, Any]:
         """Return the result of the work, or raise the error that made the work fail.
@@ -52,7 +53,7 @@ class WorkerCalls:
         caller = self._calls.create_caller_id()
         request_id = request_scripts.build_request_id(kind.queue, shared_key or caller)
         join = partial(
-            self._calls.add_caller, request_id, caller, payload, kind=kind, owner_id=owner_id
+            self._calls.add_caller, request_id, caller, payload, kind=kind, account_id=account_id
         )
         result = None
         if seconds > 0:

@@ -14,6 +14,7 @@ import httpx2
 import psycopg2
 import psycopg2.extensions
 
+from core.ids import AccountId, PersonId
 from core.scopes import Scope
 from core.settings import Settings
 from devstack import LOOPBACK
@@ -47,6 +48,14 @@ class Owner:
     user_id: int
     email: str
     key: str
+
+    @property
+    def account_id(self) -> AccountId:
+        return AccountId(self.user_id)
+
+    @property
+    def person_id(self) -> PersonId:
+        return PersonId(self.user_id)
 
 
 @dataclass(frozen=True)
@@ -264,12 +273,14 @@ class Stack:
             user = accounts.create_user(uow, email=email, name=f"Owner {self._users}")
             user.plan = plan
             # Create the user and the key in one transaction, to save time in each test.
-            key = api_keys.create_key(uow, user_id=user.id, name="test")[1]
+            key = api_keys.create_key(uow, account_id=user.account_id, name="test")[1]
             return Owner(user.id, email, key)
 
     def create_key(self, user_id: int, *scopes: Scope) -> str:
         with self.resources.unit_of_work() as uow:
-            return api_keys.create_key(uow, user_id=user_id, name="test", scopes=scopes or None)[1]
+            return api_keys.create_key(
+                uow, account_id=AccountId(user_id), name="test", scopes=scopes or None
+            )[1]
 
     def client(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}

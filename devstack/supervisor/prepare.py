@@ -40,7 +40,7 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
             )
             accounts.set_plan(uow, email=DEMO_EMAIL, plan=Plan.PAID)
         demo_list = lists.find_by_slug(uow, DEMO_LIST_SLUG) or lists.create_list(
-            uow, owner_id=owner.id, title="The Daily Demo", slug=DEMO_LIST_SLUG
+            uow, account_id=owner.account_id, title="The Daily Demo", slug=DEMO_LIST_SLUG
         )
         demo = {
             "email": DEMO_EMAIL,
@@ -51,11 +51,11 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
             "list_slug": demo_list.slug,
             "login_link": registration.create_login_link(uow, owner),
         }
-        owner_id = owner.id
+        account_id = owner.account_id
     # Grant the demo credits only to an account without ledger entries, so that they are granted
     # only once.
-    if not ledger_pages.list_entries(resources.database, owner_id, PageRequest(1)).rows:
-        ledger.grant_credits(resources.database, owner_id, DEMO_CREDITS, source_id="demo")
+    if not ledger_pages.list_entries(resources.database, account_id, PageRequest(1)).rows:
+        ledger.grant_credits(resources.database, account_id, DEMO_CREDITS, source_id="demo")
     # Store the demo login with its API key, because an API key can be read only when it is created.
     write_private_json(home.demo_file, demo)
 
@@ -68,9 +68,9 @@ def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User)
     # replaced.
     with suppress(DomainError):
         credential = api_keys.authenticate_key(database, api_keys.UsedKeys(), keyring, stored_key)
-        if credential.user_id == owner.id:
+        if credential.account_id == owner.account_id:
             return stored_key
-    return api_keys.create_key(uow, user_id=owner.id, name="Demo")[1]
+    return api_keys.create_key(uow, account_id=owner.account_id, name="Demo")[1]
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, de
 
 from core import clock
 from core.errors import access as errors
+from core.ids import AccountId, PersonId
 from core.keyring import Keyring
 from core.scopes import USER_SCOPES, Scope, expand_scopes, list_known_scopes
 from core.secret_form import API_KEY
@@ -40,7 +41,7 @@ _LIMITED_PURPOSE = "limited-api-key"
 def create_key(
     uow: UnitOfWork,
     *,
-    user_id: int,
+    account_id: AccountId,
     name: str,
     scopes: Collection[Scope] | None = None,
     list_ids: Collection[int] | None = None,
@@ -70,7 +71,7 @@ def create_key(
     secret = API_KEY.generate()
     signer = uow.settings.keyring.signer(_LIMITED_PURPOSE if is_limited else _PURPOSE)
     key = ApiKey(
-        user_id=user_id,
+        user_id=account_id,
         name=name,
         secret_hmac=signer.digest(secret.encode()),
         last_four=secret[-4:],
@@ -82,7 +83,7 @@ def create_key(
     )
     uow.session.add(key)
     uow.session.flush()
-    record_event(uow, user_id, EventType.KEY_CREATED, key_id=key.id)
+    record_event(uow, account_id, EventType.KEY_CREATED, key_id=key.id)
     return key, secret
 
 
@@ -146,13 +147,15 @@ def authenticate_key(database: Database, uses: UsedKeys, keyring: Keyring, secre
     rows = database.rows(_ACTIVE_KEY, digests=digests, now=now)
     if not rows:
         raise errors.AUTH_INVALID_API_KEY()
-    [(key_id, user_id, stored_scopes, last_used_at, list_ids, by_operator)] = rows
+    [(key_id, account_id, stored_scopes, last_used_at, list_ids, by_operator)] = rows
     if last_used_at is None or now - last_used_at >= _LAST_USE_RESOLUTION:
         uses.record_use(key_id)
     unrestricted = stored_scopes is None
     scopes = USER_SCOPES if unrestricted else expand_scopes(list_known_scopes(stored_scopes))
     caller = Caller(
-        user_id,
+        AccountId(account_id),
+        # The owner counts as the maker of each API key.
+        PersonId(account_id),
         scopes if list_ids is None else scopes - {Scope.DELIVERY},
         unrestricted=unrestricted,
         key_id=key_id,
@@ -164,38 +167,38 @@ def authenticate_key(database: Database, uses: UsedKeys, keyring: Keyring, secre
 
 
 def list_keys(
-    uow: UnitOfWork, user_id: int, page_request: PageRequest = UNPAGED
+    uow: UnitOfWork, account_id: AccountId, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[ApiKey]:
-    """Return a page of a user's API keys, newest first, including revoked keys."""
-    query = paging.select_owner_page(select(ApiKey), ApiKey.user_id, user_id, page_request)
+    """Return a page of an account's API keys, newest first, including revoked keys."""
+    query = paging.select_owner_page(select(ApiKey), ApiKey.user_id, account_id, page_request)
     return paging.read_page(uow, query, page_request)
 
 
-def get_key(uow: UnitOfWork, user_id: int, key_id: int) -> ApiKey:
-    """Return a user's API key, which may be expired but not revoked."""
+def get_key(uow: UnitOfWork, account_id: AccountId, key_id: int) -> ApiKey:
+    """Return an account's API key, which may be expired but not revoked."""
     key = uow.session.get(ApiKey, key_id)
-    if key is None or key.user_id != user_id or key.revoked_at is not None:
+    if key is None or key.user_id != account_id or key.revoked_at is not None:
         raise errors.API_KEY_NOT_FOUND()
     return key
 
 
-def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
+def list_active_keys(uow: UnitOfWork, account_id: AccountId) -> list[ApiKey]:
     active_keys = select(ApiKey).where(*active_key_conditions(clock.now()))
-    query = paging.order_newest_first(active_keys, ApiKey.user_id, user_id, ApiKey.id)
+    query = paging.order_newest_first(active_keys, ApiKey.user_id, account_id, ApiKey.id)
     return list(uow.session.scalars(query))
 
 
-def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
+def revoke_key(uow: UnitOfWork, *, key_id: int, account_id: AccountId | None = None) -> int:
     """Revoke an API key and all keys that were created with it, directly or indirectly.
 
     The function also deletes the request logs of the revoked keys. Return 1 if this call revoked
     the API key, or 0 if the key was already revoked.
     """
     key = uow.session.get(ApiKey, key_id)
-    if key is None or user_id not in (None, key.user_id):
+    if key is None or account_id not in (None, key.user_id):
         raise errors.API_KEY_NOT_FOUND()
-    # Lock the person, so that no simultaneous request can create a new key with the revoked key.
-    sessions.lock_person(uow, key.user_id)
+    # Lock the account, so that no simultaneous request can create a new key with the revoked key.
+    sessions.lock_account(uow, key.user_id)
     is_descendant = (ApiKey.id.in_(select_key_family(key_id)), ApiKey.id != key_id)
     revoked_descendants = record_moment_once(uow, ApiKey.revoked_at, *is_descendant)
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
@@ -211,16 +214,17 @@ def select_key_family(key_id: int) -> Select[tuple[int]]:
     return select(keys.c.id)
 
 
-def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int]) -> None:
-    """Revoke a person's API keys except ``kept_key_ids``, and delete the other keys' request logs.
+def revoke_keys(uow: UnitOfWork, account_id: AccountId, *, kept_key_ids: Collection[int]) -> None:
+    """Revoke an account's API keys except ``kept_key_ids``.
 
-    The caller must have locked the person's row.
+    The function also deletes the request logs of the revoked keys.
+    The caller must have locked the account's row.
     """
-    conditions = (ApiKey.user_id == user_id, ApiKey.id.not_in(kept_key_ids))
+    conditions = (ApiKey.user_id == account_id, ApiKey.id.not_in(kept_key_ids))
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, *conditions)
     _delete_requests(uow, *conditions)
     if revoked_keys:
-        record_event(uow, user_id, EventType.KEY_ENDED, keys=revoked_keys)
+        record_event(uow, account_id, EventType.KEY_ENDED, keys=revoked_keys)
 
 
 def _delete_requests(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> None:

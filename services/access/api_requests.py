@@ -19,7 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import aliased
 
 from core.counters.store_metrics import UNRECORDED_REQUESTS
-from core.ids import MAX_ID
+from core.ids import MAX_ID, AccountId
 from models import ApiRequest
 from services import paging
 from services.access import api_keys
@@ -171,7 +171,7 @@ class RequestLog:
 
 def list_requests(
     uow: UnitOfWork,
-    user_id: int,
+    account_id: AccountId,
     key_id: int,
     page_request: PageRequest,
     *,
@@ -182,7 +182,7 @@ def list_requests(
     ``status`` is an HTTP status such as ``429``, a class of statuses such as ``4xx``, or ``None``
     for all requests.
     """
-    api_keys.get_key(uow, user_id, key_id)
+    api_keys.get_key(uow, account_id, key_id)
     latest = select(ApiRequest).where(ApiRequest.key_id == key_id)
     latest = latest.order_by(ApiRequest.occurred_at.desc(), ApiRequest.id.desc())
     row = aliased(ApiRequest, latest.limit(MAX_REQUESTS_PER_KEY).subquery())

@@ -1,15 +1,19 @@
-"""Describes the user who sent a request, and checks the scopes of the user's credential."""
+"""Describes who sent a request, and checks the scopes of the request's credential."""
 
 from dataclasses import dataclass
 
 from core.errors.access import AUTH_DELIVERY_SCOPE_NEEDED, AUTH_INSUFFICIENT_SCOPE
+from core.ids import AccountId, PersonId
 from core.scopes import Scope
 from services.event_origins import Credential, CredentialKind
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The user who sent a request, and the scopes of the request's credential.
+    """The account and the person of a request, and the scopes of the request's credential.
+
+    The account ``account_id`` owns the data on which the request acts, such as lists and credits.
+    The person ``person_id`` has logged in, has granted the access, or has made the API key.
 
     Exactly one of ``key_id``, ``session_id`` and ``grant_id`` is set. An ``unrestricted``
     credential is a session or an unrestricted API key. Only such a credential can create or revoke
@@ -21,7 +25,8 @@ class Caller:
     ``by_operator``: whether the operator created the limited API key.
     """
 
-    user_id: int
+    account_id: AccountId
+    person_id: PersonId
     scopes: frozenset[Scope]
     unrestricted: bool
     key_id: int | None = None
@@ -33,10 +38,11 @@ class Caller:
     @property
     def credential(self) -> Credential:
         if self.key_id is not None:
-            return Credential(CredentialKind.KEY, self.key_id, self.user_id)
+            return Credential(CredentialKind.KEY, self.key_id, self.account_id, self.person_id)
         if self.session_id is not None:
-            return Credential(CredentialKind.SESSION, self.session_id, self.user_id)
-        return Credential(CredentialKind.GRANT, self.grant_id, self.user_id)
+            kind = CredentialKind.SESSION
+            return Credential(kind, self.session_id, self.account_id, self.person_id)
+        return Credential(CredentialKind.GRANT, self.grant_id, self.account_id, self.person_id)
 
 
 def require_scope(caller: Caller, scope: Scope) -> None:

@@ -15,12 +15,13 @@ from sqlalchemy import Boolean, ColumnElement, any_, bindparam, exists, func, or
 from core import clock
 from core.errors import access as errors
 from core.errors.people import USER_NOT_FOUND
+from core.ids import AccountId, PersonId
 from core.keyring import Keyring
 from core.scopes import USER_SCOPES
 from models import ApiKey, Passkey, TotpSecret, User, UserSession
 from services.access.caller import Caller
 from services.event_origins import Credential, CredentialKind
-from services.security_events import EventType, record_event
+from services.security_events import EventType, record_person_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
@@ -68,10 +69,19 @@ def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
     return is_recent_login
 
 
-def lock_person(uow: UnitOfWork, user_id: int) -> None:
+def lock_person(uow: UnitOfWork, person_id: PersonId) -> None:
     """Lock a person's row, or raise ``user.not_found`` for an erased person."""
-    person = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
-    if uow.session.scalar(person.with_for_update(key_share=True)) is None:
+    _lock_user(uow, person_id)
+
+
+def lock_account(uow: UnitOfWork, account_id: AccountId) -> None:
+    """Lock an account's row, or raise ``user.not_found`` if its owner was erased."""
+    _lock_user(uow, account_id)
+
+
+def _lock_user(uow: UnitOfWork, user_id: AccountId | PersonId) -> None:
+    user = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
+    if uow.session.scalar(user.with_for_update(key_share=True)) is None:
         raise USER_NOT_FOUND()
 
 
@@ -80,15 +90,15 @@ def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
 
     The row is locked first, because a simultaneous account recovery may revoke the credential.
     """
-    lock_person(uow, caller.user_id)
+    lock_person(uow, caller.person_id)
     require_recent_login(uow, caller)
     active_key = select(ApiKey.id).where(ApiKey.id == caller.key_id, ApiKey.revoked_at.is_(None))
     if caller.key_id is not None and uow.session.scalar(active_key) is None:
         raise errors.AUTH_INVALID_API_KEY()
 
 
-def has_second_factor(uow: UnitOfWork, user_id: int) -> bool:
-    return uow.session.scalar(select(second_factor_exists()).where(User.id == user_id)) is True
+def has_second_factor(uow: UnitOfWork, person_id: PersonId) -> bool:
+    return uow.session.scalar(select(second_factor_exists()).where(User.id == person_id)) is True
 
 
 def second_factor_exists() -> ColumnElement[bool]:
@@ -101,22 +111,22 @@ def second_factor_missing(everyone_needs_factor: ColumnElement[bool]) -> ColumnE
     return or_(User.is_operator, everyone_needs_factor) & ~second_factor_exists()
 
 
-def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) -> str:
+def begin_session(uow: UnitOfWork, person_id: PersonId, *, browser: str | None = None) -> str:
     """Create a browser session, and return the value of the session's cookie.
 
     Each login creates a new cookie value, which prevents session fixation.
     """
     value = secrets.token_urlsafe(32)
     session = UserSession(
-        user_id=user_id,
+        user_id=person_id,
         secret_hmac=uow.settings.keyring.signer(_PURPOSE).digest(value.encode()),
         browser=browser,
         expires_at=func.now() + SESSION_LIFETIME,
     )
     uow.session.add(session)
     uow.session.flush()
-    credential = Credential(CredentialKind.SESSION, session.id, user_id)
-    record_event(uow, user_id, EventType.LOGIN_SUCCEEDED, credential=credential)
+    credential = Credential(CredentialKind.SESSION, session.id, person_id=person_id)
+    record_person_event(uow, person_id, EventType.LOGIN_SUCCEEDED, credential=credential)
     return value
 
 
@@ -133,10 +143,16 @@ def read_session(
     )
     if not rows:
         raise errors.AUTH_INVALID_SESSION()
-    [(session_id, user_id, last_used_at, lacks_factor, is_operator)] = rows
+    [(session_id, person_id, last_used_at, lacks_factor, is_operator)] = rows
     if now - last_used_at >= _LAST_USE_RESOLUTION:
         database.rows(_UPDATE_LAST_USE, session_id=session_id, now=now)
-    caller = Caller(user_id, USER_SCOPES, unrestricted=True, session_id=session_id)
+    caller = Caller(
+        AccountId(person_id),
+        PersonId(person_id),
+        USER_SCOPES,
+        unrestricted=True,
+        session_id=session_id,
+    )
     return OpenSession(caller, lacks_factor, is_operator)
 
 
@@ -153,10 +169,10 @@ def authenticate_session(
     return session.caller
 
 
-def list_sessions(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSession]:
+def list_sessions(uow: UnitOfWork, person_id: PersonId, *, limit: int = 100) -> list[UserSession]:
     now = clock.now()
     query = select(UserSession).where(
-        UserSession.user_id == user_id,
+        UserSession.user_id == person_id,
         UserSession.ended_at.is_(None),
         UserSession.expires_at > now,
         UserSession.last_used_at > now - IDLE_LIFETIME,
@@ -165,25 +181,27 @@ def list_sessions(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[Us
     return list(uow.session.scalars(query.limit(limit)))
 
 
-def revoke_session(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
+def revoke_session(uow: UnitOfWork, session_id: int, *, person_id: PersonId | None = None) -> int:
     """Return 1 if this call revoked the session, or 0 if the session was already revoked."""
     session = uow.session.get(UserSession, session_id)
-    if session is None or user_id not in (None, session.user_id):
+    if session is None or person_id not in (None, session.user_id):
         raise errors.SESSION_NOT_FOUND()
     revoked_sessions = record_moment_once(uow, UserSession.ended_at, UserSession.id == session_id)
     if revoked_sessions:
-        record_event(uow, session.user_id, EventType.SESSION_ENDED, session_id=session_id)
+        record_person_event(uow, session.user_id, EventType.SESSION_ENDED, session_id=session_id)
     return revoked_sessions
 
 
-def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | None = None) -> int:
+def revoke_sessions(
+    uow: UnitOfWork, person_id: PersonId, *, kept_session_id: int | None = None
+) -> int:
     conditions = (
-        UserSession.user_id == user_id,
+        UserSession.user_id == person_id,
         UserSession.id.is_distinct_from(kept_session_id),
     )
     revoked_sessions = record_moment_once(uow, UserSession.ended_at, *conditions)
     if revoked_sessions:
-        record_event(uow, user_id, EventType.SESSION_ENDED, sessions=revoked_sessions)
+        record_person_event(uow, person_id, EventType.SESSION_ENDED, sessions=revoked_sessions)
     return revoked_sessions
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from sqlalchemy import func, select
 
 from core.errors import TransientError
+from core.ids import PersonId
 from integrations.mail.port import Mailer
 from models import AccountMail, User
 from services.accounts import mailed_tokens, page_paths, unsolicited_mail
@@ -80,8 +81,8 @@ class MailKind(StrEnum):
 
 # The kinds of mail that anyone can request for any address.
 _STRANGER_KINDS = (MailKind.REGISTER, MailKind.FORGOTTEN_PASSWORD, MailKind.NEW_ADDRESS)
-# The purpose of the token in a link, the path of the linked page, and the user id in the token.
-_Link = tuple[Purpose, str, int | None]
+# The purpose of the token in a link, the path of the linked page, and the person in the token.
+_Link = tuple[Purpose, str, PersonId | None]
 
 
 def enqueue_mail(
@@ -91,7 +92,7 @@ def enqueue_mail(
     detail: str | None = None,
     *,
     limit: MailLimit | None = None,
-    user_id: int | None = None,
+    person_id: PersonId | None = None,
     source: bytes | None = None,
 ) -> None:
     """Enqueue a mail, unless the address has reached the limit.
@@ -101,20 +102,22 @@ def enqueue_mail(
         detail: a text that is inserted into the mail. The text must not come from a visitor without
             an account, because anybody could send spam in it.
         limit: ``None`` for a mail that is always sent.
-        user_id: the id of the logged-in user who caused a mail to an address, if any.
+        person_id: the id of the logged-in user who caused a mail to an address, if any.
         source: the digest of the network from which the mail was requested.
     """
     if isinstance(to, User):
         email = to.email
-        user_id = to.id
+        person_id = to.id
     else:
         email = to
     if limit is not None and is_limit_reached(uow, limit, kind, email, detail):
         return
-    mail = AccountMail(kind=kind, email=email, user_id=user_id, detail=detail, source_digest=source)
+    mail = AccountMail(
+        kind=kind, email=email, user_id=person_id, detail=detail, source_digest=source
+    )
     uow.session.add(mail)
     uow.session.flush()
-    enqueue_job(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=mail.id)
+    enqueue_job(uow, SEND_ACCOUNT_MAIL, account_id=None, subject_id=mail.id)
 
 
 def is_limit_reached(
@@ -194,12 +197,12 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
             "public_url": uow.settings.public_base,
         }
         return template, {"email": request.email, "detail": request.detail or "", **pages}
-    purpose, path, user_id = link
+    purpose, path, person_id = link
     # The token of an undo link contains the time of the change, not of the mail. The mails about
     # two changes may be sent in the wrong order.
     created_at = request.created_at if purpose is Purpose.UNDO_ADDRESS else None
     secret = mailed_tokens.create_token(
-        uow, purpose, user_id=user_id, email=request.email, created_at=created_at
+        uow, purpose, person_id=person_id, email=request.email, created_at=created_at
     )
     return template, {"email": request.email, "url": page(path, token=secret)}
 

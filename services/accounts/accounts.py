@@ -8,6 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 from core import ids
 from core.errors import DomainError
 from core.errors.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
+from core.ids import AccountId, PersonId
 from models import FormerAddress, MailingList, Plan, User
 from models.declarative import Model
 from services import paging
@@ -101,15 +102,30 @@ def get_user_by_email(uow: UnitOfWork, email: str) -> User:
     return user
 
 
-def find_user(uow: UnitOfWork, user_id: int) -> User | None:
-    return uow.session.get(User, user_id)
+def find_user(uow: UnitOfWork, person_id: PersonId) -> User | None:
+    return uow.session.get(User, person_id)
 
 
-def get_user(uow: UnitOfWork, user_id: int) -> User:
-    user = find_user(uow, user_id)
+def get_user(uow: UnitOfWork, person_id: PersonId) -> User:
+    user = find_user(uow, person_id)
     if user is None:
         raise USER_NOT_FOUND()
     return user
+
+
+def get_owner(uow: UnitOfWork, account_id: AccountId) -> User:
+    """Return the person who owns an account."""
+    return get_user(uow, PersonId(account_id))
+
+
+def get_account(uow: UnitOfWork, account_id: AccountId) -> User:
+    """Return the row that contains an account's plan."""
+    return get_user(uow, PersonId(account_id))
+
+
+def get_account_by_email(uow: UnitOfWork, email: str) -> AccountId:
+    """Return the account of the owner with an address."""
+    return get_user_by_email(uow, email).account_id
 
 
 def find_addresses(uow: UnitOfWork, user_ids: Iterable[int | None]) -> dict[int, str]:
@@ -129,7 +145,7 @@ def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
     if before == plan:
         return False
     user.plan = plan
-    record_operator_event(uow, user.id, EventType.PLAN_CHANGED, plan=plan, before=before)
+    record_operator_event(uow, user.account_id, EventType.PLAN_CHANGED, plan=plan, before=before)
     return True
 
 

@@ -30,6 +30,7 @@ from core import clock
 from core.errors import DomainError
 from core.errors.access import LOGIN_PAUSED
 from core.errors.people import PASSWORD_WRONG
+from core.ids import PersonId
 from core.keyring import Keyring
 from core.logging import get_logger
 from core.networks import network_of
@@ -40,7 +41,7 @@ from services.accounts import account_mails, email_addresses
 from services.accounts.account_mails import MailKind
 from services.accounts.passwords import PasswordCheck
 from services.jobs.pauses import build_pause
-from services.security_events import EventType, record_event
+from services.security_events import EventType, record_person_event
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -91,7 +92,7 @@ class Attempt:
     counts: tuple[tuple[bytes, LoginThrottle], ...]
     from_known_browser: bool
     number: int
-    user_id: int | None = None
+    user_id: PersonId | None = None
     password_hash: str | None = None
 
 
@@ -144,7 +145,7 @@ def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
     if attempt.password_hash is None or attempt.user_id is None:
         log.info("login.without_account")
     elif attempt.number & (attempt.number - 1) == 0:
-        record_event(uow, attempt.user_id, EventType.LOGIN_FAILED, attempts=attempt.number)
+        record_person_event(uow, attempt.user_id, EventType.LOGIN_FAILED, attempts=attempt.number)
 
 
 def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None) -> Attempt:

@@ -15,6 +15,7 @@ from sqlalchemy import func, select, update
 
 from core.errors.catalogue import ErrorType
 from core.errors.people import LINK_INVALID, LINK_USED
+from core.ids import PersonId
 from models import MailedLink
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
@@ -52,7 +53,7 @@ def create_token(
     uow: UnitOfWork,
     purpose: Purpose,
     *,
-    user_id: int | None,
+    person_id: PersonId | None,
     list_id: int | None = None,
     email: str | None = None,
     created_at: datetime | None = None,
@@ -66,7 +67,7 @@ def create_token(
     uow.session.add(
         MailedLink(
             purpose=purpose,
-            user_id=user_id,
+            user_id=person_id,
             list_id=list_id,
             email=email,
             submitted=submitted,
@@ -102,8 +103,10 @@ def use_token(uow: UnitOfWork, link: MailedLink, *, used: ErrorType = LINK_USED)
         raise used()
 
 
-def move_tokens_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
+def move_tokens_to_list(
+    uow: UnitOfWork, *, person_id: PersonId, list_id: int, to_list_id: int
+) -> int:
     table = MailedLink
-    unused = (table.user_id == user_id, table.list_id == list_id, table.used_at.is_(None))
+    unused = (table.user_id == person_id, table.list_id == list_id, table.used_at.is_(None))
     statement = update(table).where(*unused).values(list_id=to_list_id).returning(table.id)
     return len(uow.session.execute(statement).all())

@@ -30,10 +30,10 @@ def create_own_key(
     sessions.lock_caller(uow, caller)
     if scopes is not None and Scope.DELIVERY in scopes:
         _require_sending(uow, caller, list_ids)
-    quotas.require_quota(uow, caller.user_id, PlanQuota.KEYS)
+    quotas.require_quota(uow, caller.account_id, PlanQuota.KEYS)
     key, secret = api_keys.create_key(
         uow,
-        user_id=caller.user_id,
+        account_id=caller.account_id,
         name=name,
         scopes=scopes,
         list_ids=list_ids,
@@ -45,14 +45,14 @@ def create_own_key(
 
 
 def notify_owner(uow: UnitOfWork, key: ApiKey) -> None:
-    person = accounts.get_user(uow, key.user_id)
+    owner = accounts.get_owner(uow, key.user_id)
     kind = MailKind.NEW_KEY
     limit = account_mails.HOURLY_LIMIT
     if key.list_ids is not None:
-        # The person gets a mail about each limited key, because it can copy the lists' addresses.
+        # The owner gets a mail about each limited key, because it can copy the lists' addresses.
         kind = MailKind.NEW_SENDING_KEY
         limit = account_mails.HOURLY_LIMIT_PER_DETAIL
-    account_mails.enqueue_mail(uow, kind, person, key.last_four, limit=limit)
+    account_mails.enqueue_mail(uow, kind, owner, key.last_four, limit=limit)
 
 
 def _require_sending(uow: UnitOfWork, caller: Caller, list_ids: Collection[int] | None) -> None:
@@ -63,7 +63,7 @@ def _require_sending(uow: UnitOfWork, caller: Caller, list_ids: Collection[int] 
     if caller.session_id is None:
         # A stolen key could otherwise create a key that copies the lists' addresses.
         raise errors.AUTH_SESSION_NEEDED()
-    is_open = (MailingList.user_id == caller.user_id, MailingList.archived_at.is_(None))
+    is_open = (MailingList.user_id == caller.account_id, MailingList.archived_at.is_(None))
     query = select(func.count()).where(MailingList.id.in_(sorted(set(list_ids))), *is_open)
     if uow.session.scalar(query) != len(set(list_ids)):
         raise LIST_NOT_FOUND()

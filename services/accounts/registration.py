@@ -10,6 +10,7 @@ from datetime import datetime
 from sqlalchemy import select
 
 from core.errors import people as errors
+from core.ids import PersonId
 from models import MailedLink, User
 from services.access import sessions
 from services.access.caller import Caller
@@ -25,7 +26,7 @@ from services.accounts import (
 from services.accounts.account_mails import MailKind
 from services.accounts.logins import Browser
 from services.accounts.mailed_tokens import Purpose
-from services.security_events import EventType, record_event
+from services.security_events import EventType, record_person_event
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_USER_NAME_CHARACTERS = 200
@@ -80,7 +81,7 @@ def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
         raise errors.ACCOUNT_LINK_INVALID()
     _use_link(uow, link)
     _set_password(uow, person, password_hash, kept_session_id=None)
-    record_event(uow, person.id, EventType.PASSWORD_RESET)
+    record_person_event(uow, person.id, EventType.PASSWORD_RESET)
     return person
 
 
@@ -91,17 +92,19 @@ def change_password(
 
     ``expected`` is the password hash against which the old password was verified.
     """
-    person = _lock_person(uow, caller.user_id)
+    person = _lock_person(uow, caller.person_id)
     require_recent_login(uow, caller)
     if person.password_hash != expected:
         raise errors.PASSWORD_CHANGED()
     _set_password(uow, person, password_hash, kept_session_id=caller.session_id)
-    record_event(uow, person.id, EventType.PASSWORD_CHANGED)
+    record_person_event(uow, person.id, EventType.PASSWORD_CHANGED)
 
 
 def create_login_link(uow: UnitOfWork, person: User) -> str:
     """Return the URL of a page on which anyone can log in as the person once, within 30 minutes."""
-    secret = mailed_tokens.create_token(uow, Purpose.LOG_IN, user_id=person.id, email=person.email)
+    secret = mailed_tokens.create_token(
+        uow, Purpose.LOG_IN, person_id=person.id, email=person.email
+    )
     return page_paths.page_url(uow.settings, page_paths.LOGIN_LINK_PATH, token=secret)
 
 
@@ -133,13 +136,13 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
     password_hash = passwords.hash_password(password, user.email, user.name)
     person = _lock_person(uow, user.id)
     _set_password(uow, person, password_hash, kept_session_id=None)
-    record_event(uow, person.id, EventType.PASSWORD_CHANGED)
+    record_person_event(uow, person.id, EventType.PASSWORD_CHANGED)
     return person
 
 
-def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
+def read_new_address_link(uow: UnitOfWork, secret: str, person_id: PersonId) -> str:
     link, email = _read_link(uow, Purpose.CHANGE_ADDRESS, secret)
-    if link.user_id != user_id:
+    if link.user_id != person_id:
         raise errors.ACCOUNT_LINK_INVALID()
     _require_unused(link)
     return email
@@ -147,8 +150,8 @@ def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
 
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
     """Redeem a link that confirms a new address. Return the locked person and the new address."""
-    email = read_new_address_link(uow, secret, caller.user_id)
-    person = _lock_person(uow, caller.user_id)
+    email = read_new_address_link(uow, secret, caller.person_id)
+    person = _lock_person(uow, caller.person_id)
     require_recent_login(uow, caller)
     link, _ = _read_link(uow, Purpose.CHANGE_ADDRESS, secret)
     _use_link(uow, link)
@@ -168,8 +171,8 @@ def change_address(
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     accounts.record_address_change(uow, person, old_address=old_address, is_visible=is_visible)
-    account_mails.enqueue_mail(uow, MailKind.ADDRESS_CHANGED, old_address, user_id=person.id)
-    record_event(uow, person.id, EventType.ADDRESS_CHANGED)
+    account_mails.enqueue_mail(uow, MailKind.ADDRESS_CHANGED, old_address, person_id=person.id)
+    record_person_event(uow, person.id, EventType.ADDRESS_CHANGED)
 
 
 def read_undo_link(uow: UnitOfWork, secret: str) -> str:
@@ -207,7 +210,7 @@ def revert_address(
         MailedLink.purpose == Purpose.UNDO_ADDRESS,
         MailedLink.created_at > since,
     )
-    record_event(uow, person.id, EventType.ADDRESS_UNDONE)
+    record_person_event(uow, person.id, EventType.ADDRESS_UNDONE)
 
 
 def _read_link(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
@@ -222,8 +225,8 @@ def _require_unused(link: MailedLink) -> None:
         raise errors.ACCOUNT_LINK_USED()
 
 
-def _lock_person(uow: UnitOfWork, user_id: int) -> User:
-    query = select(User).where(User.id == user_id, User.erased_at.is_(None)).with_for_update()
+def _lock_person(uow: UnitOfWork, person_id: PersonId) -> User:
+    query = select(User).where(User.id == person_id, User.erased_at.is_(None)).with_for_update()
     person = uow.session.scalar(query.execution_options(populate_existing=True))
     if person is None:
         raise errors.ACCOUNT_LINK_INVALID()

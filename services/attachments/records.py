@@ -34,7 +34,7 @@ _HASH_ID_PATTERN = re.compile(r"[a-z0-9]{12}\Z")
 
 def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     query = select(Attachment).where(
-        Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
+        Attachment.hash_id == hash_id, Attachment.user_id == caller.account_id
     )
     attachment = uow.session.scalar(query) if _HASH_ID_PATTERN.match(hash_id) else None
     if attachment is None:
@@ -82,7 +82,7 @@ def list_attachments(
     if words:
         texts = (Attachment.original_filename, Attachment.title, Attachment.alt_text)
         query = query.where(or_(*(each.icontains(words, autoescape=True) for each in texts)))
-    query = paging.select_owner_page(query, Attachment.user_id, caller.user_id, page)
+    query = paging.select_owner_page(query, Attachment.user_id, caller.account_id, page)
     return paging.read_page(uow, query, page)
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 
 from core.errors import DomainError, Kind, TransientError
 from core.errors.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
+from core.ids import AccountId
 from core.queues import Queue
 from core.scopes import Scope
 from models import Attachment, AttachmentStatus, Job
@@ -58,7 +59,7 @@ ADD_THUMBNAIL = register_kind(
 
 
 def enqueue_missing_thumbnails(
-    uow: UnitOfWork, user_id: int, attachments: Sequence[Attachment]
+    uow: UnitOfWork, account_id: AccountId, attachments: Sequence[Attachment]
 ) -> None:
     """Enqueue jobs for ready images without a thumbnail and without an unfinished job.
 
@@ -70,10 +71,14 @@ def enqueue_missing_thumbnails(
         if each.status == AttachmentStatus.READY and files.find_thumbnail(each) is None
     ]
     for attachment_id in missing_ids:
-        is_enqueued = records.is_working_on(attachment_id, [ADD_THUMBNAIL], user_id)
+        is_enqueued = records.is_working_on(attachment_id, [ADD_THUMBNAIL], account_id)
         if uow.session.scalar(select(Job.id).where(is_enqueued).limit(1)) is None:
             enqueue_job(
-                uow, ADD_THUMBNAIL, user_id=None, on_behalf_of=user_id, subject_id=attachment_id
+                uow,
+                ADD_THUMBNAIL,
+                account_id=None,
+                on_behalf_of=account_id,
+                subject_id=attachment_id,
             )
 
 

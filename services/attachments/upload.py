@@ -8,6 +8,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from core import ids
 from core.errors import DomainError
 from core.errors import media as errors
+from core.ids import AccountId
 from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
@@ -99,7 +100,7 @@ PROCESS_ATTACHMENT = register_kind(
 
 
 def accept_upload(
-    resources: Resources, user_id: int, upload: Upload, *, key: IdempotencyKey | None
+    resources: Resources, account_id: AccountId, upload: Upload, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
     image_type = validate_upload(upload)
     earlier = idempotency.find_accepted(resources, key)
@@ -117,11 +118,11 @@ def accept_upload(
     resources.objects.put(object_key, sealed, "application/octet-stream")
 
     def store_row(uow: UnitOfWork) -> Job:
-        quotas.require_quota(uow, user_id, PlanQuota.STORAGE_MB, more=len(upload.data))
-        attachment = _create_row(user_id, upload, hash_id, image_type, wrapped)
+        quotas.require_quota(uow, account_id, PlanQuota.STORAGE_MB, more=len(upload.data))
+        attachment = _create_row(account_id, upload, hash_id, image_type, wrapped)
         uow.session.add(attachment)
         uow.session.flush()
-        return enqueue_job(uow, PROCESS_ATTACHMENT, user_id=user_id, subject_id=attachment.id)
+        return enqueue_job(uow, PROCESS_ATTACHMENT, account_id=account_id, subject_id=attachment.id)
 
     try:
         accepted = idempotency.accept_once(resources, key, store_row)
@@ -136,7 +137,7 @@ def accept_upload(
 
 
 def _create_row(
-    user_id: int,
+    account_id: AccountId,
     upload: Upload,
     hash_id: str,
     image_type: ImageType,
@@ -144,7 +145,7 @@ def _create_row(
 ) -> Attachment:
     stored_type = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
     return Attachment(
-        user_id=user_id,
+        user_id=account_id,
         hash_id=hash_id,
         status=AttachmentStatus.PROCESSING,
         encrypted=upload.encrypted,

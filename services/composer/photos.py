@@ -9,6 +9,7 @@ import redis
 from redis.exceptions import RedisError
 
 from core.errors.media import ATTACHMENT_UNSUPPORTED_TYPE
+from core.ids import AccountId
 from core.keyring import Keyring
 from core.logging import get_logger
 from core.queues import Queue, RequestKind
@@ -88,17 +89,17 @@ class PhotoUse:
 
 @dataclass(frozen=True)
 class PhotoCopy:
-    """A request to copy a stock photo into the images of the user ``user_id``."""
+    """A request to copy a stock photo into the images of the account ``account_id``."""
 
     kind: ClassVar[RequestKind] = RequestKind("photos.copy", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
 
     provider: PhotoProviderName
     photo: Photo
-    user_id: int
+    account_id: AccountId
 
     def to_payload(self) -> dict[str, Any]:
-        return {**PhotoUse(self.provider, self.photo).to_payload(), "user_id": self.user_id}
+        return {**PhotoUse(self.provider, self.photo).to_payload(), "user_id": self.account_id}
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "PhotoCopy":
@@ -155,10 +156,10 @@ class CachedStockPhotos:
         # If the worker crashes, another worker may process the same request again. The idempotency
         # key ensures that Pressroom stores the photo only once.
         fingerprint = hashlib.sha256(lease.request_id.encode()).digest()
-        key = IdempotencyKey(copy.user_id, PhotoCopy.kind.task, lease.request_id, fingerprint)
+        key = IdempotencyKey(copy.account_id, PhotoCopy.kind.task, lease.request_id, fingerprint)
         # Create smaller copies of the photo, as for images that are uploaded in the console.
         new_upload = Upload(filename, content, encrypted=False, with_renditions=True)
-        return accept_upload(resources, copy.user_id, new_upload, key=key)
+        return accept_upload(resources, copy.account_id, new_upload, key=key)
 
 
 def _create_photos(resources: Resources) -> CachedStockPhotos:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from core import clock, ids
 from core.errors import DomainError, Kind
 from core.errors import money as errors
+from core.ids import AccountId
 from core.keyring import Keyring
 from core.permissions import Permission
 from core.queues import Queue
@@ -54,7 +55,7 @@ def place_order(
     channels: PaymentChannels,
     request: OrderRequest,
     *,
-    user_id: int | None,
+    account_id: AccountId | None,
     key: IdempotencyKey | None,
 ) -> AcceptedJob:
     """Store an order and the job that creates the order's payment page, in one transaction."""
@@ -80,7 +81,7 @@ def place_order(
             claim_token_hmac=token_hmac(
                 resources.keyring, derive_token(resources.keyring, order_id)
             ),
-            user_id=user_id,
+            user_id=account_id,
             channel=channel,
             redirect_url=request.redirect_url,
             expires_at=expires_at,
@@ -89,7 +90,7 @@ def place_order(
         )
         uow.session.add(order)
         uow.session.flush()
-        return enqueue_job(uow, OPEN_CHECKOUT, user_id=user_id, subject_id=order_id)
+        return enqueue_job(uow, OPEN_CHECKOUT, account_id=account_id, subject_id=order_id)
 
     return idempotency.accept_once(resources, key, store_order)
 

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from core import clock
 from core.errors import money as errors
+from core.ids import AccountId
 from core.keyring import Keyring
 from models import OrderStatus, OrderVia, PaymentOrder
 from services.credits.settlement import apply_facts, lock_order
@@ -49,13 +50,13 @@ def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
     return order
 
 
-def claim_order(uow: UnitOfWork, user_id: int, token: str) -> PaymentOrder:
+def claim_order(uow: UnitOfWork, account_id: AccountId, token: str) -> PaymentOrder:
     order = lock_order(uow, find_order(uow, token).id)
     if order.user_id is not None:
         raise errors.ORDER_CLAIMED()
     if order.status in _FINAL_STATUSES:
         raise errors.ORDER_OVER(status=order.status)
-    order.user_id = user_id
+    order.user_id = account_id
     order.claimed_at = clock.now()
     apply_facts(uow, order, OrderVia.CLAIM)
     return order

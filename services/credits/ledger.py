@@ -24,6 +24,7 @@ from core.errors import DomainError
 from core.errors import money as errors
 from core.errors.access import AUTH_INVALID_API_KEY
 from core.errors.requests import IDEMPOTENCY_KEY_REUSED
+from core.ids import AccountId
 from core.money import MAX_AMOUNT, is_storable
 from models import CreditAction
 from services.access.caller import Caller
@@ -72,7 +73,7 @@ def consume_credits(
     check_amount(amount)
     _check_source_id(source_id)
     values = {
-        "user_id": caller.user_id,
+        "user_id": caller.account_id,
         "key_id": caller.key_id,
         "amount": amount,
         "source_id": source_id,
@@ -93,7 +94,7 @@ def consume_credits(
         raise AUTH_INVALID_API_KEY()
     [(outcome, entry)] = rows
     if outcome == "insufficient":
-        raise insufficient_credits(database, caller.user_id, amount)
+        raise insufficient_credits(database, caller.account_id, amount)
     if outcome == "key_reused":
         raise IDEMPOTENCY_KEY_REUSED()
     if outcome != "replayed":
@@ -101,14 +102,18 @@ def consume_credits(
     return Charge(entry, is_replayed=outcome == "replayed")
 
 
-def grant_credits(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
+def grant_credits(
+    database: Database, account_id: AccountId, amount: Decimal, *, source_id: str
+) -> str:
     check_amount(amount)
-    return _append(database, user_id, "grant", amount, source_id)
+    return _append(database, account_id, "grant", amount, source_id)
 
 
-def adjust_balance(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
+def adjust_balance(
+    database: Database, account_id: AccountId, delta: Decimal, *, source_id: str
+) -> str:
     check_amount(delta.copy_abs())
-    return _append(database, user_id, "adjust", delta, source_id)
+    return _append(database, account_id, "adjust", delta, source_id)
 
 
 _OPEN = Statement(
@@ -124,12 +129,12 @@ FROM credit_accounts WHERE user_id = :user_id
 """)
 
 
-def read_account(database: Database, user_id: int) -> str:
+def read_account(database: Database, account_id: AccountId) -> str:
     """Return a user's credit account as JSON text, and create the account if necessary."""
-    rows = database.rows(_ACCOUNT, user_id=user_id)
+    rows = database.rows(_ACCOUNT, user_id=account_id)
     if not rows:
-        database.rows(_OPEN, user_id=user_id)
-        rows = database.rows(_ACCOUNT, user_id=user_id)
+        database.rows(_OPEN, user_id=account_id)
+        rows = database.rows(_ACCOUNT, user_id=account_id)
     [(account,)] = rows
     return str(account)
 
@@ -197,15 +202,17 @@ _APPEND = Statement(
 )
 
 
-def _append(database: Database, user_id: int, action: str, delta: Decimal, source_id: str) -> str:
+def _append(
+    database: Database, account_id: AccountId, action: str, delta: Decimal, source_id: str
+) -> str:
     _check_source_id(source_id)
-    values = {"user_id": user_id, "action": action, "amount": abs(delta), "delta": delta}
+    values = {"user_id": account_id, "action": action, "amount": abs(delta), "delta": delta}
     try:
         rows = database.rows(_APPEND, source_id=source_id, **values)
     except DataError:
         raise errors.CREDITS_BALANCE_TOO_LARGE() from None
     if not rows:
-        raise insufficient_credits(database, user_id, abs(delta))
+        raise insufficient_credits(database, account_id, abs(delta))
     count_credits(action, abs(delta))
     [(entry,)] = rows
     return str(entry)
@@ -214,8 +221,8 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
 _BALANCE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_id")
 
 
-def insufficient_credits(database: Database, user_id: int, needed: Decimal) -> DomainError:
-    rows = database.rows(_BALANCE, user_id=user_id)
+def insufficient_credits(database: Database, account_id: AccountId, needed: Decimal) -> DomainError:
+    rows = database.rows(_BALANCE, user_id=account_id)
     balance = rows[0][0] if rows else 0
     # A float represents every amount of credits exactly, because amounts have at most fifteen
     # digits.

@@ -14,6 +14,7 @@ from decimal import Decimal
 
 from core import clock, ids
 from core.errors.requests import REQUEST_INVALID
+from core.ids import AccountId
 from models import CreditAction
 from services import paging
 from services.paging import PageOfRows, PageRequest
@@ -45,7 +46,7 @@ ORDER BY e.seq DESC LIMIT :limit
 
 def list_entries(
     database: Database,
-    user_id: int,
+    account_id: AccountId,
     page_request: PageRequest,
     ledger_filter: LedgerFilter = _EVERYTHING,
 ) -> PageOfRows[tuple[int, str]]:
@@ -55,11 +56,11 @@ def list_entries(
     and an offset exclude each other.
     """
     if ledger_filter.actions or ledger_filter.first is not None or ledger_filter.last is not None:
-        return _list_filtered(database, user_id, page_request, ledger_filter)
+        return _list_filtered(database, account_id, page_request, ledger_filter)
     before = None if page_request.cursor is None else ids.parse_id_cursor(page_request.cursor)
     rows = database.rows(
         PAGE,
-        user_id=user_id,
+        user_id=account_id,
         offset=page_request.offset,
         limit=page_request.limit + 1,
         before=before,
@@ -78,24 +79,27 @@ ORDER BY e.seq DESC LIMIT :limit
 
 
 def _list_filtered(
-    database: Database, user_id: int, page_request: PageRequest, ledger_filter: LedgerFilter
+    database: Database,
+    account_id: AccountId,
+    page_request: PageRequest,
+    ledger_filter: LedgerFilter,
 ) -> PageOfRows[tuple[int, str]]:
     if page_request.offset:
         raise REQUEST_INVALID(
             place="query.offset", rule="can't be combined with a filter; use the cursor"
         )
-    highest = _last_number_before(database, user_id, ledger_filter.last, days=1)
+    highest = _last_number_before(database, account_id, ledger_filter.last, days=1)
     if page_request.cursor is not None:
         highest = min(highest, ids.parse_id_cursor(page_request.cursor) - 1)
     lowest = (
         0
         if ledger_filter.first is None
-        else _last_number_before(database, user_id, ledger_filter.first, days=0)
+        else _last_number_before(database, account_id, ledger_filter.first, days=0)
     )
     scan_after = max(lowest, highest - MAX_SCANNED_ENTRIES)
     actions = [str(action) for action in ledger_filter.actions or CreditAction]
     bounds = {"after": scan_after, "highest": highest, "limit": page_request.limit + 1}
-    rows = database.rows(_ENTRIES_BETWEEN, user_id=user_id, actions=actions, **bounds)
+    rows = database.rows(_ENTRIES_BETWEEN, user_id=account_id, actions=actions, **bounds)
     entries = [(int(seq), str(entry)) for seq, entry in rows]
     page = entries[: page_request.limit]
     next_cursor = None
@@ -128,16 +132,16 @@ class Spending:
         return sum(self.amounts.values(), Decimal(0))
 
 
-def sum_spending(database: Database, user_id: int, *, days: int) -> Spending:
+def sum_spending(database: Database, account_id: AccountId, *, days: int) -> Spending:
     """Sum up an account's spending in the last days, or in its last ``MAX_SCANNED_ENTRIES``.
 
     For a newer account, the period begins with the first ledger entry.
     """
     since = clock.now() - timedelta(days=days)
-    newest = _last_number_before(database, user_id, None, days=0)
-    before_period = _last_number_before(database, user_id, since.date(), days=0)
+    newest = _last_number_before(database, account_id, None, days=0)
+    before_period = _last_number_before(database, account_id, since.date(), days=0)
     after = max(before_period, newest - MAX_SCANNED_ENTRIES)
-    rows = database.rows(_SPENDING, user_id=user_id, after=after)
+    rows = database.rows(_SPENDING, user_id=account_id, after=after)
     if rows and (after > before_period or after == 0):
         since = rows[0][2]
     return Spending(since, {str(source): Decimal(amount) for source, amount, _ in rows if amount})
@@ -166,13 +170,15 @@ SELECT low FROM halves WHERE low = high
 """)
 
 
-def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
+def _last_number_before(
+    database: Database, account_id: AccountId, day: date | None, *, days: int
+) -> int:
     """Return the number of an account's last ledger entry before the day ``day + days``, or 0.
 
     If ``day`` is ``None``, return the number of the newest ledger entry.
     """
     if day is None:
-        rows = database.rows(_LAST_ENTRY, user_id=user_id)
+        rows = database.rows(_LAST_ENTRY, user_id=account_id)
     else:
-        rows = database.rows(_LAST_BEFORE, user_id=user_id, day=day, days=days)
+        rows = database.rows(_LAST_BEFORE, user_id=account_id, day=day, days=days)
     return int(rows[0][0]) if rows else 0

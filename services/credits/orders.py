@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, delete, func, select
 
 from core.errors.money import ORDER_NOT_FOUND
+from core.ids import AccountId
 from models import OrderStatus, PaymentEvent, PaymentOrder, PaymentOrderChange
 from services import paging
 from services.paging import PageOfRows, PageRequest
@@ -17,18 +18,18 @@ ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 
 
-def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
+def get_order(uow: UnitOfWork, account_id: AccountId, order_id: int) -> PaymentOrder:
     order = get_order_of_any_user(uow, order_id)
-    if order.user_id != user_id:
+    if order.user_id != account_id:
         raise ORDER_NOT_FOUND()
     return order
 
 
 def list_orders(
-    uow: UnitOfWork, user_id: int, page_request: PageRequest, *, status: OrderStatus | None
+    uow: UnitOfWork, account_id: AccountId, page_request: PageRequest, *, status: OrderStatus | None
 ) -> PageOfRows[PaymentOrder]:
     return list_orders_of_all_users(
-        uow, page_request, PaymentOrder.user_id == user_id, status=status
+        uow, page_request, PaymentOrder.user_id == account_id, status=status
     )
 
 

@@ -61,7 +61,7 @@ def charge_call(
     while an earlier call with the key has an open charge.
     """
     values = {
-        "user_id": key.caller_id,
+        "user_id": key.account_id,
         "call": key.key,
         "amount": amount,
         "source_type": key.route,
@@ -81,7 +81,7 @@ def charge_call(
     if is_open:
         raise CHARGE_IN_PROGRESS()
     if entry_id is None:
-        raise ledger.insufficient_credits(resources.database, key.caller_id, amount)
+        raise ledger.insufficient_credits(resources.database, key.account_id, amount)
     count_credits(CreditAction.CONSUME, amount)
     return entry_id
 

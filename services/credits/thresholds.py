@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 from core.errors.money import CREDITS_BELOW
+from core.ids import AccountId
 from core.money import MAX_AMOUNT, is_storable
 from storage.database import Database, Statement
 
@@ -11,8 +12,8 @@ _THRESHOLD = Statement(
 )
 
 
-def read_threshold(database: Database, user_id: int) -> str:
-    [(below,)] = database.rows(_THRESHOLD, user_id=user_id)
+def read_threshold(database: Database, account_id: AccountId) -> str:
+    [(below,)] = database.rows(_THRESHOLD, user_id=account_id)
     return str(below)
 
 
@@ -24,8 +25,8 @@ _SET_THRESHOLD = Statement(
 )
 
 
-def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
+def set_threshold(database: Database, account_id: AccountId, below: Decimal) -> int:
     """Return 1 if the threshold changed, else 0. A threshold of 0 disables the warning."""
     if not is_storable(below) or below < 0:
         raise CREDITS_BELOW(most=MAX_AMOUNT)
-    return len(database.rows(_SET_THRESHOLD, user_id=user_id, below=below))
+    return len(database.rows(_SET_THRESHOLD, user_id=account_id, below=below))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import text
 
+from core.ids import PersonId
 from services.engagement.measuring import format_pairs
 from services.engagement.records import delete_record
 from storage.unit_of_work import UnitOfWork
@@ -101,40 +102,40 @@ def find_answers(
     return {(list_id, user_id): Answer(*answer) for list_id, user_id, *answer in rows}
 
 
-def allow(uow: UnitOfWork, list_id: int, user_id: int, digests: Sequence[bytes]) -> bool:
+def allow(uow: UnitOfWork, list_id: int, person_id: PersonId, digests: Sequence[bytes]) -> bool:
     """Store a yes, and return whether it differs from the stored answer.
 
     The caller must have locked the active subscription. ``digests``: all HMACs of the address.
     """
-    values = {"list_id": list_id, "user_id": user_id, "digests": [*digests]}
+    values = {"list_id": list_id, "user_id": person_id, "digests": [*digests]}
     return uow.session.scalar(_ALLOW, values) is not None
 
 
-def refuse(uow: UnitOfWork, list_id: int, user_id: int, digest: bytes) -> bool:
+def refuse(uow: UnitOfWork, list_id: int, person_id: PersonId, digest: bytes) -> bool:
     """Store a no and delete the person's engagement. Return whether the no is new."""
-    values = {"list_id": list_id, "user_id": user_id, "digest": digest}
+    values = {"list_id": list_id, "user_id": person_id, "digest": digest}
     is_new = uow.session.scalar(_REFUSE, values) is not None
-    delete_record(uow, list_id, user_id)
+    delete_record(uow, list_id, person_id)
     return is_new
 
 
-def claim_refusals(uow: UnitOfWork, user_id: int, digests: Sequence[bytes]) -> None:
+def claim_refusals(uow: UnitOfWork, person_id: PersonId, digests: Sequence[bytes]) -> None:
     """Apply the refusals of an erased person with the same address to the person's lists."""
-    uow.session.execute(_CLAIM, {"user_id": user_id, "digests": [*digests]})
+    uow.session.execute(_CLAIM, {"user_id": person_id, "digests": [*digests]})
 
 
 def has_unclaimed_refusals(uow: UnitOfWork, list_id: int) -> bool:
     return bool(uow.session.scalar(_HAS_UNCLAIMED, {"list_id": list_id}))
 
 
-def detach_refusals(uow: UnitOfWork, user_id: int, digests: Iterable[bytes]) -> None:
+def detach_refusals(uow: UnitOfWork, person_id: PersonId, digests: Iterable[bytes]) -> None:
     """Keep the refusals for the addresses of a person who is being erased, without the id."""
     for digest in digests:
-        uow.session.execute(_COPY_TO_ADDRESS, {"user_id": user_id, "digest": digest})
-    uow.session.execute(_DELETE_ANSWERS, {"user_id": user_id})
+        uow.session.execute(_COPY_TO_ADDRESS, {"user_id": person_id, "digest": digest})
+    uow.session.execute(_DELETE_ANSWERS, {"user_id": person_id})
 
 
-def move_refusals(uow: UnitOfWork, *, of: int, to: int) -> None:
+def move_refusals(uow: UnitOfWork, *, of: PersonId, to: PersonId) -> None:
     """Move refusals to the account that takes over the address."""
     list_ids = uow.session.scalars(_MOVE_REFUSALS, {"user_id": of, "to_id": to}).all()
     uow.session.execute(_DELETE_ANSWERS, {"user_id": of})
@@ -142,9 +143,9 @@ def move_refusals(uow: UnitOfWork, *, of: int, to: int) -> None:
         delete_record(uow, list_id, to)
 
 
-def detach_erased_people(uow: UnitOfWork, user_id: int | None = None) -> int:
+def detach_erased_people(uow: UnitOfWork, person_id: PersonId | None = None) -> int:
     """Delete each yes of erased people, and remove their ids from refusals.
 
-    Return the number of answers. ``user_id``: one erased person, or ``None`` for all of them.
+    Return the number of answers. ``person_id``: one erased person, or ``None`` for all of them.
     """
-    return uow.session.scalar(_DETACH_ERASED, {"user_id": user_id}) or 0
+    return uow.session.scalar(_DETACH_ERASED, {"user_id": person_id}) or 0

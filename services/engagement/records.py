@@ -15,6 +15,7 @@ import psycopg2.errors
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from core.ids import PersonId
 from core.logging import get_logger
 from services.engagement.measuring import find_measured, format_pairs
 from storage.array_texts import format_numbers, format_texts
@@ -83,7 +84,7 @@ class EngagementEvent(NamedTuple):
     """
 
     list_id: int
-    user_id: int
+    user_id: PersonId
     kind: EngagementKind
     day: date
 
@@ -112,7 +113,7 @@ def delete_records(uow: UnitOfWork, pairs: Collection[tuple[int, int]]) -> None:
         uow.session.execute(_DELETE_MARKS, values)
 
 
-def delete_record(uow: UnitOfWork, list_id: int, user_id: int) -> None:
+def delete_record(uow: UnitOfWork, list_id: int, person_id: PersonId) -> None:
     """Delete the counts and marks of a member who has refused.
 
     If a batch of reports takes longer than a second, leave the deletion to the batch or to
@@ -120,14 +121,14 @@ def delete_record(uow: UnitOfWork, list_id: int, user_id: int) -> None:
     """
     try:
         with uow.session.begin_nested():
-            uow.session.execute(_LOCK, {"list_id": list_id, "user_id": user_id})
-            delete_records(uow, {(list_id, user_id)})
+            uow.session.execute(_LOCK, {"list_id": list_id, "user_id": person_id})
+            delete_records(uow, {(list_id, person_id)})
     except OperationalError as error:
         if not isinstance(error.orig, psycopg2.errors.LockNotAvailable):
             raise
         log.info("engagement.deletion_postponed", list_id=list_id)
 
 
-def delete_person(uow: UnitOfWork, user_id: int) -> int:
+def delete_person(uow: UnitOfWork, person_id: PersonId) -> int:
     """Delete a person's counts on all lists, and return the number of lists."""
-    return len(uow.session.execute(_DELETE_OF_PERSON, {"user_id": user_id}).all())
+    return len(uow.session.execute(_DELETE_OF_PERSON, {"user_id": person_id}).all())

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import select
 
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
+from core.ids import AccountId
 from core.permissions import Permission
 from core.scopes import Scope
 from models import FeedEvent, MailingList
@@ -276,7 +277,7 @@ def list_visible_types(
 
 def announce_event(
     uow: UnitOfWork,
-    user_id: int,
+    account_id: AccountId,
     kind: FeedEventType,
     /,
     subject_id: int | None = None,
@@ -285,7 +286,9 @@ def announce_event(
     **data: StoredFact,
 ) -> None:
     """Write an event in the transaction that makes the change. ``data`` has at most 2,000 bytes."""
-    row = FeedEvent(user_id=user_id, type=kind, subject_id=subject_id, list_id=list_id, data=data)
+    row = FeedEvent(
+        user_id=account_id, type=kind, subject_id=subject_id, list_id=list_id, data=data
+    )
     uow.session.add(row)
 
 

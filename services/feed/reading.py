@@ -31,7 +31,7 @@ from sqlalchemy.orm import Session, aliased
 from core import clock
 from core.errors.mailing import LIST_NOT_FOUND
 from core.errors.requests import CURSOR_INVALID
-from core.ids import MAX_ID
+from core.ids import MAX_ID, AccountId
 from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Segment, Subscription, User
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from storage.unit_of_work import UnitOfWork
@@ -144,7 +144,7 @@ class FeedPage:
 
 def read_page(
     uow: UnitOfWork,
-    user_id: int,
+    account_id: AccountId,
     *,
     types: Collection[FeedEventType],
     list_id: int | None,
@@ -152,23 +152,25 @@ def read_page(
     limit: int,
 ) -> FeedPage:
     position = FEED_START if cursor is None else FeedPosition.of_cursor(cursor)
-    require_own_list(uow, user_id, list_id)
-    query = next_events(user_id, position, types=types, list_id=list_id, limit=limit + 1)
+    require_own_list(uow, account_id, list_id)
+    query = next_events(account_id, position, types=types, list_id=list_id, limit=limit + 1)
     rows = uow.session.scalars(query).all()
     events = list(rows[:limit])
     last = FeedPosition.of_event(events[-1]) if events else position
     return FeedPage(events, last.cursor, has_more=len(rows) > limit)
 
 
-def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None:
-    query = select(MailingList.id).where(MailingList.id == list_id, MailingList.user_id == user_id)
+def require_own_list(uow: UnitOfWork, account_id: AccountId, list_id: int | None) -> None:
+    query = select(MailingList.id).where(
+        MailingList.id == list_id, MailingList.user_id == account_id
+    )
     if list_id is not None and uow.session.scalar(query) is None:
         raise LIST_NOT_FOUND()
 
 
 def list_newest_events(
     session: Session,
-    user_id: int,
+    account_id: AccountId,
     *,
     types: Collection[FeedEventType],
     list_id: int | None = None,
@@ -176,7 +178,7 @@ def list_newest_events(
     before: FeedPosition | None = None,
 ) -> list[FeedEvent]:
     query = next_events(
-        user_id,
+        account_id,
         FEED_START,
         types=types,
         list_id=list_id,
@@ -188,7 +190,7 @@ def list_newest_events(
 
 
 def next_events(
-    user_id: int,
+    account_id: AccountId,
     position: FeedPosition,
     *,
     types: Collection[FeedEventType],
@@ -220,7 +222,7 @@ def next_events(
     of_type = (
         select(FeedEvent)
         .where(
-            FeedEvent.user_id == user_id,
+            FeedEvent.user_id == account_id,
             *conditions,
             FeedEvent.type == requested.c.type,
             tuple_(FeedEvent.place, FeedEvent.id) > tuple_(requested.c.place, requested.c.id),

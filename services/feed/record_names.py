@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from core.ids import AccountId
 from models import (
     ApiKey,
     Attachment,
@@ -47,7 +48,7 @@ RecordId = tuple[str, object]
 
 
 def find_names(
-    uow: UnitOfWork, user_id: int, record_ids: Iterable[RecordId]
+    uow: UnitOfWork, account_id: AccountId, record_ids: Iterable[RecordId]
 ) -> dict[RecordId, str]:
     """Map pairs of a field name, such as ``key_id``, and an id to the names of the user's records.
 
@@ -62,7 +63,8 @@ def find_names(
         query = _NAMES_BY_FIELD[field]
         id_column = next(iter(query.selected_columns))
         query = query.where(
-            _OWNERS_BY_FIELD[field] == user_id, id_column.in_(sorted(record_ids_of_field, key=str))
+            _OWNERS_BY_FIELD[field] == account_id,
+            id_column.in_(sorted(record_ids_of_field, key=str)),
         )
         names |= {
             (field, record_id): name for record_id, name in uow.session.execute(query) if name

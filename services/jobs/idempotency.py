@@ -17,6 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from core.errors import DomainError
 from core.errors.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
+from core.ids import AccountId
 from models import IdempotencyRecord, Job
 from storage.expected_errors import raise_instead
 from storage.resources import Resources
@@ -31,7 +32,7 @@ T = TypeVar("T")
 class IdempotencyKey:
     """``fingerprint`` is the SHA-256 hash of the request's method, path, query and body."""
 
-    caller_id: int
+    account_id: AccountId
     route: str
     key: str
     fingerprint: bytes
@@ -119,7 +120,7 @@ def _describe_job(job: Job, *, replayed: bool = False) -> AcceptedJob:
 def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
     table = IdempotencyRecord
     query = select(table).where(
-        table.caller_id == key.caller_id,
+        table.caller_id == key.account_id,
         table.route == key.route,
         table.key == key.key,
         table.expires_at > func.now(),
@@ -145,7 +146,7 @@ def _bind_key(
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": answer}
     statement = (
         insert(IdempotencyRecord)
-        .values(caller_id=key.caller_id, route=key.route, key=key.key, **values)
+        .values(caller_id=key.account_id, route=key.route, key=key.key, **values)
         .on_conflict_do_update(
             index_elements=["caller_id", "route", "key"],
             set_={**values, "expires_at": KEY_EXPIRY, "created_at": func.now()},

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, and_, func, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from core.ids import AccountId
 from core.logging import get_logger
 from models import Job, JobStatus
 from storage.unit_of_work import UnitOfWork
@@ -44,7 +45,7 @@ class Lease:
     crashes: int
     retries: int
     kind: str
-    user_id: int | None
+    account_id: AccountId | None
     subject_id: int | None
     request_id: str | None
     traceparent: str | None = None
@@ -66,7 +67,7 @@ class Lease:
             crashes=job.crashes,
             retries=job.retries,
             kind=job.kind,
-            user_id=job.user_id,
+            account_id=job.user_id,
             subject_id=job.subject_id,
             request_id=job.request_id,
             traceparent=job.traceparent,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import case, exists, func, select, update
 from sqlalchemy.orm import aliased
 
+from core.ids import AccountId
 from core.queues import Queue
 from core.request_ids import current_request_id
 from core.telemetry import spans
@@ -42,7 +43,7 @@ def enqueue_job(
     uow: UnitOfWork,
     kind: JobKind,
     *,
-    user_id: int | None,
+    account_id: AccountId | None,
     on_behalf_of: int | None = None,
     subject_id: int | None = None,
     key_id: int | None = None,
@@ -51,16 +52,17 @@ def enqueue_job(
     """Write a job in the caller's transaction, and send the job to its queue after the commit.
 
     Args:
-        user_id: the user who can see the job, if any.
-        on_behalf_of: the owner whose share of the queue the job uses, by default ``user_id``.
+        account_id: the account that can see the job, if any.
+        on_behalf_of: the account or person whose share of the queue the job uses, by default
+            ``account_id``.
         key_id: the limited API key that can see the job without the scope of its kind, if any.
         total: the total amount of work, in the same unit as the job's progress.
     """
-    owner_id = on_behalf_of or user_id or 0
+    owner_id = on_behalf_of or account_id or 0
     job = Job(
         kind=kind.name,
         queue=kind.queue,
-        user_id=user_id,
+        user_id=account_id,
         on_behalf_of=owner_id,
         subject_id=subject_id,
         key_id=key_id,

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, and_, any_, bindparam, func, or_, select
 from core import clock, ids
 from core.errors import DomainError, Kind
 from core.errors.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
+from core.ids import AccountId
 from core.queues import Queue
 from core.settings.notations import PlanQuota
 from models import FINISHED, Job, JobStatus
@@ -41,7 +42,7 @@ class Progress:
 
 
 def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> Job:
-    query = select(Job).where(Job.id == job_id, Job.user_id == caller.user_id)
+    query = select(Job).where(Job.id == job_id, Job.user_id == caller.account_id)
     job = uow.session.scalar(query.with_for_update() if lock else query)
     if job is None:
         raise JOB_NOT_FOUND()
@@ -66,27 +67,27 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
         is_visible |= Job.key_id == caller.key_id
     # If the caller may see jobs of all kinds, an index-only scan finds the job ids of the page.
     ids_on_page = paging.select_owner_page(
-        select(Job.id).where(is_visible), Job.user_id, caller.user_id, page
+        select(Job.id).where(is_visible), Job.user_id, caller.account_id, page
     )
     query = select(Job).where(Job.id.in_(ids_on_page)).order_by(Job.id.desc())
     return paging.read_page(uow, query, page)
 
 
 def find_unfinished_job(
-    uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
+    uow: UnitOfWork, account_id: AccountId, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
-    query = select(Job).where(is_working_on(subject_id, of_kinds, user_id))
+    query = select(Job).where(is_working_on(subject_id, of_kinds, account_id))
     return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
 
 
 def is_working_on(
-    subject_id: int | None, of_kinds: Collection[JobKind], user_id: int
+    subject_id: int | None, of_kinds: Collection[JobKind], account_id: AccountId
 ) -> ColumnElement[bool]:
     """The condition matches the partial indexes of queued and running jobs."""
     is_queued = and_(
         Job.status == JobStatus.QUEUED,
         Job.queue.in_({kind.queue for kind in of_kinds}),
-        Job.on_behalf_of == user_id,
+        Job.on_behalf_of == account_id,
     )
     is_unfinished = or_(is_queued, Job.status == JobStatus.RUNNING)
     names = [kind.name for kind in of_kinds]
@@ -94,10 +95,10 @@ def is_working_on(
 
 
 def find_recent_job(
-    uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
+    uow: UnitOfWork, account_id: AccountId, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
     """Search only the user's ``_MAX_RECENT_JOBS`` newest jobs, including ended jobs."""
-    recent_ids = paging.order_newest_first(select(Job.id), Job.user_id, user_id, Job.id)
+    recent_ids = paging.order_newest_first(select(Job.id), Job.user_id, account_id, Job.id)
     names = [kind.name for kind in of_kinds]
     query = select(Job).where(
         Job.id.in_(recent_ids.limit(_MAX_RECENT_JOBS)),
@@ -185,12 +186,12 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     taken_quotas = [PlanQuota.UNFINISHED_JOBS] * is_bounded + [PlanQuota.STORAGE_MB]
     # To prevent deadlocks, always lock a quota before rows that count towards the quota.
     for quota in taken_quotas:
-        quotas.lock_quota(uow, caller.user_id, quota)
+        quotas.lock_quota(uow, caller.account_id, quota)
     retry_locked_job(uow, job)
     for quota in taken_quotas:
         # Check the quota without additional usage, because the restarted job already counts towards
         # the quota.
-        quotas.require_quota(uow, caller.user_id, quota, more=0)
+        quotas.require_quota(uow, caller.account_id, quota, more=0)
     return 1
 
 

@@ -96,8 +96,8 @@ def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     """Mark the job and its subject as failed. A waiting client receives ``error``."""
     change_held_job(uow, lease, JobStatus.FAILED, error=error)
     lease.failed_by = error.code
-    if lease.user_id is not None and is_plan_error(error.code):
-        record_plan_error(uow, lease.user_id, error.code)
+    if lease.account_id is not None and is_plan_error(error.code):
+        record_plan_error(uow, lease.account_id, error.code)
 
 
 def cancel_job(uow: UnitOfWork, lease: Lease) -> None:

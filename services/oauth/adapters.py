@@ -176,7 +176,7 @@ class Introspection(IntrospectionEndpoint):
             "active": True,
             "client_id": token.issued.client_id,
             "scope": token.get_scope(),
-            "sub": str(token.issued.user_id),
+            "sub": str(token.issued.person_id),
             "iss": self.server.issuer,
             "iat": int(record.created_at.timestamp()),
             "exp": int(record.expires_at.timestamp()),

@@ -14,6 +14,7 @@ from sqlalchemy.orm import join
 
 from core import clock
 from core.errors.access import AUTH_INVALID_ACCESS_TOKEN, GRANT_NOT_FOUND
+from core.ids import AccountId, PersonId
 from core.keyring import Keyring
 from core.scopes import GRANTABLE_SCOPES, Scope, expand_scopes, list_known_scopes
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
@@ -61,30 +62,40 @@ class GrantSummary:
 
 
 def grant_scopes(
-    uow: UnitOfWork, *, user_id: int, client: OAuthClient, scopes: Collection[Scope]
+    uow: UnitOfWork,
+    *,
+    account_id: AccountId,
+    person_id: PersonId,
+    client: OAuthClient,
+    scopes: Collection[Scope],
 ) -> OAuthGrant:
-    """Record a grant, and notify the person by mail if the client gets a new scope."""
+    """Record a person's grant in an account.
+
+    The person is notified by mail if the client gets a new scope.
+    """
     # Lock the person, so that two simultaneous consents don't create two grants.
-    sessions.lock_person(uow, user_id)
+    sessions.lock_person(uow, person_id)
     query = select(OAuthGrant).where(
-        OAuthGrant.user_id == user_id,
+        OAuthGrant.user_id == person_id,
         OAuthGrant.revoked_at.is_(None),
         OAuthGrant.client_id == client.client_id,
     )
     grant = uow.session.scalar(query)
     if grant is None:
-        grant = OAuthGrant(user_id=user_id, client_id=client.client_id, scopes=[])
+        grant = OAuthGrant(user_id=person_id, client_id=client.client_id, scopes=[])
         uow.session.add(grant)
     has_new_scopes = not set(scopes) <= set(grant.scopes)
     if has_new_scopes:
-        person = accounts.get_user(uow, user_id)
+        person = accounts.get_user(uow, person_id)
         limit = account_mails.HOURLY_LIMIT
         account_mails.enqueue_mail(uow, MailKind.NEW_PROGRAM, person, client.name, limit=limit)
     grant.scopes = sorted({*grant.scopes, *scopes})
     grant.updated_at = clock.now()
     uow.session.flush()
     if has_new_scopes:
-        record_event(uow, user_id, EventType.GRANT_CREATED, grant_id=grant.id, scopes=grant.scopes)
+        record_event(
+            uow, account_id, EventType.GRANT_CREATED, grant_id=grant.id, scopes=grant.scopes
+        )
     return grant
 
 
@@ -97,7 +108,7 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
 
 
 def list_grants(
-    uow: UnitOfWork, user_id: int, page_request: PageRequest = UNPAGED
+    uow: UnitOfWork, person_id: PersonId, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[GrantSummary]:
     grant = OAuthGrant
     client = OAuthClient
@@ -111,7 +122,7 @@ def list_grants(
     )
     query = select(*columns).join(client, client.client_id == grant.client_id)
     query = query.where(
-        grant.user_id == user_id, grant.revoked_at.is_(None), client.revoked_at.is_(None)
+        grant.user_id == person_id, grant.revoked_at.is_(None), client.revoked_at.is_(None)
     )
     query = paging.select_page_by_moment(query, grant.updated_at, grant.id, page_request)
     summaries = [GrantSummary(*row) for row in uow.session.execute(query)]
@@ -122,22 +133,22 @@ def list_grants(
     )
 
 
-def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
+def revoke_grant(uow: UnitOfWork, caller: Caller, grant_id: int) -> int:
     """Return 1 if this call revoked the grant, or 0 if the grant was already revoked."""
     grant = uow.session.get(OAuthGrant, grant_id)
-    if grant is None or grant.user_id != user_id:
+    if grant is None or grant.user_id != caller.person_id:
         raise GRANT_NOT_FOUND()
     revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)
     if revoked_grants:
-        record_event(uow, user_id, EventType.GRANT_ENDED, grant_id=grant_id)
+        record_event(uow, caller.account_id, EventType.GRANT_ENDED, grant_id=grant_id)
     return revoked_grants
 
 
-def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
-    """Revoke all grants of a locked person."""
-    revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
+def revoke_grants(uow: UnitOfWork, account_id: AccountId, person_id: PersonId) -> None:
+    """Revoke all grants of a locked person in an account."""
+    revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == person_id)
     if revoked_grants:
-        record_event(uow, user_id, EventType.GRANT_ENDED, grants=revoked_grants)
+        record_event(uow, account_id, EventType.GRANT_ENDED, grants=revoked_grants)
 
 
 @dataclass(frozen=True)
@@ -158,7 +169,7 @@ class TokenOrigin:
 class IssuedToken:
     token: OAuthToken
     client_id: str
-    user_id: int
+    person_id: PersonId
     is_active: bool
 
 
@@ -169,9 +180,11 @@ def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Cal
     rows = database.rows(_ACTIVE_ACCESS_TOKEN, digests=digests)
     if not rows:
         raise AUTH_INVALID_ACCESS_TOKEN()
-    [(grant_id, user_id, token_scopes)] = rows
+    [(grant_id, person_id, token_scopes)] = rows
     scopes = expand_scopes(list_known_scopes(token_scopes)) & GRANTABLE_SCOPES
-    return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
+    return Caller(
+        AccountId(person_id), PersonId(person_id), scopes, unrestricted=False, grant_id=grant_id
+    )
 
 
 def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ from authlib.oauth2.rfc7636 import CodeChallenge, create_s256_code_challenge
 from sqlalchemy import func, select
 
 from core.errors import DomainError, Kind
+from core.ids import PersonId
 from core.scopes import GRANTABLE_SCOPES, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthCode, OAuthGrant, TokenKind
@@ -148,11 +149,15 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def save_authorization_code(self, code: str, request: AuthlibRequest) -> None:
         uow = self.server.uow
-        # ``AuthorizationRequest.decide`` has set ``request.user`` to the user's id and the granted
+        # ``AuthorizationRequest.decide`` has set ``request.user`` to the caller and the granted
         # scopes.
-        user_id, scopes = request.user
+        caller, scopes = request.user
         grant = grants.grant_scopes(
-            uow, user_id=user_id, client=request.client.record, scopes=scopes
+            uow,
+            account_id=caller.account_id,
+            person_id=caller.person_id,
+            client=request.client.record,
+            scopes=scopes,
         )
         uow.session.add(
             OAuthCode(
@@ -316,7 +321,7 @@ class OAuthServer(AuthorizationServer):
         origin = (request.authorization_code or request.refresh_token).origin
         grants.store_tokens(self.uow, origin, token)
 
-    def find_user_id(self, grant_id: int) -> int | None:
+    def find_user_id(self, grant_id: int) -> PersonId | None:
         grant = self.uow.session.get(OAuthGrant, grant_id)
         return None if grant is None else grant.user_id
 
@@ -336,7 +341,7 @@ class AuthorizationRequest:
             lock_caller(self._server.uow, caller)
         response: OAuthResponse = self._server.create_authorization_response(
             self._grant.request,
-            grant_user=(caller.user_id, granted_scopes) if granted_scopes else None,
+            grant_user=(caller, granted_scopes) if granted_scopes else None,
             grant=self._grant,
         )
         return response

@@ -7,6 +7,7 @@ account.
 
 from enum import StrEnum
 
+from core.ids import PersonId
 from core.logging import get_logger
 from models import PaymentOrder, Plan, Resolution
 from services.access.caller import Caller
@@ -14,7 +15,7 @@ from services.accounts import accounts
 from services.credits import settlement
 from services.jobs import maintenance
 from services.jobs import records as jobs
-from services.security_events import EventType, record_event
+from services.security_events import EventType, record_person_event
 from services.subscriptions import text_reviews
 from storage.unit_of_work import UnitOfWork
 
@@ -31,8 +32,8 @@ class OperatorAct(StrEnum):
     TEXTS_REVIEWED = "texts.reviewed"
 
 
-def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> bool:
-    user = accounts.get_user(uow, user_id)
+def change_plan(uow: UnitOfWork, operator: Caller, person_id: PersonId, plan: Plan) -> bool:
+    user = accounts.get_user(uow, person_id)
     is_changed = accounts.change_plan(uow, user, plan)
     if is_changed:
         _record_operator_event(uow, operator, OperatorAct.PLAN_CHANGED, user_id=user.id, plan=plan)
@@ -81,13 +82,13 @@ def review_texts(
 def _record_operator_event(
     uow: UnitOfWork, operator: Caller, act: OperatorAct, /, **subject: int | str
 ) -> None:
-    record_event(
+    record_person_event(
         uow,
-        operator.user_id,
+        operator.person_id,
         EventType.OPERATOR_ACTED,
         credential=operator.credential,
         act=act,
         **subject,
     )
-    details = {"operator_id": operator.user_id, "act": act, **subject}
+    details = {"operator_id": operator.person_id, "act": act, **subject}
     uow.after_commit(lambda: log.info("operator.acted", **details))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from core.ids import AccountId
 from services import deployment_figures
 from services.deployment_figures import DeploymentFigures
 from services.privacy.overdue_rows import count_overdue_rows
@@ -59,7 +60,7 @@ class QueueFigures:
 @dataclass(frozen=True)
 class FailingWebhook:
     url: str
-    owner_id: int
+    owner_id: AccountId
     owner: str
     failing_since: datetime
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, select
 
 from core import ids
+from core.ids import AccountId, PersonId
 from models import ListReport, Mailing, MailingList, User, UserSession, active_count
 from services.access import api_keys, sessions
 from services.accounts import accounts
@@ -70,7 +71,7 @@ def read_owner_figures(uow: UnitOfWork, user_ids: Collection[int]) -> Mapping[in
     return {user_id: OwnerFigures(*row) for user_id, *row in rows}
 
 
-def read_list_figures(uow: UnitOfWork, user_id: int, limit: int) -> Sequence[ListFigures]:
+def read_list_figures(uow: UnitOfWork, account_id: AccountId, limit: int) -> Sequence[ListFigures]:
     """Return the figures of a user's open lists, lists with the most reports first."""
     reports = select(func.count(ListReport.id)).where(ListReport.list_id == MailingList.id)
     is_recent = Mailing.created_at >= func.now() - timedelta(days=MAILING_DAYS)
@@ -83,7 +84,7 @@ def read_list_figures(uow: UnitOfWork, user_id: int, limit: int) -> Sequence[Lis
     figures = [query.scalar_subquery() for query in (reports, bounced, complained)]
     query = select(
         MailingList.slug, MailingList.title, active_count(MailingList.id), *figures
-    ).where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
+    ).where(MailingList.user_id == account_id, MailingList.archived_at.is_(None))
     order = (figures[0].desc(), MailingList.created_at.desc(), MailingList.id.desc())
     rows = uow.session.execute(query.order_by(*order).limit(limit))
     return [ListFigures(*row) for row in rows]
@@ -93,7 +94,8 @@ def find_user(uow: UnitOfWork, name: str) -> User:
     if not (name.isascii() and name.isdigit()):
         return accounts.get_user_by_email(uow, name)
     # Replace a number that is too large with 0, because no user has the id 0.
-    return accounts.get_user(uow, min(int(name), ids.MAX_ID) if len(name) <= _MAX_ID_DIGITS else 0)
+    person_id = min(int(name), ids.MAX_ID) if len(name) <= _MAX_ID_DIGITS else 0
+    return accounts.get_user(uow, PersonId(person_id))
 
 
 def read_account(uow: UnitOfWork, user: User) -> UserAccount:
@@ -101,6 +103,6 @@ def read_account(uow: UnitOfWork, user: User) -> UserAccount:
         user,
         has_password=user.password_hash is not None,
         has_second_factor=sessions.has_second_factor(uow, user.id),
-        lists=[mailing_list.slug for mailing_list in lists.list_choices(uow, user.id)],
-        live_keys=len(api_keys.list_active_keys(uow, user.id)),
+        lists=[mailing_list.slug for mailing_list in lists.list_choices(uow, user.account_id)],
+        live_keys=len(api_keys.list_active_keys(uow, user.account_id)),
     )

@@ -20,6 +20,7 @@ import models
 from core.errors import DomainError, TransientError
 from core.errors.mailing import LIST_BUSY
 from core.errors.people import USER_HAS_ACCOUNT, USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
+from core.ids import AccountId, PersonId
 from core.queues import Queue
 from core.scopes import Scope
 from models import Erasure, Job, JobStatus, MailingList, Subscription, User
@@ -124,13 +125,13 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
     mark_erased(uow, person.email)
 
 
-def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
+def mark_erased_again(uow: UnitOfWork, person_id: PersonId) -> bool:
     """Erase a person again after a backup has restored the person's erased data.
 
     Return false if the restored database doesn't contain the person's data. The function first
     archives the person's restored lists, because a person who owns active lists can't be erased.
     """
-    person = uow.session.get(User, user_id, with_for_update=True)
+    person = uow.session.get(User, person_id, with_for_update=True)
     if person is None or person.erased_at is not None:
         return False
     for mailing_list in uow.session.scalars(select(MailingList).where(_is_owned_by(person))):
@@ -162,7 +163,7 @@ def _resume_erasure(uow: UnitOfWork, address: str) -> int:
 
 
 def _is_owned_by(person: User) -> ColumnElement[bool]:
-    return and_(MailingList.user_id == person.id, MailingList.archived_at.is_(None))
+    return and_(MailingList.user_id == person.account_id, MailingList.archived_at.is_(None))
 
 
 def _mark_person(uow: UnitOfWork, person: User) -> int:
@@ -196,9 +197,11 @@ def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int
     return job.id
 
 
-def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
+def _enqueue_erasure(uow: UnitOfWork, person_id: PersonId) -> Job:
     # The erasure job has no owner, because the erasure deletes all jobs that the person owns.
-    return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
+    return enqueue_job(
+        uow, ERASE_PERSON, account_id=None, on_behalf_of=person_id, subject_id=person_id
+    )
 
 
 @dataclass(frozen=True)
@@ -214,11 +217,11 @@ class ErasureReach:
     is_elsewhere: bool
 
 
-def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
+def assess_erasure(uow: UnitOfWork, person: User, account_id: AccountId) -> ErasureReach:
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
-        .where(MailingList.id == Subscription.list_id, MailingList.user_id != owner_id)
+        .where(MailingList.id == Subscription.list_id, MailingList.user_id != account_id)
     )
     is_elsewhere = bool(uow.session.scalar(select(elsewhere)))
     return ErasureReach(person.password_hash is not None, is_elsewhere)

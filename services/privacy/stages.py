@@ -16,6 +16,7 @@ from sqlalchemy import Delete, Update, and_, case, delete, func, select, text, t
 from sqlalchemy.orm import InstrumentedAttribute
 
 import models
+from core.ids import PersonId
 from models.declarative import Model
 from services import removals
 from services.attachments.files import build_original_key, list_file_keys
@@ -73,7 +74,7 @@ class Batch(NamedTuple):
 
 # A function that erases a batch of a person's rows. The arguments of a stage are the unit of work,
 # the person's id, and the bookmark from the previous call.
-Stage = Callable[[UnitOfWork, int, int | None], Batch]
+Stage = Callable[[UnitOfWork, PersonId, int | None], Batch]
 
 
 def _create_event_stage(of_person: str) -> Stage:
@@ -227,9 +228,9 @@ def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     return Batch(count, 0 if count == MAX_ROWS else None)
 
 
-def _erase_engagement(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    rows = engagement_records.delete_person(uow, user_id)
-    return Batch(rows + answers.detach_erased_people(uow, user_id), None)
+def _erase_engagement(uow: UnitOfWork, person_id: PersonId, _: int | None) -> Batch:
+    rows = engagement_records.delete_person(uow, person_id)
+    return Batch(rows + answers.detach_erased_people(uow, person_id), None)
 
 
 def _blank_bounces(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:

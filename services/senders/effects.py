@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sqlalchemy import text
 
+from core.ids import PersonId
 from integrations.senders.port import BounceClass, ReportKind
 from models import ReportOutcome, Sender
 from services.senders.mailing_figures import count_reports, predict_duplicates
@@ -62,9 +63,9 @@ def choose_opt_outs(reports: Iterable[ReceivedReport]) -> list[ReceivedReport]:
 
 def find_missing_opt_outs(
     uow: UnitOfWork, reports: Iterable[ReceivedReport]
-) -> dict[tuple[int, int], ReportedOptOut]:
+) -> dict[tuple[int, PersonId], ReportedOptOut]:
     """Return the opt-outs that aren't stored yet, by list id and user id."""
-    reported: dict[tuple[int, int], ReportedOptOut] = {}
+    reported: dict[tuple[int, PersonId], ReportedOptOut] = {}
     for report in reports:
         source = get_opt_out_source(report)
         for member, outcome in zip(report.members, report.outcomes, strict=True):

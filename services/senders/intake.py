@@ -19,6 +19,7 @@ from sqlalchemy import text
 from core import clock
 from core.errors.requests import BODY_TOO_LARGE
 from core.errors.senders import SENDER_BUSY, SENDER_SIGNATURE_INVALID
+from core.ids import AccountId
 from core.scopes import Scope
 from integrations.senders.json_body import MAX_SIGNED_BODY_BYTES
 from integrations.senders.port import ReusableProof, SenderProof, SenderProvider, SenderRequest
@@ -110,7 +111,7 @@ class StoredSender:
     id: int | None
     provider: SenderProvider
     proof: SenderProof
-    user_id: int | None = None
+    account_id: AccountId | None = None
     any_list: bool = False
     is_paused: bool = False
 
@@ -157,7 +158,7 @@ def find_sender(resources: Resources, sender_id: int) -> StoredSender:
         # Decrypt the dummy sender's secret, so that the duration is the same as for a real sender.
         resources.key_wrapper.unwrap(wrapped, context)
         return dummy_sender
-    provider, user_id, any_list, topic_arn, state, *_ = rows[0]
+    provider, account_id, any_list, topic_arn, state, *_ = rows[0]
     values: list[str] = []
     for *_, context, wrapped_by, wrapped_key in rows:
         # Skip a secret whose encryption key an operator has removed.
@@ -169,7 +170,7 @@ def find_sender(resources: Resources, sender_id: int) -> StoredSender:
         sender_id,
         SenderProvider(provider),
         SenderProof(tuple(values), topic_arn),
-        user_id=user_id,
+        account_id=account_id,
         any_list=any_list,
         is_paused=state == SenderState.PAUSED,
     )
@@ -206,7 +207,7 @@ def _spend_proof(resources: Resources, sender: StoredSender, proof: ReusableProo
     All senders of an account share the stored proofs, because they may share a signing key.
     """
     signer = resources.keyring.signer(_PROOF_PURPOSE)
-    subject = f"{sender.user_id}.".encode()
+    subject = f"{sender.account_id}.".encode()
     [(is_same_event,)] = resources.database.rows(
         _SPEND_PROOF,
         proof_hash=signer.digest(subject + proof.token),
@@ -224,7 +225,7 @@ def require_active(sender: StoredSender) -> None:
 
 def require_key(sender: StoredSender, caller: Caller) -> None:
     needs = {Scope.SENDER, Scope.DELIVERY} if sender.any_list else {Scope.SENDER}
-    is_own = sender.user_id == caller.user_id
+    is_own = sender.account_id == caller.account_id
     is_key = caller.key_id is not None
     if not (is_own and is_key and needs <= caller.scopes):
         raise SENDER_SIGNATURE_INVALID()

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from sqlalchemy import TextClause, text
 
 from core import clock
+from core.ids import PersonId
 from integrations.senders.port import BounceClass, Report, ReportKind
 from models import ReportOutcome, Sender
 from services.engagement.records import EngagementEvent, EngagementKind, add_events
@@ -99,10 +100,10 @@ RETURNING m.id, m.rows, m.hard_bounced, m.complained,
 """)  # noqa: S608 - no input
 _ENGAGEMENT_KINDS = frozenset(EngagementKind)
 # A mail to a member: a user id, a list id and a mailing id.
-_Mail = tuple[int, int, int]
+_Mail = tuple[PersonId, int, int]
 # The primary key of a mark: a user id, a list id, a mailing id, and the name of a counter of the
 # mailing, such as ``hard_bounced``.
-_Mark = tuple[int, int, int, str]
+_Mark = tuple[PersonId, int, int, str]
 # A mark, the outcome for the marked member, the report, and the member's index in
 # ``report.members``.
 _Place = tuple[_Mark, ReportOutcome, ReceivedReport, int]

@@ -7,7 +7,8 @@ sender fail.
 
 from enum import StrEnum
 
-from models import Mailing, MailingList, Sender, SenderState, User
+from core.ids import AccountId
+from models import Mailing, MailingList, Sender, SenderState
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.feed.catalogue import FeedEventType, announce_event
@@ -82,9 +83,9 @@ def report_alarm(uow: UnitOfWork, sender: Sender, mailing_id: int) -> None:
     _mail(uow, mailing_list.user_id, MailKind.MAILING_ALARM, detail)
 
 
-def _mail(uow: UnitOfWork, user_id: int, kind: MailKind, detail: str) -> None:
-    person: User | None = accounts.find_user(uow, user_id)
-    if person is not None and person.erased_at is None:
+def _mail(uow: UnitOfWork, account_id: AccountId, kind: MailKind, detail: str) -> None:
+    owner = accounts.get_owner(uow, account_id)
+    if owner.erased_at is None:
         # Without a limit, strangers could flood the owner with mails.
         limit = account_mails.DAILY_LIMIT_PER_DETAIL
-        account_mails.enqueue_mail(uow, kind, person, detail, limit=limit)
+        account_mails.enqueue_mail(uow, kind, owner, detail, limit=limit)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select, text
 
 from core import clock
+from core.ids import PersonId
 from core.keyring import Keyring
 from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEvent
 from models import MailingList, ReportOutcome, Sender
@@ -109,7 +110,7 @@ _LISTS_OF_ANY_OWNER = 100
 
 class _Candidate(NamedTuple):
     list_id: int
-    user_id: int
+    user_id: PersonId
     status: str
     has_address: bool
 

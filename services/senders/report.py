@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from core.ids import PersonId
 from integrations.senders.port import Report, ReportKind, UnusedEvent, UnusedReason
 from models import ReportOutcome
 from services.senders.report_history import mask_recipient
@@ -74,7 +75,7 @@ class ReportFacts(NamedTuple):
     status: str | None
     mailing_id: int | None
     list_id: int | None
-    user_id: int | None
+    user_id: PersonId | None
     recipient: str | None
 
 

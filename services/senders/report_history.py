@@ -74,7 +74,7 @@ def find_members(
         )
         .join(MailingList, MailingList.id == Subscription.list_id)
         .where(
-            MailingList.user_id == caller.user_id,
+            MailingList.user_id == caller.account_id,
             tuple_(Subscription.list_id, Subscription.user_id).in_(pairs),
         )
     )

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, delete, func, select, text
 
 from core.errors import senders as errors
 from core.errors.mailing import LIST_NOT_FOUND
+from core.ids import AccountId
 from core.scopes import Scope
 from integrations.senders.port import SenderProvider
 from models import ApiKey, MailingList, Sender, SenderBody, SenderSecret, SenderState
@@ -74,11 +75,11 @@ def create_sender(uow: UnitOfWork, caller: Caller, new: NewSender) -> tuple[Send
     if caller.key_id is not None:
         key = uow.session.get_one(ApiKey, caller.key_id)
         detail = f"with your API key that ends in {key.last_four}"
-    return add_sender(uow, caller.user_id, new, key_id=caller.key_id, detail=detail)
+    return add_sender(uow, caller.account_id, new, key_id=caller.key_id, detail=detail)
 
 
 def add_sender(
-    uow: UnitOfWork, user_id: int, new: NewSender, *, key_id: int | None, detail: str
+    uow: UnitOfWork, account_id: AccountId, new: NewSender, *, key_id: int | None, detail: str
 ) -> tuple[Sender, str | None]:
     """Create a sender, and notify the person by mail. Scopes aren't checked.
 
@@ -90,12 +91,12 @@ def add_sender(
     if key_name is not None and key is None:
         raise errors.SENDER_KEY_INVALID(name=key_name, rule="is required for this provider")
     provider_keys.require_topic(new.provider, new.topic_arn)
-    _require_own_lists(uow, user_id, new.list_ids or ())
-    query = select(func.count()).where(Sender.user_id == user_id, is_not_deleted())
+    _require_own_lists(uow, account_id, new.list_ids or ())
+    query = select(func.count()).where(Sender.user_id == account_id, is_not_deleted())
     if (uow.session.scalar(query) or 0) >= MAX_SENDERS:
         raise errors.SENDER_TOO_MANY(most=MAX_SENDERS)
     sender = Sender(
-        user_id=user_id,
+        user_id=account_id,
         key_id=key_id,
         name=new.name,
         provider=new.provider,
@@ -110,15 +111,15 @@ def add_sender(
         secret = sender_secrets.generate_secret(new.provider)
     if (value := secret or key) is not None:
         sender_secrets.store_secret(uow, sender.id, value)
-    record_event(uow, user_id, EventType.SENDER_CREATED, sender_id=sender.id)
-    person = accounts.get_user(uow, user_id)
+    record_event(uow, account_id, EventType.SENDER_CREATED, sender_id=sender.id)
+    owner = accounts.get_owner(uow, account_id)
     limit = account_mails.HOURLY_LIMIT_PER_DETAIL
-    account_mails.enqueue_mail(uow, MailKind.NEW_SENDER, person, detail, limit=limit)
+    account_mails.enqueue_mail(uow, MailKind.NEW_SENDER, owner, detail, limit=limit)
     return sender, secret
 
 
-def list_senders(uow: UnitOfWork, user_id: int) -> list[Sender]:
-    return find_senders(uow, Sender.user_id == user_id)
+def list_senders(uow: UnitOfWork, account_id: AccountId) -> list[Sender]:
+    return find_senders(uow, Sender.user_id == account_id)
 
 
 def find_senders(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[Sender]:
@@ -128,7 +129,7 @@ def find_senders(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[Sender
 
 def get_sender(uow: UnitOfWork, caller: Caller, sender_id: int, *, lock: bool = False) -> Sender:
     query = select(Sender).where(
-        Sender.id == sender_id, Sender.user_id == caller.user_id, is_not_deleted()
+        Sender.id == sender_id, Sender.user_id == caller.account_id, is_not_deleted()
     )
     sender = uow.session.scalar(query.with_for_update() if lock else query)
     if sender is None:
@@ -161,14 +162,14 @@ def change_sender(uow: UnitOfWork, caller: Caller, sender_id: int, to: SenderCha
     if to.covers_all_lists:
         sender.list_ids = None
     elif to.list_ids is not None:
-        _require_own_lists(uow, caller.user_id, to.list_ids)
+        _require_own_lists(uow, caller.account_id, to.list_ids)
         sender.list_ids = sorted(set(to.list_ids))
     if to.name is not None:
         sender.name = to.name
     if to.state is not None:
         _set_state(uow, caller, sender, to.state)
     if changes_proof or uow.session.is_modified(sender):
-        record_event(uow, caller.user_id, EventType.SENDER_CHANGED, sender_id=sender.id)
+        record_event(uow, caller.account_id, EventType.SENDER_CHANGED, sender_id=sender.id)
     uow.session.flush()
     return sender
 
@@ -214,22 +215,22 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, sender_id: int) -> str:
     secret = sender_secrets.generate_secret(provider)
     sender_secrets.store_secret(uow, sender.id, secret)
     sender.key_id = caller.key_id
-    record_event(uow, caller.user_id, EventType.SENDER_CHANGED, sender_id=sender.id)
+    record_event(uow, caller.account_id, EventType.SENDER_CHANGED, sender_id=sender.id)
     return secret
 
 
 def delete_sender(uow: UnitOfWork, caller: Caller, sender_id: int) -> int:
     sender = get_sender(uow, caller, sender_id, lock=True)
-    end_senders(uow, caller.user_id, [sender.id])
+    end_senders(uow, caller.account_id, [sender.id])
     return 1
 
 
-def end_all_senders(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
+def end_all_senders(uow: UnitOfWork, account_id: AccountId, *, but: Collection[int] = ()) -> None:
     """Delete a person's senders except ``but``, because an intruder may have created them."""
-    end_senders(uow, user_id, {row.id for row in list_senders(uow, user_id)} - set(but))
+    end_senders(uow, account_id, {row.id for row in list_senders(uow, account_id)} - set(but))
 
 
-def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> None:
+def end_senders(uow: UnitOfWork, account_id: AccountId, sender_ids: Collection[int]) -> None:
     """Delete senders, their secrets, and the bodies that wait for a worker.
 
     Bodies that a worker is processing at this moment stay. If the worker fails, the next worker
@@ -238,7 +239,7 @@ def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> N
     The senders' rows are only marked as deleted, because deleting a row would also delete all
     reports of the sender. A maintenance task later deletes the rows.
     """
-    conditions = (Sender.user_id == user_id, Sender.id.in_(sorted(sender_ids)), is_not_deleted())
+    conditions = (Sender.user_id == account_id, Sender.id.in_(sorted(sender_ids)), is_not_deleted())
     deleted = uow.session.scalars(select(Sender).where(*conditions).with_for_update()).all()
     for sender in deleted:
         sender.deleted_at = func.now()
@@ -249,7 +250,7 @@ def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> N
         waiting_ids = uow.session.scalars(waiting.with_for_update(skip_locked=True)).all()
         uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(waiting_ids)))
     if deleted:
-        record_event(uow, user_id, EventType.SENDER_ENDED, senders=len(deleted))
+        record_event(uow, account_id, EventType.SENDER_ENDED, senders=len(deleted))
 
 
 def build_events_url(public_base: str, sender_id: int) -> str:
@@ -265,9 +266,9 @@ def _require_delivery(caller: Caller) -> None:
         raise errors.SENDER_NEEDS_DELIVERY()
 
 
-def _require_own_lists(uow: UnitOfWork, user_id: int, list_ids: Collection[int]) -> None:
+def _require_own_lists(uow: UnitOfWork, account_id: AccountId, list_ids: Collection[int]) -> None:
     query = select(func.count()).where(
-        MailingList.id.in_(sorted(set(list_ids))), MailingList.user_id == user_id
+        MailingList.id.in_(sorted(set(list_ids))), MailingList.user_id == account_id
     )
     if list_ids and uow.session.scalar(query) != len(set(list_ids)):
         raise LIST_NOT_FOUND()

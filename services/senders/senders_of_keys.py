@@ -6,6 +6,7 @@ topic.
 
 from sqlalchemy import update
 
+from core.ids import AccountId
 from models import ApiKey, Sender
 from services.access import api_keys
 from services.senders import senders
@@ -14,7 +15,11 @@ from storage.unit_of_work import UnitOfWork
 
 
 def revoke_key(
-    uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
+    uow: UnitOfWork,
+    *,
+    key_id: int,
+    account_id: AccountId | None = None,
+    keep_endpoints: bool = False,
 ) -> int:
     """Revoke an API key and all keys that it created, and return their number.
 
@@ -22,14 +27,14 @@ def revoke_key(
     account. Otherwise, the endpoints are permanently disabled, and the senders deleted.
     """
     revoked = endpoints_of_keys.revoke_key(
-        uow, key_id=key_id, user_id=user_id, keep_endpoints=keep_endpoints
+        uow, key_id=key_id, account_id=account_id, keep_endpoints=keep_endpoints
     )
     if keep_endpoints:
         belongs_to_key = Sender.key_id.in_(api_keys.select_key_family(key_id))
         uow.session.execute(update(Sender).where(belongs_to_key).values(key_id=None))
     else:
-        owner_id = uow.session.get_one(ApiKey, key_id).user_id
-        senders.end_senders(uow, owner_id, {each.id for each in list_senders_of_key(uow, key_id)})
+        account_id = uow.session.get_one(ApiKey, key_id).user_id
+        senders.end_senders(uow, account_id, {each.id for each in list_senders_of_key(uow, key_id)})
     return revoked
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import select, text
 
+from core.ids import AccountId
 from models import MailingList, ReportOutcome, Sender
 from services.senders.report import ReceivedReport, get_opt_out_source
 from services.subscriptions.members import address_opt_outs, opt_out_checks, opt_outs
@@ -27,7 +28,7 @@ JOIN subscriptions AS m ON m.user_id = u.id AND m.list_id = r.list_id
 """)
 # Returns the digests of the addresses that had no opt-out from at least one of the lists.
 _FindNew = Callable[
-    [UnitOfWork, int, Collection[int], Sequence[ReportedAddress]], Collection[bytes]
+    [UnitOfWork, AccountId, Collection[int], Sequence[ReportedAddress]], Collection[bytes]
 ]
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from core.errors import DomainError
 from core.errors import mailing as errors
+from core.ids import AccountId
 from core.languages.shown_lines import is_plain
 from core.settings import Settings
 from models import Attachment, AttachmentStatus, MailingList
@@ -80,9 +81,11 @@ def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
         raise errors.LIST_LOGO()
 
 
-def find_lists_with_logo(uow: UnitOfWork, user_id: int, hash_id: str) -> Sequence[MailingList]:
+def find_lists_with_logo(
+    uow: UnitOfWork, account_id: AccountId, hash_id: str
+) -> Sequence[MailingList]:
     query = select(MailingList).where(
-        MailingList.user_id == user_id,
+        MailingList.user_id == account_id,
         MailingList.logo_hash_id == hash_id,
         MailingList.archived_at.is_(None),
     )

@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from core import clock
 from core.errors.mailing import FIGURES_RANGE
+from core.ids import AccountId
 from models import (
     DAYS_AND_DELTAS,
     IS_DEPARTURE,
@@ -255,13 +256,15 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
     return {str(key): counts[key] for key in _sort_keys(counts, by)}
 
 
-def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequence[MemberFigures]:
+def read_owner_figures(
+    uow: UnitOfWork, account_id: AccountId, days: DayRange
+) -> Sequence[MemberFigures]:
     """Omit archived lists, because the limit of members in the plan ignores them too."""
     query = (
         select(_DAYS.day, func.sum(_DAYS.joined), func.sum(_DAYS.gone), _IMPORTED_SUM)
         .join(MailingList, MailingList.id == _DAYS.list_id)
         .where(
-            MailingList.user_id == owner_id,
+            MailingList.user_id == account_id,
             MailingList.archived_at.is_(None),
             _DAYS.day.between(days.first, days.last),
         )

@@ -133,7 +133,7 @@ def _open_mailing(
     if mailing_id is not None:
         record_event(
             uow,
-            caller.user_id,
+            caller.account_id,
             EventType.EXPORT_CREATED,
             mailing_id=mailing_id,
             list_id=mailing_list.id,

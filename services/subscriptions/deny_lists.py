@@ -13,6 +13,7 @@ from sqlalchemy import delete, exists, func, select, text
 
 from core.errors import FieldProblem
 from core.errors.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG, MEMBER_DENIED
+from core.ids import AccountId
 from core.languages.shown_lines import strip_invisible
 from core.logging import get_logger
 from models import DeniedEntry, ErasedDenial
@@ -115,72 +116,72 @@ def _normalise_domain(written: str) -> str | None:
     return domain and f"*{domain[1:]}"
 
 
-def read_deny_list(uow: UnitOfWork, owner_id: int) -> DenyList:
-    entries = sorted(_list_entries(uow, owner_id))
+def read_deny_list(uow: UnitOfWork, account_id: AccountId) -> DenyList:
+    entries = sorted(_list_entries(uow, account_id))
     addresses = [entry for entry in entries if "@" in entry]
     domains = [entry for entry in entries if "@" not in entry]
-    erased_count = select(func.count()).where(ErasedDenial.user_id == owner_id)
+    erased_count = select(func.count()).where(ErasedDenial.user_id == account_id)
     return DenyList(addresses, domains, uow.session.scalar(erased_count) or 0)
 
 
-def _list_entries(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
-    query = select(DeniedEntry.entry).where(DeniedEntry.user_id == owner_id)
+def _list_entries(uow: UnitOfWork, account_id: AccountId) -> Sequence[str]:
+    query = select(DeniedEntry.entry).where(DeniedEntry.user_id == account_id)
     return uow.session.scalars(query).all()
 
 
-def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
+def replace_entries(uow: UnitOfWork, account_id: AccountId, entries: Collection[str]) -> int:
     """Return how many entries were added and removed.
 
     HMACs of erased people's addresses stay, because the owner can't see and include them.
     """
-    uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
-    old_entries = set(_list_entries(uow, owner_id))
+    uow.session.execute(_LOCK_DENY_LIST, {"owner_id": account_id})
+    old_entries = set(_list_entries(uow, account_id))
     new_entries = {*entries}
     return change_entries(
-        uow, owner_id, add=new_entries - old_entries, remove=old_entries - new_entries
+        uow, account_id, add=new_entries - old_entries, remove=old_entries - new_entries
     )
 
 
 def change_entries(
-    uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]
+    uow: UnitOfWork, account_id: AccountId, *, add: Collection[str], remove: Collection[str]
 ) -> int:
     """Return the number of added and removed entries. Addresses of erased people can be removed."""
-    uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
+    uow.session.execute(_LOCK_DENY_LIST, {"owner_id": account_id})
     add = {*add} - {*remove}
     if len(add) > MAX_ENTRIES:
         raise DENY_LIST_TOO_LONG(most=MAX_ENTRIES)
-    values = {"owner_id": owner_id, "gone": sorted({*remove}), "added": sorted(add)}
+    values = {"owner_id": account_id, "gone": sorted({*remove}), "added": sorted(add)}
     removed_count = uow.session.scalar(_REMOVE_ENTRIES, values) if remove else 0
     added_count = uow.session.scalar(_ADD_ENTRIES, values) if add else 0
-    erased_addresses = _find_erased_addresses(uow, owner_id, {*add, *remove})
+    erased_addresses = _find_erased_addresses(uow, account_id, {*add, *remove})
     uow.session.execute(
         delete(ErasedDenial).where(
-            ErasedDenial.user_id == owner_id, ErasedDenial.address_hmac.in_(erased_addresses)
+            ErasedDenial.user_id == account_id, ErasedDenial.address_hmac.in_(erased_addresses)
         )
     )
     removed_erased_addresses = {*erased_addresses.values()} & {*remove}
-    entry_count = select(func.count()).where(DeniedEntry.user_id == owner_id)
+    entry_count = select(func.count()).where(DeniedEntry.user_id == account_id)
     if added_count and (uow.session.scalar(entry_count) or 0) > MAX_ENTRIES:
         raise DENY_LIST_TOO_LONG(most=MAX_ENTRIES)
     return (removed_count or 0) + (added_count or 0) + len(removed_erased_addresses)
 
 
-def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
+def require_allowed(uow: UnitOfWork, account_id: AccountId, addresses: Collection[str]) -> None:
     """Check the addresses in the account and the record."""
-    if find_denied(uow, owner_id, addresses):
+    if find_denied(uow, account_id, addresses):
         raise MEMBER_DENIED()
 
 
-def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
+def find_denied(uow: UnitOfWork, account_id: AccountId, addresses: Collection[str]) -> set[str]:
     entries = _normalise_operator_entries(uow.settings.deny_list)
     entries_by_domain = {
         domain: _list_domain_entries(domain) for domain in {*map(_get_domain, addresses)}
     }
-    if uow.session.scalar(select(exists().where(DeniedEntry.user_id == owner_id))):
+    if uow.session.scalar(select(exists().where(DeniedEntry.user_id == account_id))):
         candidates = {*addresses, *chain.from_iterable(entries_by_domain.values())}
-        values = {"owner_id": owner_id, "wanted": sorted(candidates)}
+        values = {"owner_id": account_id, "wanted": sorted(candidates)}
         entries |= {*uow.session.scalars(_FIND_ENTRIES, values)}
-    erased_addresses = {*_find_erased_addresses(uow, owner_id, addresses).values()}
+    erased_addresses = {*_find_erased_addresses(uow, account_id, addresses).values()}
     denied_domains = {
         domain
         for domain, domain_entries in entries_by_domain.items()
@@ -195,16 +196,16 @@ def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> s
 
 
 def _find_erased_addresses(
-    uow: UnitOfWork, owner_id: int, addresses: Collection[str]
+    uow: UnitOfWork, account_id: AccountId, addresses: Collection[str]
 ) -> dict[bytes, str]:
     """Map the stored HMACs of erased people to ``addresses``."""
-    if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == owner_id))):
+    if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == account_id))):
         return {}
     compute_digests = uow.settings.keyring.signer(_PURPOSE).digests
     address_by_digest = {
         digest: address for address in addresses for digest in compute_digests(address.encode())
     }
-    values = {"owner_id": owner_id, "digests": [*address_by_digest]}
+    values = {"owner_id": account_id, "digests": [*address_by_digest]}
     stored_digests = uow.session.scalars(_FIND_ERASED, values)
     return {bytes(digest): address_by_digest[bytes(digest)] for digest in stored_digests}
 

@@ -21,6 +21,7 @@ from core.errors import TransientError
 from core.errors import mailing as errors
 from core.errors.access import AUTH_DELIVERY_FORBIDDEN, AUTH_DELIVERY_SCOPE_NEEDED
 from core.errors.media import MEDIA_DAMAGED
+from core.ids import AccountId
 from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
@@ -115,7 +116,7 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
         require_scope(caller, EXPORT_JOBS[order.kind].scope)
         require_recent_login(uow, caller)
         mailing_list = lists.get_own_list(uow, caller, list_id)
-        quotas.require_quota(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
+        quotas.require_quota(uow, caller.account_id, PlanQuota.UNFINISHED_JOBS)
     else:
         mailing_list = get_list_to_mail(uow, caller, list_id)
         if is_limited and not caller.by_operator:
@@ -127,11 +128,11 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     stored_filter = segments.choose_filter(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
         filter_bytes = quotas.count_row_bytes(stored_filter)
-        quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=filter_bytes)
+        quotas.require_quota(uow, caller.account_id, PlanQuota.STORAGE_MB, more=filter_bytes)
     statuses = None if order.statuses is None else [*order.statuses]
     return enqueue_export(
         uow,
-        caller.user_id,
+        caller.account_id,
         mailing_list,
         order.kind,
         limited_key_id=caller.key_id if is_limited else None,
@@ -159,7 +160,7 @@ def _require_sending(uow: UnitOfWork, caller: Caller, mailing_list: MailingList)
     if not caller.by_operator and not uow.settings.owners_send:
         raise AUTH_DELIVERY_FORBIDDEN()
     # The list may have got another owner since its owner created the key.
-    is_allowed = caller.by_operator or mailing_list.user_id == caller.user_id
+    is_allowed = caller.by_operator or mailing_list.user_id == caller.account_id
     if not is_allowed or mailing_list.id not in caller.list_ids:
         raise AUTH_DELIVERY_SCOPE_NEEDED(needed_scope=Scope.DELIVERY)
 
@@ -170,20 +171,20 @@ def _require_mail(mailing_list: MailingList) -> None:
 
 
 def _require_roster_quotas(uow: UnitOfWork, caller: Caller) -> None:
-    quotas.require_quota(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
+    quotas.require_quota(uow, caller.account_id, PlanQuota.UNFINISHED_JOBS)
     stored_bytes = uow.session.scalar(
         select(func.coalesce(func.sum(MemberExport.size), 0)).where(
-            MemberExport.user_id == caller.user_id,
+            MemberExport.user_id == caller.account_id,
             MemberExport.kind == ExportKind.DELIVERY,
             MemberExport.files_removed_at.is_(None),
         )
     )
-    quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=int(stored_bytes or 0))
+    quotas.require_quota(uow, caller.account_id, PlanQuota.STORAGE_MB, more=int(stored_bytes or 0))
 
 
 def enqueue_export(
     uow: UnitOfWork,
-    user_id: int,
+    account_id: AccountId,
     mailing_list: MailingList,
     kind: ExportKind,
     *,
@@ -200,32 +201,34 @@ def enqueue_export(
     # export's job stores its files under a new prefix.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
-        list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns
+        list_id=mailing_list.id, user_id=account_id, kind=kind, object_prefix=prefix, **columns
     )
     uow.session.add(export)
     uow.session.flush()
     record_event(
         uow,
-        user_id,
+        account_id,
         EventType.EXPORT_CREATED,
         export_id=export.id,
         list_id=mailing_list.id,
         kind=kind,
     )
     job_kind = EXPORT_JOBS[kind] if limited_key_id is None else LIMITED_ROSTER_JOB
-    return enqueue_job(uow, job_kind, user_id=user_id, subject_id=export.id, key_id=limited_key_id)
+    return enqueue_job(
+        uow, job_kind, account_id=account_id, subject_id=export.id, key_id=limited_key_id
+    )
 
 
 def get_export(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
     export = uow.session.get(MemberExport, export_id, options=[undefer(MemberExport.filter)])
-    if export is None or export.user_id != caller.user_id:
+    if export is None or export.user_id != caller.account_id:
         raise errors.EXPORT_NOT_FOUND()
     return export
 
 
 def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[MemberExport]:
     query = paging.select_owner_page(
-        select(MemberExport), MemberExport.user_id, caller.user_id, page
+        select(MemberExport), MemberExport.user_id, caller.account_id, page
     )
     return paging.read_page(uow, query, page)
 
@@ -254,7 +257,7 @@ def get_finished_export(
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
         raise errors.EXPORT_NOT_FOUND()
-    if export.format != form or accounts.get_user(uow, export.user_id).erased_at is not None:
+    if export.format != form or accounts.get_owner(uow, export.user_id).erased_at is not None:
         raise errors.EXPORT_NOT_FOUND()
     return export, uow.session.get_one(MailingList, export.list_id)
 

@@ -13,6 +13,7 @@ from sqlalchemy import select, text
 
 from core.errors import DomainError
 from core.errors import mailing as errors
+from core.ids import AccountId
 from models import FieldType, MailingList, MemberField
 from services.subscriptions import fields
 from services.subscriptions.fields import FieldValue
@@ -73,14 +74,14 @@ FROM {_NEW_VALUES} WHERE c.import_id IN (SELECT id FROM imports WHERE user_id = 
 
 
 def change_field_and_type(
-    uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]
+    uow: UnitOfWork, account_id: AccountId, field_id: int, values: Mapping[str, Any]
 ) -> MemberField:
     """Change a field. If the type changes, convert members' values as an import converts cells.
 
     Raises ``field.values_unfit`` if any value doesn't fit.
     """
     columns = fields.validate_columns(values)
-    field = fields.get_field(uow, owner_id, field_id, lock=True)
+    field = fields.get_field(uow, account_id, field_id, lock=True)
     type_ = FieldType(columns.get("type", field.type))
     if type_ != field.type:
         columns.setdefault("choices", [])
@@ -88,7 +89,7 @@ def change_field_and_type(
             key=field.key, label=field.label, type=type_, choices=columns["choices"]
         )
         _convert_values(uow, field, new_field)
-    return fields.change_field(uow, owner_id, field_id, columns)
+    return fields.change_field(uow, account_id, field_id, columns)
 
 
 def _convert_values(uow: UnitOfWork, field: MemberField, new_field: MemberField) -> None:

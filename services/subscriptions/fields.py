@@ -17,6 +17,7 @@ from sqlalchemy import func, select
 
 from core.errors import FieldProblem
 from core.errors import mailing as errors
+from core.ids import AccountId
 from core.languages.shown_lines import fold_case, is_shown
 from models import FieldType, MemberField
 from services.access import sessions
@@ -189,13 +190,13 @@ def merge_values(
     return {name: value for name, value in new_values.items() if value is not None}
 
 
-def read_own_fields(uow: UnitOfWork, owner_id: int) -> OwnFields:
-    return OwnFields(list_fields(uow, owner_id))
+def read_own_fields(uow: UnitOfWork, account_id: AccountId) -> OwnFields:
+    return OwnFields(list_fields(uow, account_id))
 
 
-def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
+def list_fields(uow: UnitOfWork, account_id: AccountId) -> list[MemberField]:
     query = select(MemberField).where(
-        MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
+        MemberField.user_id == account_id, MemberField.retired_at.is_(None)
     )
     return list(uow.session.scalars(query.order_by(MemberField.id)))
 
@@ -225,42 +226,50 @@ def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
     return CheckedColumns(columns)
 
 
-def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
+def create_field(
+    uow: UnitOfWork,
+    account_id: AccountId,
+    *,
+    type: FieldType,  # noqa: A002 - the name of the column
+    **values: Any,
+) -> MemberField:
     columns = validate_columns({"choices": [], **values})
     # Lock the owner, so that concurrent requests together can't exceed the maximum number of
     # fields.
-    sessions.lock_person(uow, owner_id)
+    sessions.lock_account(uow, account_id)
     counts = select(func.count().filter(MemberField.retired_at.is_(None)), func.count())
     current_count, all_count = uow.session.execute(
-        counts.where(MemberField.user_id == owner_id)
+        counts.where(MemberField.user_id == account_id)
     ).one()
     if current_count >= MAX_FIELDS or all_count >= MAX_FIELDS_EVER:
         raise errors.FIELD_TOO_MANY(most=MAX_FIELDS, ever=MAX_FIELDS_EVER)
-    field = MemberField(user_id=owner_id, type=type)
+    field = MemberField(user_id=account_id, type=type)
     uow.session.add(field)
     _set_columns(uow, field, columns)
     return field
 
 
 def change_field(
-    uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns
+    uow: UnitOfWork, account_id: AccountId, field_id: int, values: CheckedColumns
 ) -> MemberField:
     """Change columns other than the type (see ``field_types``). Members keep removed choices."""
-    field = get_field(uow, owner_id, field_id, lock=True)
+    field = get_field(uow, account_id, field_id, lock=True)
     _set_columns(uow, field, values)
     return field
 
 
-def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
+def retire_field(uow: UnitOfWork, account_id: AccountId, field_id: int) -> int:
     """Hide a field and free its key, but keep its values."""
-    get_field(uow, owner_id, field_id, lock=True).retired_at = func.now()
+    get_field(uow, account_id, field_id, lock=True).retired_at = func.now()
     return 1
 
 
-def get_field(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
+def get_field(
+    uow: UnitOfWork, account_id: AccountId, field_id: int, *, lock: bool = False
+) -> MemberField:
     query = select(MemberField).where(
         MemberField.id == field_id,
-        MemberField.user_id == owner_id,
+        MemberField.user_id == account_id,
         MemberField.retired_at.is_(None),
     )
     field = uow.session.scalar(query.with_for_update() if lock else query)

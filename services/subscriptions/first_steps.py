@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import exists, func, select
 
+from core.ids import AccountId
 from models import (
     DAYS_AND_DELTAS,
     ConsentEntry,
@@ -38,9 +39,9 @@ class FirstSteps:
     has_mailing: bool
 
 
-def find_first_steps(uow: UnitOfWork, owner_id: int) -> FirstSteps:
+def find_first_steps(uow: UnitOfWork, account_id: AccountId) -> FirstSteps:
     list_ids = select(MailingList.id).where(
-        MailingList.user_id == owner_id, MailingList.archived_at.is_(None)
+        MailingList.user_id == account_id, MailingList.archived_at.is_(None)
     )
     sources_query = (
         select(_DAYS.source)

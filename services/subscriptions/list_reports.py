@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, ScalarSelect, func, literal, select, text
 from sqlalchemy.dialects.postgresql import insert
 
+from core.ids import AccountId
 from models import ListReport, MailingList, OptOutKind, User
 from services.subscriptions.members import locks, unsubscribe
 from services.subscriptions.members.changes import Actor
@@ -37,7 +38,7 @@ class ReportedList:
     list_id: int
     slug: str
     title: str
-    owner_id: int
+    owner_id: AccountId
     owner: str
     reports: int
     by_strangers: int

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import Row, select
 
 from core.errors import mailing as errors
-from core.ids import MAX_ID, MAX_UINT64
+from core.ids import MAX_ID, MAX_UINT64, AccountId
 from core.languages.shown_lines import is_shown
 from core.settings import Settings, origins
 from core.settings.notations import PlanQuota
@@ -49,15 +49,15 @@ def create_own_list(
     values = _validate_values(uow.settings, {**fields, "title": title, "slug": slug})
     # Lock the caller's account against a simultaneous erasure, because an erased person must not
     # own a list.
-    sessions.lock_person(uow, caller.user_id)
-    quotas.require_quota(uow, caller.user_id, PlanQuota.LISTS)
-    return _create(uow, caller.user_id, values, providers)
+    sessions.lock_account(uow, caller.account_id)
+    quotas.require_quota(uow, caller.account_id, PlanQuota.LISTS)
+    return _create(uow, caller.account_id, values, providers)
 
 
 def create_list(
     uow: UnitOfWork,
     *,
-    owner_id: int,
+    account_id: AccountId,
     title: str,
     slug: str,
     fields: Mapping[str, Any] | None = None,
@@ -65,13 +65,13 @@ def create_list(
 ) -> MailingList:
     """Create a list. The operator has configured the CAPTCHA ``providers``."""
     values = _validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
-    return _create(uow, owner_id, values, providers)
+    return _create(uow, account_id, values, providers)
 
 
 def _create(
-    uow: UnitOfWork, owner_id: int, values: Mapping[str, Any], providers: Collection[str]
+    uow: UnitOfWork, account_id: AccountId, values: Mapping[str, Any], providers: Collection[str]
 ) -> MailingList:
-    mailing_list = MailingList(user_id=owner_id)
+    mailing_list = MailingList(user_id=account_id)
     uow.session.add(mailing_list)
     _set_values(uow, mailing_list, values, providers)
     return mailing_list
@@ -203,16 +203,18 @@ def get_own_list(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
     return mailing_list
 
 
-def require_owner(owner_id: int | None, caller: Caller) -> None:
-    if owner_id is None:
+def require_owner(account_id: AccountId | None, caller: Caller) -> None:
+    if account_id is None:
         raise errors.LIST_NOT_FOUND()
-    if owner_id != caller.user_id:
+    if account_id != caller.account_id:
         raise errors.LIST_NOT_OWNER()
 
 
-def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRows[MailingList]:
+def list_for_user(
+    uow: UnitOfWork, account_id: AccountId, page: PageRequest
+) -> PageOfRows[MailingList]:
     open_lists = select(MailingList).where(
-        MailingList.user_id == user_id, MailingList.archived_at.is_(None)
+        MailingList.user_id == account_id, MailingList.archived_at.is_(None)
     )
     query = paging.select_page_by_moment(open_lists, MailingList.created_at, MailingList.id, page)
     rows = uow.session.scalars(query).all()
@@ -222,11 +224,11 @@ def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRow
 
 
 def list_choices(
-    uow: UnitOfWork, user_id: int, most: int = UNPAGED.limit
+    uow: UnitOfWork, account_id: AccountId, most: int = UNPAGED.limit
 ) -> Sequence[Row[int, str, str]]:
     query = (
         select(MailingList.id, MailingList.slug, MailingList.title)
-        .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
+        .where(MailingList.user_id == account_id, MailingList.archived_at.is_(None))
         .order_by(MailingList.created_at.desc(), MailingList.id.desc())
         .limit(most)
     )
@@ -234,13 +236,13 @@ def list_choices(
 
 
 def list_all(
-    uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
+    uow: UnitOfWork, *, account_id: AccountId | None, archived: bool, limit: int
 ) -> list[MailingList]:
-    """Return archived or unarchived lists of an owner, or of all owners without ``owner_id``."""
+    """Return archived or unarchived lists of an owner, or of all owners without ``account_id``."""
     is_archived = MailingList.archived_at.is_not(None)
     query = select(MailingList).where(is_archived if archived else ~is_archived)
-    if owner_id is not None:
-        query = query.where(MailingList.user_id == owner_id)
+    if account_id is not None:
+        query = query.where(MailingList.user_id == account_id)
     newest_first = query.order_by(MailingList.created_at.desc(), MailingList.id.desc())
     return list(uow.session.scalars(newest_first.limit(limit)))
 

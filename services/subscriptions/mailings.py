@@ -14,6 +14,7 @@ from fractions import Fraction
 from sqlalchemy import func, select
 
 from core.errors.mailing import MAILING_NOT_FOUND
+from core.ids import AccountId
 from models import Mailing, MailingList, SubscriptionEvent
 from services import paging
 from services.paging import PageOfRows, PageRequest
@@ -74,11 +75,11 @@ def list_mailings(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRow
     return paging.read_page(uow, query, page)
 
 
-def find_newest_issue(uow: UnitOfWork, user_id: int) -> Issue | None:
+def find_newest_issue(uow: UnitOfWork, account_id: AccountId) -> Issue | None:
     """Return the newest issue of the user's lists, or ``None`` without mailings."""
     newest_of_list = select(func.max(Mailing.id)).where(Mailing.list_id == MailingList.id)
     query = select(func.max(newest_of_list.scalar_subquery())).select_from(MailingList)
-    query = query.where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
+    query = query.where(MailingList.user_id == account_id, MailingList.archived_at.is_(None))
     mailing = uow.session.scalar(select(Mailing).where(Mailing.id == query.scalar_subquery()))
     return None if mailing is None else read_issue(uow, mailing)
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from sqlalchemy import and_, func, select, text
 
 from core.errors import DomainError, TransientError
+from core.ids import PersonId
 from core.queues import Queue
 from core.scopes import Scope
 from models import FormerAddress, Subscription, User
@@ -44,19 +45,24 @@ SELECT greatest((
 
 
 def schedule_address_update(
-    uow: UnitOfWork, user_id: int, *, after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
+    uow: UnitOfWork,
+    person_id: PersonId,
+    *,
+    after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS],
 ) -> None:
-    job = enqueue_job(uow, UPDATE_ADDRESS, user_id=None, on_behalf_of=user_id, subject_id=user_id)
+    job = enqueue_job(
+        uow, UPDATE_ADDRESS, account_id=None, on_behalf_of=person_id, subject_id=person_id
+    )
     job.sends = 0
     job.run_at = func.now() + after + _UNDO_MARGIN
     job.send_after = func.now() + after + _UNDO_MARGIN
 
 
 def run_address_update(resources: Resources, lease: Lease) -> None:
-    user_id = lease.subject_id
-    assert user_id is not None
+    assert lease.subject_id is not None
+    person_id = PersonId(lease.subject_id)
     values = {
-        "user_id": user_id,
+        "user_id": person_id,
         "undo": Purpose.UNDO_ADDRESS,
         "changed": MailKind.ADDRESS_CHANGED,
         "lifetime": TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS],
@@ -64,14 +70,14 @@ def run_address_update(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         remaining_time = uow.session.scalar(_SELECT_REMAINING_UNDO_TIME, values)
         if remaining_time is not None and remaining_time > timedelta(0):
-            schedule_address_update(uow, user_id, after=remaining_time)
+            schedule_address_update(uow, person_id, after=remaining_time)
             complete_job(uow, lease, {})
             return
     last_list_id: int | None = 0
 
     def update_batch(uow: UnitOfWork) -> bool:
         nonlocal last_list_id
-        last_list_id = _update_batch(uow, lease, user_id, last_list_id or 0)
+        last_list_id = _update_batch(uow, lease, person_id, last_list_id or 0)
         return last_list_id is None
 
     try:
@@ -92,7 +98,7 @@ UPDATE_ADDRESS = register_kind(
 )
 
 
-def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
+def _update_batch(uow: UnitOfWork, lease: Lease, person_id: PersonId, after: int) -> int | None:
     """Return the id of the last list in the batch.
 
     Complete the job and return ``None`` if no subscription contains an old address.
@@ -100,11 +106,11 @@ def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> in
     # The query finds no address if the person has undone the change of address, or has made a
     # second change.
     is_current = and_(FormerAddress.user_id == User.id, FormerAddress.shown == User.email)
-    new_address = select(User.email).where(User.id == user_id, is_current).limit(1)
+    new_address = select(User.email).where(User.id == person_id, is_current).limit(1)
     query = (
         select(Subscription.list_id)
         .where(
-            Subscription.user_id == user_id,
+            Subscription.user_id == person_id,
             Subscription.list_id > after,
             Subscription.email != new_address.scalar_subquery(),
         )
@@ -119,14 +125,14 @@ def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> in
     # error if another worker has taken over the job.
     record_progress(uow, lease, done=0)
     locks.lock_lists_shared(uow, *list_ids)
-    if not locks.lock_pair(uow, user_id, *list_ids):
+    if not locks.lock_pair(uow, person_id, *list_ids):
         raise TransientError("The person no longer exists.")
     address = uow.session.scalar(new_address)
     if address is None:
         return after
-    actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
+    actor = Actor(ActorKind.USER, Via.LOGIN, person_id)
     for list_id in list_ids:
-        record = changes.find_record(uow, list_id, user_id)
+        record = changes.find_record(uow, list_id, person_id)
         if record is not None and record.email is not None:
             changes.change_record(uow, record, "edited", actor, email=address)
     return list_ids[-1]

@@ -9,6 +9,7 @@ from typing import Any
 
 from core.errors import FieldProblem
 from core.errors.mailing import FIELD_VALUE, TAG_TOO_MANY_OF_MEMBER
+from core.ids import AccountId
 from models import MailingList, MemberField, Subscription, SubscriptionStatus
 from services.subscriptions import fields, tags
 from services.subscriptions.fields import FieldValue, OwnFields
@@ -70,10 +71,10 @@ class AttributeFormatter:
 
 
 def create_formatter(
-    uow: UnitOfWork, owner_id: int, tag_ids: Sequence[Sequence[int]]
+    uow: UnitOfWork, account_id: AccountId, tag_ids: Sequence[Sequence[int]]
 ) -> AttributeFormatter:
     tag_names = tags.find_tag_names(uow, (each for ids in tag_ids for each in ids))
-    return AttributeFormatter(fields.read_own_fields(uow, owner_id), tag_names)
+    return AttributeFormatter(fields.read_own_fields(uow, account_id), tag_names)
 
 
 def build_changed_columns(
@@ -181,7 +182,7 @@ EMPTY_SUBMISSION = Submission()
 
 def read_submission(
     uow: UnitOfWork,
-    owner_id: int,
+    account_id: AccountId,
     *,
     name: str | None = None,
     values: Mapping[str, object],
@@ -192,7 +193,7 @@ def read_submission(
     name = (name or "").strip() or None
     if not values and not required:
         return Submission(name)
-    public_fields = fields.read_own_fields(uow, owner_id).select_public()
+    public_fields = fields.read_own_fields(uow, account_id).select_public()
     field_values = fields.merge_values({}, public_fields.parse_values(values, is_text=is_text))
     problems = [
         FieldProblem(f"body.fields.{each.key}", REQUIRED_FIELD_CODE, "is required")
@@ -207,7 +208,7 @@ def read_submission(
 
 def build_confirmed_columns(
     uow: UnitOfWork,
-    owner_id: int,
+    account_id: AccountId,
     record: Subscription | None,
     unconfirmed_values: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
@@ -217,7 +218,7 @@ def build_confirmed_columns(
     columns: dict[str, Any] = {
         name: unconfirmed_values[name] for name in ("name", "language") if unconfirmed_values[name]
     }
-    public_fields = fields.read_own_fields(uow, owner_id).select_public()
+    public_fields = fields.read_own_fields(uow, account_id).select_public()
     columns["fields"] = fields.merge_values(
         record.fields if record else {},
         public_fields.select_valid_values(unconfirmed_values["fields"]),

@@ -11,6 +11,7 @@ from sqlalchemy.orm.attributes import flag_modified
 from core import clock
 from core.errors.mailing import SUBSCRIPTION_NOT_PENDING
 from core.errors.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
+from core.ids import PersonId
 from core.languages.reader_languages import ENGLISH
 from core.settings import origins
 from models import (
@@ -291,8 +292,8 @@ class Confirmation:
 
 
 def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
-    link, mailing_list, user_id = _read_link(uow, secret)
-    record = _require_confirmable(changes.find_record(uow, mailing_list.id, user_id))
+    link, mailing_list, person_id = _read_link(uow, secret)
+    record = _require_confirmable(changes.find_record(uow, mailing_list.id, person_id))
     is_active = record.status == SubscriptionStatus.ACTIVE
     is_confirmed = is_active and not _lifts_bounce(uow, link, record)
     agreed_wording = (link.submitted or {}).get(AGREED_WORDING)
@@ -312,8 +313,8 @@ def confirm_subscription(
 
     Raises ``link.used`` if the subscription has become pending again after the link was used.
     """
-    link, mailing_list, user_id = _read_link(uow, secret)
-    locked = lock_subscription(uow, mailing_list, accounts.get_user(uow, user_id))
+    link, mailing_list, person_id = _read_link(uow, secret)
+    locked = lock_subscription(uow, mailing_list, accounts.get_user(uow, person_id))
     if locked is None:
         raise LINK_INVALID()
     record = _require_confirmable(locked.record)
@@ -350,7 +351,7 @@ def has_origin(uow: UnitOfWork, record: Subscription) -> bool:
     return entries.has_confirmed_entry(uow, record)
 
 
-def _read_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
+def _read_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, PersonId]:
     link = mailed_tokens.read_token(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
     assert link.list_id is not None
     assert link.user_id is not None
@@ -404,7 +405,7 @@ def move_confirmation(
 ) -> None:
     is_moved = mailed_tokens.move_tokens_to_list(
         uow,
-        user_id=source_record.user_id,
+        person_id=source_record.user_id,
         list_id=source_record.list_id,
         to_list_id=target_record.list_id,
     )

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy import select
 
+from core.ids import AccountId
 from models import MailingList, MemberField, User
 from services.subscriptions.branding import TEXTS
 from services.subscriptions.misleading_texts import find_suspicious_words
@@ -37,7 +38,7 @@ class SuspiciousText:
     texts: Texts
     words: list[str]
     slug: str | None
-    owner_id: int
+    owner_id: AccountId
     owner: str
     version: str
 

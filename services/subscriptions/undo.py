@@ -97,7 +97,7 @@ class Undo(Generic[Row]):
 
     def find_row(self, uow: UnitOfWork, caller: Caller, row_id: int, *, lock: bool = False) -> Row:
         query = select(self.model).where(
-            self.model.id == row_id, self.model.user_id == caller.user_id
+            self.model.id == row_id, self.model.user_id == caller.account_id
         )
         # With ``key_share``, concurrent transactions can still insert rows that refer to the import
         # or bulk action.
@@ -138,7 +138,7 @@ class Undo(Generic[Row]):
                 setattr(row, name, value)
             total = self.count_changed(row) if self.has_total else None
             job = enqueue_job(
-                uow, self.job_kind, user_id=caller.user_id, subject_id=row.id, total=total
+                uow, self.job_kind, account_id=caller.account_id, subject_id=row.id, total=total
             )
             row.undo_job_id = job.id
         elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):

@@ -135,7 +135,9 @@ def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: date
 
 
 def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
-    quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.count_row_bytes())
+    quotas.require_quota(
+        uow, caller.account_id, PlanQuota.STORAGE_MB, more=quotas.count_row_bytes()
+    )
 
 
 def build_first_event_query(

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from sqlalchemy import func, select, update
 
+from core.ids import AccountId
 from models import ApiKey, EndpointState, Sender, SenderState, User, WebhookEndpoint
 from services.access import api_keys
 from services.accounts import account_mails
@@ -44,20 +45,24 @@ LIMIT :limit
 
 
 def revoke_key(
-    uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
+    uow: UnitOfWork,
+    *,
+    key_id: int,
+    account_id: AccountId | None = None,
+    keep_endpoints: bool = False,
 ) -> int:
     """Revoke an API key and the keys that it created, and permanently disable their endpoints.
 
     ``keep_endpoints`` transfers the keys' endpoints to the account instead.
     """
-    revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
+    revoked = api_keys.revoke_key(uow, key_id=key_id, account_id=account_id)
     if keep_endpoints:
         belongs_to_key = WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
         uow.session.execute(update(WebhookEndpoint).where(belongs_to_key).values(key_id=None))
     else:
-        owner_id = uow.session.get_one(ApiKey, key_id).user_id
+        account_id = uow.session.get_one(ApiKey, key_id).user_id
         endpoint_ids = {endpoint.id for endpoint in list_live_endpoints_of_key(uow, key_id)}
-        webhook_endpoints.end_endpoints(uow, owner_id, endpoint_ids, ENDED_WITH_KEY)
+        webhook_endpoints.end_endpoints(uow, account_id, endpoint_ids, ENDED_WITH_KEY)
     return revoked
 
 
@@ -78,14 +83,14 @@ def process_expired_keys(resources: Resources) -> int:
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0
-    for key_id, user_id in due:
+    for key_id, account_id in due:
         with resources.unit_of_work() as uow:
-            mails += _process_key(uow, key_id, user_id)
+            mails += _process_key(uow, key_id, account_id)
     return mails
 
 
-def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
-    person_query = select(User).where(User.id == user_id, User.erased_at.is_(None))
+def _process_key(uow: UnitOfWork, key_id: int, account_id: AccountId) -> bool:
+    person_query = select(User).where(User.id == account_id, User.erased_at.is_(None))
     person = uow.session.scalar(person_query.with_for_update(key_share=True))
     key_query = select(ApiKey, ApiKey.expires_at <= func.now())
     key_query = key_query.where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))

@@ -172,7 +172,7 @@ def _stop_endpoint(
     endpoint.reason = reason
     endpoint.due_at = None
     log.info("webhook.stopped", endpoint_id=endpoint.id, state=state)
-    person = accounts.get_user(uow, endpoint.user_id)
+    person = accounts.get_owner(uow, endpoint.user_id)
     change = "was paused" if state == EndpointState.PAUSED else "was permanently disabled"
     detail = f"{endpoint.id} {change}. {reason}"
     account_mails.enqueue_mail(uow, MailKind.WEBHOOK_STOPPED, person, detail)

@@ -101,7 +101,7 @@ def _start_job(resources: Resources, endpoint_id: int) -> bool:
         if job is not None and job.created_at > clock.now() - _JOB_LIFETIME:
             return restart_job(uow, Job.id == job.id, Job.status.in_(FINISHED)) is not None
         new_job = enqueue_job(
-            uow, SEND_EVENTS, user_id=None, on_behalf_of=endpoint.user_id, subject_id=endpoint.id
+            uow, SEND_EVENTS, account_id=None, on_behalf_of=endpoint.user_id, subject_id=endpoint.id
         )
         endpoint.job_id = new_job.id
         return True

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, func, select, update
 
 from core.errors import webhooks as errors
+from core.ids import AccountId
 from models import ApiKey, DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
 from services.access import api_keys, sessions
 from services.access.caller import Caller
@@ -50,13 +51,15 @@ def create_endpoint(
     """
     _require_types(caller, types)
     sessions.lock_caller(uow, caller)
-    require_own_list(uow, caller.user_id, list_id)
-    query = select(func.count()).where(WebhookEndpoint.user_id == caller.user_id, _is_not_deleted())
+    require_own_list(uow, caller.account_id, list_id)
+    query = select(func.count()).where(
+        WebhookEndpoint.user_id == caller.account_id, _is_not_deleted()
+    )
     if (uow.session.scalar(query) or 0) >= MAX_ENDPOINTS:
         raise errors.WEBHOOK_TOO_MANY(most=MAX_ENDPOINTS)
     after = newest_position(uow.session)
     endpoint = WebhookEndpoint(
-        user_id=caller.user_id,
+        user_id=caller.account_id,
         key_id=caller.key_id,
         url=url,
         types=sorted(set(types)),
@@ -67,8 +70,8 @@ def create_endpoint(
     uow.session.add(endpoint)
     uow.session.flush()
     secret = signing.create_secret(uow, endpoint.id)
-    record_event(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
-    _mail_person(uow, caller)
+    record_event(uow, caller.account_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
+    _mail_owner(uow, caller)
     return endpoint, secret
 
 
@@ -76,7 +79,7 @@ def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
     """Return the endpoints whose event types the credential may see, newest first."""
     visible = list_visible_types(caller.scopes, unrestricted=caller.unrestricted)
     query = select(WebhookEndpoint).where(
-        WebhookEndpoint.user_id == caller.user_id, _is_not_deleted()
+        WebhookEndpoint.user_id == caller.account_id, _is_not_deleted()
     )
     rows = uow.session.scalars(query.order_by(WebhookEndpoint.id.desc()))
     return [row for row in rows if visible.issuperset(row.types)]
@@ -88,7 +91,7 @@ def get_endpoint(
     """Raise an error if the credential may not see the endpoint's event types."""
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.id == endpoint_id,
-        WebhookEndpoint.user_id == caller.user_id,
+        WebhookEndpoint.user_id == caller.account_id,
         _is_not_deleted(),
     )
     endpoint = uow.session.scalar(query.with_for_update() if lock else query)
@@ -115,8 +118,8 @@ def change_endpoint(
         endpoint.rests_until = None
         if endpoint.state == EndpointState.ACTIVE:
             wake_endpoint(endpoint)
-        record_event(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
-        _mail_person(uow, caller)
+        record_event(uow, caller.account_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
+        _mail_owner(uow, caller)
     if to.types is not None:
         _require_types(caller, to.types)
         # An added event type starts at the newest position in the feed, so that the endpoint gets
@@ -178,7 +181,7 @@ def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
     """Deactivate the endpoint permanently, and hide it from its owner."""
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ENDED:
-        record_event(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
+        record_event(uow, caller.account_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
     endpoint.state = EndpointState.ENDED
     endpoint.due_at = None
     endpoint.deleted_at = func.now()
@@ -198,8 +201,8 @@ def wake_endpoint(endpoint: WebhookEndpoint) -> None:
     endpoint.rests_until = None
 
 
-def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
-    return find_live_endpoints(uow, WebhookEndpoint.user_id == user_id)
+def list_live_endpoints(uow: UnitOfWork, account_id: AccountId) -> list[WebhookEndpoint]:
+    return find_live_endpoints(uow, WebhookEndpoint.user_id == account_id)
 
 
 def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[WebhookEndpoint]:
@@ -207,25 +210,30 @@ def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list
     return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
 
 
-def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
+def end_all_endpoints(uow: UnitOfWork, account_id: AccountId, *, but: Collection[int] = ()) -> None:
     """End all endpoints that an intruder may have created, except ``but``."""
-    end_endpoints(uow, user_id, {row.id for row in list_live_endpoints(uow, user_id)} - set(but))
+    end_endpoints(
+        uow, account_id, {row.id for row in list_live_endpoints(uow, account_id)} - set(but)
+    )
 
 
 def end_endpoints(
-    uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
+    uow: UnitOfWork,
+    account_id: AccountId,
+    endpoint_ids: Collection[int],
+    reason: str = ENDED_WITH_LOGIN,
 ) -> None:
     """Disable endpoints permanently, for example after an API key was revoked."""
     table = WebhookEndpoint
     statement = update(table).where(
-        table.user_id == user_id,
+        table.user_id == account_id,
         table.id.in_(sorted(endpoint_ids)),
         table.state != EndpointState.ENDED,
     )
     values = {"state": EndpointState.ENDED, "reason": reason, "due_at": None}
     ended_ids = uow.session.scalars(statement.values(values).returning(table.id)).all()
     if ended_ids:
-        record_event(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended_ids))
+        record_event(uow, account_id, EventType.WEBHOOK_ENDED, endpoints=len(ended_ids))
 
 
 def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
@@ -246,15 +254,15 @@ def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
     endpoint.starts = {kind: min(start, to).cursor for kind, start in starts}
 
 
-def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
+def _mail_owner(uow: UnitOfWork, caller: Caller) -> None:
     """Send only a limited number of mails per session or API key."""
-    person = accounts.get_user(uow, caller.user_id)
+    owner = accounts.get_owner(uow, caller.account_id)
     detail = "in a browser where you are logged in"
     if caller.key_id is not None:
         key = uow.session.get_one(ApiKey, caller.key_id)
         detail = f"with your API key that ends in {key.last_four}"
     limit = account_mails.HOURLY_LIMIT_PER_DETAIL
-    account_mails.enqueue_mail(uow, MailKind.NEW_WEBHOOK, person, detail, limit=limit)
+    account_mails.enqueue_mail(uow, MailKind.NEW_WEBHOOK, owner, detail, limit=limit)
 
 
 def _is_not_deleted() -> ColumnElement[bool]:

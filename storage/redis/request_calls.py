@@ -18,6 +18,7 @@ import redis.asyncio
 
 from core.counters.store_metrics import observe_redis
 from core.errors.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS, QUEUE_UNAVAILABLE
+from core.ids import AccountId
 from core.logging import get_logger
 from core.queues import RequestKind
 from core.telemetry import spans
@@ -92,7 +93,7 @@ class RequestCalls:
         *,
         kind: RequestKind,
         seconds: float,
-        owner_id: int | None = None,
+        account_id: AccountId | None = None,
         again: bool = False,
     ) -> None:
         """Add a caller to a request, and notify the workers unless one already runs the request.
@@ -122,7 +123,7 @@ class RequestCalls:
             request_scripts.to_milliseconds(seconds),
             text,
             message,
-            "" if owner_id is None else str(owner_id),
+            "" if account_id is None else str(account_id),
             MIN_QUEUED_REQUESTS,
             MAX_QUEUED_REQUESTS,
             MAX_QUEUED_REQUESTS_PER_OWNER,

@@ -111,7 +111,7 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         _take_import(page, stack)
         _take_composer(page, stack)
         ledger.grant_credits(
-            stack.resources.database, owner.user_id, Decimal(250), source_id="welcome"
+            stack.resources.database, owner.account_id, Decimal(250), source_id="welcome"
         )
         page.goto(f"{stack.api_url}/console/credits")
         _take_picture(page, "credits", full_page=True)

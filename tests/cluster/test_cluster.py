@@ -129,11 +129,11 @@ def traffic(cluster: Cluster) -> Workload:
     stack = cluster.stack
     owner = stack.create_owner()
     ledger.grant_credits(
-        stack.resources.database, owner.user_id, Decimal(10_000_000), source_id="start"
+        stack.resources.database, owner.account_id, Decimal(10_000_000), source_id="start"
     )
     with stack.resources.unit_of_work() as uow:
         slug = f"of-{owner.user_id}"
-        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+        list_id = lists.create_list(uow, account_id=owner.account_id, title="A list", slug=slug).id
     return Workload(cluster, owner, list_id, Load(cluster.front.url))
 
 

@@ -20,12 +20,12 @@ UNREADABLE_FILE = b"City\r\nRome\r\n"
 
 def list_lines(stack: Stack, owner: Owner) -> list[AttentionLine]:
     with stack.resources.unit_of_work() as uow:
-        return attention.list_lines(uow, owner.user_id)
+        return attention.list_lines(uow, owner.account_id)
 
 
 def dismiss_line(stack: Stack, owner: Owner, line: AttentionLine) -> bool:
     with stack.resources.unit_of_work() as uow:
-        return attention.dismiss_line(uow, owner.user_id, line.kind, line.subject_id)
+        return attention.dismiss_line(uow, owner.account_id, line.kind, line.subject_id)
 
 
 def test_later_import_of_the_same_file_removes_the_failed_import(

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from api.pages.preferences.actions import LIFT_OPT_OUT
+from core.ids import AccountId, PersonId
 from core.scopes import Scope
 from devstack.harness.opening import DENIED_BY_OPERATOR
 from devstack.harness.stack import Owner, Stack
@@ -92,9 +93,9 @@ def create_people(blocked_list: BlockedList) -> None:
 def block_people(blocked_list: BlockedList) -> None:
     owner_id = blocked_list.console.owner.user_id
     with blocked_list.stack.resources.unit_of_work() as uow:
-        deny_lists.replace_entries(uow, owner_id, [blocked_list.people["owner"].email])
+        deny_lists.replace_entries(uow, AccountId(owner_id), [blocked_list.people["owner"].email])
         mailing_list = lists.get_list(uow, blocked_list.list_id)
-        person = accounts.get_user(uow, blocked_list.people["opt-out"].user_id)
+        person = accounts.get_user(uow, PersonId(blocked_list.people["opt-out"].user_id))
     unsubscribe.opt_out(
         blocked_list.stack.resources, mailing_list, person, OptOutKind.LIST, PERSON_ACTOR
     )
@@ -143,7 +144,7 @@ def unsubscribe_people(blocked_list: BlockedList) -> None:
     with blocked_list.stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, blocked_list.list_id)
         for each in blocked_list.people.values():
-            person = accounts.get_user(uow, each.user_id)
+            person = accounts.get_user(uow, PersonId(each.user_id))
             unsubscribe.unsubscribe_member(uow, mailing_list, person, PERSON_ACTOR)
 
 
@@ -152,7 +153,7 @@ def remove_people(blocked_list: BlockedList) -> None:
     with blocked_list.stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, blocked_list.list_id)
         for each in blocked_list.people.values():
-            members.remove_member(uow, mailing_list, each.user_id, OWNER_ACTOR)
+            members.remove_member(uow, mailing_list, PersonId(each.user_id), OWNER_ACTOR)
 
 
 def remove_people_in_bulk(blocked_list: BlockedList) -> None:

@@ -176,7 +176,7 @@ def test_operator_change_requires_a_recent_login_and_a_valid_form_token(
     )
     assert forged_reply.status_code == 403
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin_session(uow, operator_console.owner.user_id)
+        cookie = sessions.begin_session(uow, operator_console.owner.person_id)
     age_login = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE id ="
     newest_session = "(SELECT max(id) FROM user_sessions WHERE user_id = %s)"
     stack.query(f"{age_login} {newest_session}", operator_console.owner.user_id)
@@ -189,7 +189,7 @@ def test_operator_change_requires_a_recent_login_and_a_valid_form_token(
         assert reply.status_code == 303
         assert f"again=yes&next={path.replace('/', '%2F')}" in reply.headers["location"]
     with stack.resources.unit_of_work() as uow:
-        assert accounts.get_user(uow, owner.user_id).plan == Plan.PAID
+        assert accounts.get_user(uow, owner.person_id).plan == Plan.PAID
 
 
 def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorded(

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from core.ids import AccountId, PersonId
 from devstack.harness.stack import Owner, Stack
 from integrations.payments.port import Evidence
 from services.access.caller import Caller
@@ -189,7 +190,7 @@ def test_ledger_verification_detects_a_balance_without_entries_or_a_missing_acco
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
     other_user_id = ledger_stack.create_owner().user_id
-    ledger.read_account(ledger_stack.resources.database, other_user_id)
+    ledger.read_account(ledger_stack.resources.database, AccountId(other_user_id))
     assert list_faults(ledger_stack) == []
     falsify_tables(
         ledger_stack, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other_user_id}"
@@ -209,7 +210,12 @@ def refunded_order(ledger_stack: Stack, user_without_entries: Owner) -> OrderTer
     terms = new_order(ledger_stack, user_without_entries.user_id)
     settle(ledger_stack, terms, build_payment_evidence(terms))
     database = ledger_stack.resources.database
-    caller = Caller(user_without_entries.user_id, frozenset(), unrestricted=True)
+    caller = Caller(
+        AccountId(user_without_entries.user_id),
+        PersonId(user_without_entries.user_id),
+        frozenset(),
+        unrestricted=True,
+    )
     ledger.consume_credits(
         database, caller, amount=Decimal(450), source_id="x", meta=None, key=None
     )

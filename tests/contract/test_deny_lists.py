@@ -131,7 +131,7 @@ def test_concurrent_additions_never_exceed_the_deny_list_limit(
         entries = [f"{prefix}{number}.example.org" for number in range(3)]
         try:
             with stack.resources.unit_of_work() as uow:
-                deny_lists.change_entries(uow, owner.user_id, add=entries, remove=[])
+                deny_lists.change_entries(uow, owner.account_id, add=entries, remove=[])
         except DomainError as error:
             return error.code
         return "added"

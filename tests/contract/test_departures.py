@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from core.ids import PersonId
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.subscriptions.members import locks
@@ -37,7 +38,7 @@ def leave_by_page(
     stack: Stack, stranger: httpx2.Client, list_id: int, reader: Reader, **choice: object
 ) -> None:
     mailing_id = int(str(choice.pop("mailing_id", 0)))
-    trace = Trace(list_id, reader.user_id, mailing_id)
+    trace = Trace(list_id, PersonId(reader.user_id), mailing_id)
     trace_id = create_trace_id(stack.resources.keyring, trace)
     form = {"action": "leave", **choice}
     reply = stranger.post("/unsubscribe", params={"trace_id": trace_id}, data=form)
@@ -385,7 +386,7 @@ def test_one_click_in_a_mail_client_counts_as_left_by_the_mailing(
     mailing_id = new_mailing(stack, list_id, rows=2)
     one_click, twice = readers = [make_reader().joins(list_id) for _ in range(2)]
     for reader in readers:
-        trace = Trace(list_id, reader.user_id, mailing_id)
+        trace = Trace(list_id, PersonId(reader.user_id), mailing_id)
         reply = stranger.post(
             "/unsubscribe",
             params={"trace_id": create_trace_id(stack.resources.keyring, trace)},
@@ -406,7 +407,7 @@ def test_one_click_while_a_bulk_action_locks_the_list_counts_for_its_mailing(
 ) -> None:
     reader.joins(list_id)
     mailing_id = new_mailing(stack, list_id, rows=1)
-    trace = Trace(list_id, reader.user_id, mailing_id)
+    trace = Trace(list_id, PersonId(reader.user_id), mailing_id)
     with stack.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
         reply = stranger.post(

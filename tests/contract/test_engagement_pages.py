@@ -3,6 +3,7 @@
 import httpx2
 import pytest
 
+from core.ids import PersonId
 from devstack.harness.stack import Stack
 from services.subscriptions.members.traces import Trace, create_trace_id
 from tests.support.http.pages import read_text
@@ -54,7 +55,7 @@ def test_page_of_a_limited_trace_id_mails_a_link_instead_of_storing_a_yes(
     measured: MeasuredList, stranger: httpx2.Client
 ) -> None:
     user_id = measured.add_member()
-    trace = Trace(measured.id, user_id, 1, is_limited=True)
+    trace = Trace(measured.id, PersonId(user_id), 1, is_limited=True)
     query = {"trace_id": create_trace_id(measured.stack.resources.keyring, trace)}
     page = stranger.get("/engagement", params=query)
     assert 'value="yes"' not in page.text

@@ -14,6 +14,7 @@ from api.limits.body_budgets import BodyBudget
 from api.middleware.body_limits import LIMITS, BoundedBody
 from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
 from core import clock
+from core.ids import AccountId
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import bulk_files
@@ -164,7 +165,9 @@ def send_upload(store: RecordingStore, pieces: list[bytes]) -> None:
         scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyBudget())
         writer = PartWriter(cast("ObjectStore", store), "imports/x", b"k" * 32)
         remove_prefix = store.removed_prefixes.append
-        await store_upload(Request(scope, receive), writer, None, remove_prefix, caller_id=1)
+        await store_upload(
+            Request(scope, receive), writer, None, remove_prefix, account_id=AccountId(1)
+        )
 
     asyncio.run(run())
 

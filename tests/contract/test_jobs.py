@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from core.ids import PersonId
 from core.scopes import Scope
 from devstack import LOOPBACK
 from devstack.harness.free_ports import free_port
@@ -187,7 +188,7 @@ def test_job_event_stream_ends_when_its_credential_is_revoked_or_the_person_eras
 ) -> None:
     user_id = owner_without_workers.user_id
     with stack_without_workers.resources.unit_of_work() as uow:
-        cookie = sessions.begin_session(uow, user_id)
+        cookie = sessions.begin_session(uow, PersonId(user_id))
     key_headers = {"Authorization": f"Bearer {owner_without_workers.key}"}
     headers = key_headers if "key" in ended_credential else {"Cookie": f"{SESSION_COOKIE}={cookie}"}
     end_credential = {

@@ -14,6 +14,7 @@ from sqlalchemy import select, update
 
 from core import clock
 from core.errors import DomainError
+from core.ids import PersonId
 from devstack.harness.stack import Owner, Stack, plain_client
 from models import MailedLink
 from services.access import sessions
@@ -461,7 +462,7 @@ def test_revoked_session_is_ignored_next_to_a_valid_api_key(
     stack: Stack, owner: Owner, logged_in_visitor: Visitor, email: str
 ) -> None:
     with stack.resources.unit_of_work() as uow:
-        assert sessions.revoke_sessions(uow, user_id_of(stack, email)) == 1
+        assert sessions.revoke_sessions(uow, PersonId(user_id_of(stack, email))) == 1
     headers = {"Authorization": f"Bearer {owner.key}"}
     assert data(logged_in_visitor.client.get(ME_PATH, headers=headers))["id"] == owner.user_id
 

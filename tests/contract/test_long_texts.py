@@ -68,7 +68,7 @@ def test_too_long_text_of_a_list_or_field_is_rejected_before_its_content_is_scan
 def test_texts_of_lists_and_fields_are_scanned_before_a_transaction_begins(
     stack: Stack, owner: Owner
 ) -> None:
-    caller = Caller(owner.user_id, frozenset(), unrestricted=True)
+    caller = Caller(owner.account_id, owner.person_id, frozenset(), unrestricted=True)
     with stack.resources.unit_of_work() as uow:
         with pytest.raises(DomainError, match="strangers read this text"):
             lists.create_own_list(
@@ -76,6 +76,6 @@ def test_texts_of_lists_and_fields_are_scanned_before_a_transaction_begins(
             )
         with pytest.raises(DomainError, match="strangers read this text"):
             fields.create_field(
-                uow, owner.user_id, type=FieldType.TEXT, key="a", label="See 192.0.2.1"
+                uow, owner.account_id, type=FieldType.TEXT, key="a", label="See 192.0.2.1"
             )
         assert not uow.session.in_transaction()

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from core.errors import DomainError
+from core.ids import PersonId
 from core.keyring import Key, Keyring
 from devstack.harness.stack import Stack
 from services.access import sessions
@@ -120,7 +121,7 @@ def test_encryption_key_rotation_rewraps_authenticator_secrets(
         assert totp.rewrap_secrets(uow, rotated_wrapper) >= 1
         uow.session.flush()
         uow.session.expire_all()
-        assert totp.accept_code(uow, new_key_wrapper, user_id, app.code())
+        assert totp.accept_code(uow, new_key_wrapper, PersonId(user_id), app.code())
     finally:
         # The stack's processes don't know the new key.
         uow.session.rollback()

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from api.console.security_event_lines import build_event_line
+from core.ids import AccountId
 from devstack.harness.stack import Owner, Stack
 from models import Plan, RecordedEvent
 from services.security_events import EventType, record_event
@@ -152,7 +153,7 @@ def test_account_pages_show_security_events_in_words_and_pages(
     firefox_visitor.log_in(email)
     with stack.resources.unit_of_work() as uow:
         for _ in range(60):
-            record_event(uow, user_id_of(stack, email), EventType.EXPORT_CREATED)
+            record_event(uow, AccountId(user_id_of(stack, email)), EventType.EXPORT_CREATED)
     assert firefox_visitor.get("/account").text.count("A list was exported") == 5
     page = firefox_visitor.get("/account/events")
     assert "Logged in" not in page.text
@@ -179,7 +180,7 @@ def test_api_omits_security_events_of_unknown_types(
         owner.user_id,
     )
     with stack.resources.unit_of_work() as uow:
-        record_event(uow, owner.user_id, EventType.EXPORT_CREATED)
+        record_event(uow, owner.account_id, EventType.EXPORT_CREATED)
     assert list_types(client) == [*types_before, "export.created"]
 
 

@@ -148,7 +148,7 @@ def test_confirmation_does_not_set_a_field_that_is_no_longer_public(
         token = mailed_tokens.create_token(
             uow,
             Purpose.CONFIRM_SUBSCRIPTION,
-            user_id=created_member["user_id"],
+            person_id=created_member["user_id"],
             list_id=list_id,
             submitted={
                 "name": None,

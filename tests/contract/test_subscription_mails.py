@@ -8,6 +8,7 @@ from datetime import timedelta
 import httpx2
 import pytest
 
+from core.ids import AccountId
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import deny_lists
 from services.subscriptions.members import mails
@@ -274,7 +275,7 @@ def test_concurrent_hosts_enqueue_one_reminder_and_a_later_denial_cancels_the_ma
     [(job_id,)] = stack_without_workers.query(_SELECT_REMINDER_JOBS, [list_id])
     [(owner_id,)] = stack_without_workers.query("SELECT user_id FROM lists WHERE id = %s", list_id)
     with stack_without_workers.resources.unit_of_work() as uow:
-        deny_lists.change_entries(uow, int(str(owner_id)), add=[email], remove=[])
+        deny_lists.change_entries(uow, AccountId(int(str(owner_id))), add=[email], remove=[])
     lease = claim_lease(stack_without_workers.resources, int(str(job_id)))
     assert lease is not None
     mails.send_reminder(stack_without_workers.resources, lease, ForbiddenMailer())

@@ -5,6 +5,7 @@ import string
 
 import httpx2
 
+from core.ids import PersonId
 from core.keyring import Key, Keyring
 from devstack.harness.opening import RETIRED_KEY
 from devstack.harness.stack import Stack
@@ -26,7 +27,7 @@ def build_forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> d
     keyring = stack.resources.keyring
     signed, key_id, mac = genuine.split(".")
     other_key = Keyring([Key(keyring.current.id, b"o" * 32)])
-    trace = Trace(list_id, user_id)
+    trace = Trace(list_id, PersonId(user_id))
     short_mac = base64.urlsafe_b64encode(base64.urlsafe_b64decode(mac + "==")[:15]).decode()
     return {
         "empty parts": "..",
@@ -92,7 +93,7 @@ def test_trace_id_in_another_base64_alphabet_is_rejected(
 ) -> None:
     keyring = stack.resources.keyring
     trace_ids = (
-        traces.create_trace_id(keyring, Trace(list_id, user_id))
+        traces.create_trace_id(keyring, Trace(list_id, PersonId(user_id)))
         for user_id in range(2**40, 2**40 + 200)
     )
     spellings = [
@@ -115,7 +116,9 @@ def test_trace_id_signed_with_a_retired_key_is_accepted(
 ) -> None:
     assert stack.resources.keyring.current != RETIRED_KEY
     reader.joins(list_id)
-    trace_id = traces.create_trace_id(Keyring([RETIRED_KEY]), Trace(list_id, reader.user_id))
+    trace_id = traces.create_trace_id(
+        Keyring([RETIRED_KEY]), Trace(list_id, PersonId(reader.user_id))
+    )
     assert f".{RETIRED_KEY.id}." in trace_id
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
     assert reader.read_status(list_id)[0] == "unsubscribed"

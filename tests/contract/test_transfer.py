@@ -3,6 +3,7 @@
 import httpx2
 import pytest
 
+from core.ids import PersonId
 from devstack.harness.stack import Stack
 from services.accounts import mailed_tokens
 from services.accounts.mailed_tokens import Purpose
@@ -268,7 +269,9 @@ def create_confirmation_token(stack: Stack, list_id: int, user_id: int) -> str:
     """Create the token of a confirmation link, as a mail would contain it."""
     with stack.resources.unit_of_work() as uow:
         purpose = Purpose.CONFIRM_SUBSCRIPTION
-        return mailed_tokens.create_token(uow, purpose, user_id=user_id, list_id=list_id)
+        return mailed_tokens.create_token(
+            uow, purpose, person_id=PersonId(user_id), list_id=list_id
+        )
 
 
 def confirm(stack: Stack, token: str) -> None:

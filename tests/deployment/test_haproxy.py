@@ -160,7 +160,7 @@ def test_repeatable_calls_through_haproxy_succeed_while_api_hosts_are_killed(
     stack: Stack, owner: Owner, haproxy_front: RunningHaproxy, api_hosts: dict[int, Running]
 ) -> None:
     ledger.grant_credits(
-        stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
+        stack.resources.database, owner.account_id, Decimal(1_000_000), source_id="start"
     )
     load = Load(haproxy_front.url)
 
@@ -185,7 +185,7 @@ def test_calls_through_haproxy_succeed_during_rolling_restart_of_api_hosts(
     stack: Stack, owner: Owner, haproxy_front: RunningHaproxy, api_hosts: dict[int, Running]
 ) -> None:
     ledger.grant_credits(
-        stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
+        stack.resources.database, owner.account_id, Decimal(1_000_000), source_id="start"
     )
     load = Load(haproxy_front.url)
     # Charge without an Idempotency-Key. The proxy must not repeat a call without this header.

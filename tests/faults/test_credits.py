@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from core.errors import DomainError
+from core.ids import AccountId, PersonId
 from devstack.harness.stack import Owner, Stack
 from services.access.caller import Caller
 from services.credits import ledger
@@ -112,9 +113,9 @@ def test_random_credit_movements_leave_the_exact_balance(credits_stack: CreditAc
 def _change_balance(credits_stack: CreditAccounts, kind: str, user_id: int, delta: Decimal) -> None:
     database = credits_stack.stack.resources.database
     if kind == "g":
-        ledger.grant_credits(database, user_id, delta, source_id="x")
+        ledger.grant_credits(database, AccountId(user_id), delta, source_id="x")
     elif kind == "a":
-        ledger.adjust_balance(database, user_id, delta, source_id="x")
+        ledger.adjust_balance(database, AccountId(user_id), delta, source_id="x")
     else:
-        caller = Caller(user_id, frozenset(), unrestricted=True)
+        caller = Caller(AccountId(user_id), PersonId(user_id), frozenset(), unrestricted=True)
         ledger.consume_credits(database, caller, amount=-delta, source_id="x", meta=None, key=None)

@@ -22,7 +22,7 @@ def test_mails_to_a_hanging_server_delay_no_composer_call(
     with stack.resources.unit_of_work() as uow:
         for _ in range(MAIL_COUNT):
             account_mails.enqueue_mail(
-                uow, MailKind.PASSWORD_CHANGED, owner.email, user_id=owner.user_id
+                uow, MailKind.PASSWORD_CHANGED, owner.email, person_id=owner.person_id
             )
     running = "SELECT 1 FROM jobs WHERE queue = 'mail' AND status = 'running' OFFSET 1"
     eventually(lambda: stack.query(running), what="mails that use all threads of their queue")

@@ -336,7 +336,7 @@ class History:
         units = self.chance.randint(1, 10**5)
         database = self.stack.resources.database
         ledger.grant_credits(
-            database, account.owner.user_id, Decimal(units).scaleb(-4), source_id="gift"
+            database, account.owner.account_id, Decimal(units).scaleb(-4), source_id="gift"
         )
         account.balance += units
         account.granted += units

@@ -159,7 +159,9 @@ def test_settlement_is_rolled_back_if_its_process_is_killed(
     payment_stack: Stack, payment_webhooks: WebhookPoster
 ) -> None:
     owner = payment_stack.create_owner()
-    ledger.grant_credits(payment_stack.resources.database, owner.user_id, Decimal(1), source_id="x")
+    ledger.grant_credits(
+        payment_stack.resources.database, owner.account_id, Decimal(1), source_id="x"
+    )
     [(account,)] = payment_stack.query(
         "SELECT id FROM credit_accounts WHERE user_id = %s", owner.user_id
     )
@@ -199,12 +201,12 @@ def test_payment_beyond_the_maximum_balance_goes_to_review(
 ) -> None:
     owner = payment_stack.create_owner()
     database = payment_stack.resources.database
-    ledger.grant_credits(database, owner.user_id, Decimal("99999999999.9999"), source_id="x")
+    ledger.grant_credits(database, owner.account_id, Decimal("99999999999.9999"), source_id="x")
     terms = stripe_events.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
     assert payment_webhooks.post(stripe_events.session_event(terms)).status_code == 200
     assert read_order_status(payment_stack, terms.order_id) == "review"
     stripe_events.require_clean_books(payment_stack)
-    ledger.adjust_balance(database, owner.user_id, Decimal(-500), source_id="x")
+    ledger.adjust_balance(database, owner.account_id, Decimal(-500), source_id="x")
     with payment_stack.resources.unit_of_work() as uow:
         settlement.resolve_order(uow, terms.order_id, Resolution.CREDIT)
     assert read_order_status(payment_stack, terms.order_id) == "paid"

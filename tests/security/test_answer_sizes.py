@@ -63,7 +63,7 @@ def test_responses_stay_small_and_memory_is_released_for_account_at_all_limits(
         port=port,
     )
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin_session(uow, world.owner.user_id)
+        cookie = sessions.begin_session(uow, world.owner.person_id)
     headers = {"Authorization": f"Bearer {world.owner.key}"}
     url = f"http://127.0.0.1:{port}"
     api_client = httpx2.Client(base_url=url, headers=headers, timeout=60)

@@ -63,7 +63,7 @@ class Person:
     def owns_lists(self) -> None:
         owner = accounts.find_or_create_person(self.uow, self.email)
         slug = f"own-{secrets.token_hex(6)}"
-        lists.create_list(self.uow, owner_id=owner.id, title="Own", slug=slug)
+        lists.create_list(self.uow, account_id=owner.account_id, title="Own", slug=slug)
 
     def is_erased(self) -> None:
         self.opts_out()

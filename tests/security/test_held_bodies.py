@@ -165,7 +165,7 @@ def test_body_limit_per_owner_counts_the_console_forms_of_a_session(
     stack: Stack, proxied_port: int
 ) -> None:
     with stack.resources.unit_of_work() as uow:
-        secret = sessions.begin_session(uow, stack.create_owner().user_id)
+        secret = sessions.begin_session(uow, stack.create_owner().person_id)
     cookie = f"{SESSION_COOKIE}={secret}"
     with (
         running_attacker(proxied_port, new_address()) as first,

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from core.ids import PersonId
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.access import sessions
@@ -347,12 +348,12 @@ def test_key_creation_fails_if_its_session_is_revoked_concurrently(
     origin = {"Origin": stack.api_url}
     with ThreadPoolExecutor(1) as pool:
         with stack.resources.unit_of_work() as uow:
-            lock_person(uow, user_id)
+            lock_person(uow, PersonId(user_id))
             key_call = pool.submit(
                 recovering_owner.client.post, "/apikeys", json={"name": "k"}, headers=origin
             )
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             eventually(lambda: stack.query(waiting), what="the request's wait")
-            sessions.revoke_sessions(uow, user_id)
+            sessions.revoke_sessions(uow, PersonId(user_id))
         assert key_call.result().status_code == 401
     assert stack.query("SELECT 1 FROM api_keys WHERE user_id = %s", user_id) == []

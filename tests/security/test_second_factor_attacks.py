@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import DomainError
+from core.ids import PersonId
 from devstack.harness.stack import Stack
 from services.accounts import accounts
 from services.accounts.factors import passkeys
@@ -415,7 +416,7 @@ def test_malformed_passkey_answer_never_causes_an_unexpected_error(
     device = Device(stack.api_url)
     uow = stack.resources.unit_of_work()
     try:
-        person = accounts.get_user(uow, owner_id)
+        person = accounts.get_user(uow, PersonId(owner_id))
         creation_options = json.loads(passkeys.build_creation_options(uow, person, session="s"))
         request_options = json.loads(passkeys.build_request_options(settings, "b"))
         for answer, process_answer in (
@@ -424,7 +425,7 @@ def test_malformed_passkey_answer_never_causes_an_unexpected_error(
         ):
             (answer if field in answer else answer["response"])[field] = junk
             with suppress(DomainError):
-                process_answer(uow, user_id=owner_id, answer=json.dumps(answer))
+                process_answer(uow, person_id=PersonId(owner_id), answer=json.dumps(answer))
     finally:
         uow.session.rollback()
         uow.session.close()

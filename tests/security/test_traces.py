@@ -17,6 +17,7 @@ from fastapi.dependencies.models import Dependant
 
 from api.app import create_app
 from api.openapi.document import list_api_routes
+from core.ids import PersonId
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.members import traces
@@ -101,7 +102,9 @@ def test_revoking_trace_ids_keeps_later_deliveries_and_other_lists_valid(
     keyring = stack.resources.keyring
     with stack.resources.unit_of_work() as uow:
         delivery_number = traces.allocate_delivery_number(uow)
-    new_trace_id = traces.create_trace_id(keyring, Trace(list_id, reader.user_id, delivery_number))
+    new_trace_id = traces.create_trace_id(
+        keyring, Trace(list_id, PersonId(reader.user_id), delivery_number)
+    )
     for trace_id in (new_trace_id, other_trace_id):
         assert data(stranger.get(OPPONENT, params={"trace_id": trace_id}))["sub"]
 

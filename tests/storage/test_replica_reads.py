@@ -12,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Connection, Engine, text
 
+from core.ids import AccountId
 from devstack import LOOPBACK
 from devstack.harness.embedded_services import Services
 from devstack.harness.stack import Stack
@@ -192,7 +193,7 @@ def export_lease(primary_stack: Stack) -> Lease:
     insert_members(primary_stack, list_id, new_addresses(1))
     with primary_stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
-        job = exports.enqueue_export(uow, owner.user_id, mailing_list, ExportKind.MEMBERS)
+        job = exports.enqueue_export(uow, owner.account_id, mailing_list, ExportKind.MEMBERS)
     return importing.lease(job.id)
 
 
@@ -227,7 +228,9 @@ def test_ledger_verification_reads_from_the_replica_and_signs_on_the_primary(
 ) -> None:
     user_id = primary_stack.create_owner().user_id
     for run in range(3):
-        ledger.grant_credits(primary_stack.resources.database, user_id, Decimal(1), source_id="x")
+        ledger.grant_credits(
+            primary_stack.resources.database, AccountId(user_id), Decimal(1), source_id="x"
+        )
         report = verify.verify_ledger(replica_resources, full=False)
         assert (report.faults, report.resumed, report.entries) == ([], min(run, 1), 1)
     assert "FROM credit_entries" in replica.log()
@@ -238,7 +241,7 @@ def test_ledger_verification_falls_back_to_the_primary_when_the_replica_fails(
 ) -> None:
     ledger.grant_credits(
         primary_stack.resources.database,
-        primary_stack.create_owner().user_id,
+        AccountId(primary_stack.create_owner().user_id),
         Decimal(1),
         source_id="x",
     )

@@ -34,7 +34,7 @@ _CORRECTABLE_KINDS = (Kind.INVALID, Kind.CONFLICT)
 
 @router.get(FACTORS_PATH)
 def show_factors(console: StarterPage, uow: Transaction) -> Response:
-    own_factors = service.list_factors(uow, console.user_id)
+    own_factors = service.list_factors(uow, console.person_id)
     is_needed = console.member.lacks_factor
     return console.render_page("factors.html", factors=own_factors, is_needed=is_needed)
 
@@ -52,7 +52,7 @@ def remove_factor(console: RecentStarterForm, uow: Transaction) -> Response:
 @router.get(ADD_APP_PATH)
 def show_new_app(console: RecentStarterPage, uow: Transaction, form: EmptyForm) -> Response:
     secret = console.form.get("secret") or totp.create_secret()
-    email = accounts.get_user(uow, console.user_id).email
+    email = accounts.get_user(uow, console.person_id).email
     code = segno.make_qr(totp.build_uri(secret, email), error="m")
     return console.render_page(
         "add_app.html",
@@ -82,7 +82,7 @@ def add_app(console: LoginLimitedStarterForm, uow: Transaction) -> Response:
 
 @router.get(ADD_PASSKEY_PATH)
 def show_new_passkey(console: RecentStarterPage, uow: Transaction, form: EmptyForm) -> Response:
-    person = accounts.get_user(uow, console.user_id)
+    person = accounts.get_user(uow, console.person_id)
     options = passkeys.build_creation_options(uow, person, session=console.member.cookie)
     return console.render_page(
         "add_passkey.html",

@@ -61,15 +61,15 @@ EVENTS_ON_PAGE = 50
 
 @router.get(page_paths.ACCOUNT_PATH)
 def show_account(console: PersonPage, uow: Transaction) -> Response:
-    person = accounts.get_user(uow, console.user_id)
-    page = security_events.list_events(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
+    person = accounts.get_user(uow, console.person_id)
+    page = security_events.list_events(uow, console.person_id, PageRequest(EVENTS_ON_ACCOUNT))
     return console.render_page(
         "account.html",
         name=person.name,
         email=person.email,
-        sessions=sessions.list_sessions(uow, console.user_id),
+        sessions=sessions.list_sessions(uow, console.person_id),
         own_session=console.caller.session_id,
-        events=build_event_lines(uow, console.user_id, page.rows),
+        events=build_event_lines(uow, console.account_id, page.rows),
     )
 
 
@@ -77,9 +77,9 @@ def show_account(console: PersonPage, uow: Transaction) -> Response:
 def log_out_sessions(console: PersonForm, uow: Transaction) -> Response:
     selection = console.form.get("session", "")
     if selection == "others":
-        sessions.revoke_sessions(uow, console.user_id, kept_session_id=console.caller.session_id)
+        sessions.revoke_sessions(uow, console.person_id, kept_session_id=console.caller.session_id)
     else:
-        sessions.revoke_session(uow, parse_id(selection) or 0, user_id=console.user_id)
+        sessions.revoke_session(uow, parse_id(selection) or 0, person_id=console.person_id)
     notice = "The browser was logged out."
     if selection == "others":
         notice = "All other browsers were logged out."
@@ -88,19 +88,19 @@ def log_out_sessions(console: PersonForm, uow: Transaction) -> Response:
 
 @router.get(page_paths.PASSWORD_PATH)
 def show_password(console: RecentPersonPage, uow: Transaction, form: EmptyForm) -> Response:
-    keys, more_keys = list_newest_keys(uow, console.user_id)
+    keys, more_keys = list_newest_keys(uow, console.account_id)
     ticked_boxes: dict[str, Any] = read_ticked_boxes(console.form)
     return console.render_page(
         "change_password.html",
         form,
-        email=accounts.get_user(uow, console.user_id).email,
-        grants=grants.list_grants(uow, console.user_id).rows,
+        email=accounts.get_user(uow, console.person_id).email,
+        grants=grants.list_grants(uow, console.person_id).rows,
         ends_grants="end_grants" in console.form,
         keys=keys,
         more_keys=more_keys,
-        passkeys=passkeys.list_passkeys(uow, console.user_id),
-        endpoints=webhook_endpoints.list_live_endpoints(uow, console.user_id),
-        senders=senders.list_senders(uow, console.user_id),
+        passkeys=passkeys.list_passkeys(uow, console.person_id),
+        endpoints=webhook_endpoints.list_live_endpoints(uow, console.account_id),
+        senders=senders.list_senders(uow, console.account_id),
         **ticked_boxes,
     )
 
@@ -110,7 +110,7 @@ def show_password(console: RecentPersonPage, uow: Transaction, form: EmptyForm) 
 async def change_password(console: LoginLimitedForm) -> Response:
     """Set a new password, and end all sessions of the user except the current session."""
     form = console.form
-    person = await console.state.in_unit_of_work(accounts.get_user, console.user_id)
+    person = await console.state.in_unit_of_work(accounts.get_user, console.person_id)
     ended_access = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
     passwords.require_allowed_password(form.get("password", ""), person.email, person.name)
     attempt = await _prove_current_password(console, person.email)
@@ -132,7 +132,7 @@ def show_email(console: RecentPersonPage, uow: Transaction, form: EmptyForm) -> 
         "change_email.html",
         form,
         email=console.form.get("email", "").strip(),
-        current_email=accounts.get_user(uow, console.user_id).email,
+        current_email=accounts.get_user(uow, console.person_id).email,
     )
 
 
@@ -140,7 +140,7 @@ def show_email(console: RecentPersonPage, uow: Transaction, form: EmptyForm) -> 
 @shows_errors_on(show_email, kinds=_CORRECTABLE_KINDS)
 async def request_address_change(console: LoginLimitedForm) -> Response:
     """Send a confirmation link to the new e-mail address of an account."""
-    person = await console.state.in_unit_of_work(accounts.get_user, console.user_id)
+    person = await console.state.in_unit_of_work(accounts.get_user, console.person_id)
     email = email_addresses.normalise_address(console.form.get("email", ""))
     async with pad_duration():
         await _prove_current_password(console, person.email)
@@ -149,7 +149,7 @@ async def request_address_change(console: LoginLimitedForm) -> Response:
             MailKind.NEW_ADDRESS,
             email,
             limit=account_mails.HOURLY_LIMIT,
-            user_id=console.user_id,
+            person_id=console.person_id,
             source=unsolicited_mail.source_digest(
                 console.state.resources.keyring, client_address(console.request)
             ),
@@ -163,13 +163,13 @@ def show_new_address(console: RecentPersonPage, uow: Transaction, token: Token =
     """Let only the user who requested the new address confirm it, so that nobody can be tricked
     into confirming an attacker's address.
     """
-    new_address = recovery.read_new_address(uow, token, console.user_id)
+    new_address = recovery.read_new_address(uow, token, console.person_id)
     return console.render_page(
         "confirm_email.html",
         token=token,
         email=new_address.email,
         has_record=new_address.has_record,
-        current_email=accounts.get_user(uow, console.user_id).email,
+        current_email=accounts.get_user(uow, console.person_id).email,
     )
 
 
@@ -210,6 +210,6 @@ async def _prove_current_password(console: ConsoleRequest, email: str) -> Attemp
 @router.get(page_paths.EVENTS_PATH)
 def show_events(console: PersonPage, uow: Transaction, cursor: Cursor = None) -> Response:
     page_request = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
-    page = security_events.list_events(uow, console.user_id, page_request)
-    events = build_event_lines(uow, console.user_id, page.rows)
+    page = security_events.list_events(uow, console.person_id, page_request)
+    events = build_event_lines(uow, console.account_id, page.rows)
     return console.render_page("account_events.html", events=events, next_cursor=page.next_cursor)

@@ -26,6 +26,7 @@ from api.schemas.composer import PostBody
 from api.state import State, Transaction
 from core.errors import DomainError, Kind
 from core.errors.money import CREDITS_INSUFFICIENT
+from core.ids import AccountId
 from core.permissions import Permission
 from core.queues import Queue
 from core.settings.notations import PlanQuota
@@ -185,9 +186,12 @@ async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
         requests = [MetadataRequest(post, frozenset({MetadataField(part)}))]
     else:
         requests = [MetadataRequest(post, frozenset(MetadataField)), tweets]
-    user_id = calls.caller.user_id
+    account_id = calls.caller.account_id
     outcomes = await asyncio.gather(
-        *(calls.write_metadata(each, partial(_build_call_key, user_id, each)) for each in requests),
+        *(
+            calls.write_metadata(each, partial(_build_call_key, account_id, each))
+            for each in requests
+        ),
         return_exceptions=True,
     )
     fields: dict[str, str] = {}
@@ -206,7 +210,7 @@ async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
     return _Outcome(fields, error=first_error)
 
 
-def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> IdempotencyKey:
+def _build_call_key(account_id: AccountId, metadata_request: MetadataRequest) -> IdempotencyKey:
     """Return the idempotency key for writing texts for a post.
 
     A user who requests the same texts for the same post twice is charged only once.
@@ -222,7 +226,9 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
         content = text.encode()
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)
-    return IdempotencyKey(user_id, _ROUTE, f"{_ROUTE}-{digest.hexdigest()[:32]}", digest.digest())
+    return IdempotencyKey(
+        account_id, _ROUTE, f"{_ROUTE}-{digest.hexdigest()[:32]}", digest.digest()
+    )
 
 
 async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Outcome:
@@ -268,11 +274,11 @@ async def _add_photo(console: ConsoleRequest, calls: ComposerCaller) -> _Outcome
     inputs = console.form
     state = console.state
     try:
-        state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
+        state.admit(Queue.MEDIA, console.account_id, WAIT_SECONDS)
         name = _read_provider(state, inputs.get("used_provider", ""))
         endpoint = inputs.get("used", "")
         photo = state.photos.providers.get_provider(name).parse_endpoint(endpoint)
-        accepted = await calls.copy_photo(PhotoCopy(name, photo, console.user_id))
+        accepted = await calls.copy_photo(PhotoCopy(name, photo, console.account_id))
         used_finds = await _read_cached_finds(state, inputs, _USED_SEARCH)
         found_photo = _find_photo(used_finds, endpoint)
         if found_photo is not None:
@@ -390,8 +396,8 @@ def _render_composer(
         form,
         other_sources={"img-src": " ".join(sorted(origins))} if origins else {},
         is_of_photos=is_of_photos,
-        refusal=find_plan_notice(uow, console.user_id, PlanQuota.COMPOSER_PER_DAY),
-        storage_refusal=find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB),
+        refusal=find_plan_notice(uow, console.account_id, PlanQuota.COMPOSER_PER_DAY),
+        storage_refusal=find_plan_notice(uow, console.account_id, PlanQuota.STORAGE_MB),
         parts=PART_LABELS,
         writers=describe_writers(form.typed),
         tweets=_list_tweets(form.typed),

@@ -208,16 +208,16 @@ def show_credits(console: MoneyReadPage, form: EmptyForm, cursor: Cursor = None)
     try:
         ledger_filter = _read_ledger_filter(filter_form.typed)
         page_request = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        page = ledger_pages.list_entries(database, console.user_id, page_request, ledger_filter)
+        page = ledger_pages.list_entries(database, console.account_id, page_request, ledger_filter)
     except DomainError as error:
         filter_form = filter_form.add_error(error)
-    threshold = format_credits(Decimal(thresholds.read_threshold(database, console.user_id)))
-    account = json.loads(ledger.read_account(database, console.user_id), parse_float=Decimal)
+    threshold = format_credits(Decimal(thresholds.read_threshold(database, console.account_id)))
+    account = json.loads(ledger.read_account(database, console.account_id), parse_float=Decimal)
     debt = Decimal(account["debt_credit"])
     balance = Decimal(account["balance_credit"])
     price = call_charges.get_call_price(console.state.resources.settings)
     entries = [EntryView.of(entry) for _, entry in page.rows]
-    spending = ledger_pages.sum_spending(database, console.user_id, days=DAYS_OF_SPENDING)
+    spending = ledger_pages.sum_spending(database, console.account_id, days=DAYS_OF_SPENDING)
     by_composer = spending.amounts.get(call_charges.SOURCE_TYPE, Decimal(0))
     period_days = max(Decimal((clock.now() - spending.since) / timedelta(days=1)), Decimal(1))
     return console.render_page(
@@ -260,7 +260,7 @@ def set_low_balance(console: MoneyForm) -> Response:
     threshold = _read_amount(console.form, THRESHOLD_FIELD)
     if threshold is None:
         raise build_field_error(THRESHOLD_FIELD, "enter a number, or 0 to turn the alert off")
-    thresholds.set_threshold(console.state.resources.database, console.user_id, threshold)
+    thresholds.set_threshold(console.state.resources.database, console.account_id, threshold)
     return console.redirect(PATH, "The alert was saved.")
 
 
@@ -357,7 +357,7 @@ async def buy_credits(request: Request, console: MoneyForm) -> Response:
         state.resources,
         state.payments,
         order_request,
-        user_id=console.user_id,
+        account_id=console.account_id,
         key=None,
     )
     await wait_for_job(request, state, accepted.job_id, WAIT_SECONDS)
@@ -451,7 +451,7 @@ class OrderView:
 def show_orders(console: MoneyReadPage, uow: Transaction, cursor: Cursor = None) -> Response:
     """Show a page of the orders that the owner placed or claimed, unpaid orders first."""
     page_request = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
-    page = orders.list_orders(uow, console.user_id, page_request, status=None)
+    page = orders.list_orders(uow, console.account_id, page_request, status=None)
     views = sorted(map(OrderView, page.rows), key=lambda view: view.payment_url is None)
     return console.render_page("orders.html", orders=views, next_cursor=page.next_cursor)
 
@@ -460,23 +460,23 @@ def show_orders(console: MoneyReadPage, uow: Transaction, cursor: Cursor = None)
 @MONEY.threaded
 def show_order(console: MoneyReadPage, uow: Transaction, order_id: PathId) -> Response:
     return console.render_page(
-        "order.html", order=OrderView(orders.get_order(uow, console.user_id, order_id))
+        "order.html", order=OrderView(orders.get_order(uow, console.account_id, order_id))
     )
 
 
 @router.get("/orders/{order_id}/receipt")
 @MONEY.threaded
 def show_receipt(console: MoneyReadPage, uow: Transaction, order_id: PathId) -> Response:
-    order = OrderView(orders.get_order(uow, console.user_id, order_id))
+    order = OrderView(orders.get_order(uow, console.account_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
-    person = accounts.get_user(uow, console.user_id)
+    owner = accounts.get_owner(uow, console.account_id)
     return console.render_page(
         "receipt.html",
         order=order,
         rate=format_credits(order.order.credits_per_usd),
-        name=person.name,
-        email=person.email,
+        name=owner.name,
+        email=owner.email,
         host=console.state.resources.settings.public_url.host,
     )
 

@@ -99,10 +99,10 @@ def show_developers(console: AccessPage, uow: Transaction) -> Response:
     endpoints = webhook_endpoints.list_endpoints(uow, console.caller)
     return console.render_page(
         "developers.html",
-        keys=len(api_keys.list_active_keys(uow, console.user_id)),
-        grants=len(grants.list_grants(uow, console.user_id).rows),
+        keys=len(api_keys.list_active_keys(uow, console.account_id)),
+        grants=len(grants.list_grants(uow, console.person_id).rows),
         endpoints=len(endpoints),
-        senders=len(senders.list_senders(uow, console.user_id)),
+        senders=len(senders.list_senders(uow, console.account_id)),
         troubled=sum(
             each.failing_since is not None or each.state != EndpointState.ACTIVE
             for each in endpoints
@@ -112,7 +112,7 @@ def show_developers(console: AccessPage, uow: Transaction) -> Response:
 
 @router.get("/access")
 def show_access(console: AnyPage, uow: Transaction) -> Response:
-    own_grants = grants.list_grants(uow, console.user_id).rows
+    own_grants = grants.list_grants(uow, console.person_id).rows
     grants_and_scopes = [(grant, _describe_scopes(grant.scopes)) for grant in own_grants]
     return console.render_page("access.html", grants=grants_and_scopes)
 
@@ -134,12 +134,12 @@ def show_access_revocation(console: AnyPage, uow: Transaction, grant_id: PathId)
 @router.post("/access/{grant_id}/end")
 def revoke_access(console: AnyForm, uow: Transaction, grant_id: PathId) -> Response:
     grant = _get_grant(uow, console, grant_id)
-    grants.revoke_grant(uow, grant_id=grant.id, user_id=console.user_id)
+    grants.revoke_grant(uow, console.caller, grant.id)
     return console.redirect(GRANTS_PATH, f"“{grant.client_name}” no longer has access.")
 
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
-    for grant in grants.list_grants(uow, console.user_id).rows:
+    for grant in grants.list_grants(uow, console.person_id).rows:
         if grant.id == grant_id:
             return grant
     raise GRANT_NOT_FOUND()
@@ -184,7 +184,7 @@ def show_new_key(console: RecentAccessPage, uow: Transaction, form: EmptyForm) -
             for heading, scopes in _SCOPE_GROUPS
         ],
         lifetimes=[(value, label) for value, (label, _) in LIFETIMES.items()],
-        refusal=find_plan_notice(uow, console.user_id, PlanQuota.KEYS),
+        refusal=find_plan_notice(uow, console.account_id, PlanQuota.KEYS),
     )
 
 
@@ -232,7 +232,7 @@ def show_requests(
     statuses = [value for value, _ in _STATUS_CHOICES if value and value == selected_status]
     page = api_requests.list_requests(
         uow,
-        console.user_id,
+        console.account_id,
         key_id,
         PageRequest(REQUESTS_ON_PAGE, cursor=cursor),
         status=statuses[0] if statuses else None,
@@ -240,7 +240,7 @@ def show_requests(
     return console.render_page(
         "key_requests.html",
         TypedForm({_STATUS_FIELD: statuses[0]} if statuses else {}),
-        each=KeyView(api_keys.get_key(uow, console.user_id, key_id)),
+        each=KeyView(api_keys.get_key(uow, console.account_id, key_id)),
         requests=page.rows,
         next_cursor=page.next_cursor,
         statuses=_STATUS_CHOICES,
@@ -269,12 +269,12 @@ def revoke_own_key(console: AccessForm, uow: Transaction, key_id: PathId) -> Res
     """
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form
-    revoke_key(uow, key_id=key_id, user_id=console.user_id, keep_endpoints=keep_endpoints)
+    revoke_key(uow, key_id=key_id, account_id=console.account_id, keep_endpoints=keep_endpoints)
     return console.redirect(KEYS_PATH, f"The key “{label}” was revoked.")
 
 
 def _list_keys(uow: UnitOfWork, console: ConsoleRequest) -> list[KeyView]:
-    return [KeyView(key) for key in api_keys.list_active_keys(uow, console.user_id)]
+    return [KeyView(key) for key in api_keys.list_active_keys(uow, console.account_id)]
 
 
 def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:
@@ -289,7 +289,7 @@ def show_events(console: FeedPage, uow: Transaction, cursor: Cursor = None) -> R
     """Show the newest events. An unknown type or list in the query selects all events."""
     query = console.request.query_params
     types = [kind for kind in FeedEventType if kind == query.get(_TYPE_FIELD)]
-    own_lists = lists.list_choices(uow, console.user_id)
+    own_lists = lists.list_choices(uow, console.account_id)
     list_ids = [each.id for each in own_lists if str(each.id) == query.get(_LIST_FIELD)]
     page = list_newest_events(
         uow,

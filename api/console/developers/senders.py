@@ -169,7 +169,7 @@ class ReportView:
 
 @router.get("")
 def show_senders(console: AccessPage, uow: Transaction) -> Response:
-    views = _build_views(uow, console, senders.list_senders(uow, console.user_id))
+    views = _build_views(uow, console, senders.list_senders(uow, console.account_id))
     return console.render_page("senders.html", senders=views)
 
 
@@ -180,7 +180,7 @@ def show_new_sender(console: RecentAccessPage, uow: Transaction, form: EmptyForm
     guide = _find_guide(form.typed)
     if guide is None:
         return console.render_page("choose_provider.html", form, guides=GUIDES)
-    own_lists = lists.list_choices(uow, console.user_id)
+    own_lists = lists.list_choices(uow, console.account_id)
     return console.render_page(
         "new_sender.html",
         form,

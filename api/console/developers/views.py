@@ -13,6 +13,7 @@ import orjson
 
 from api.console.assets import CONSOLE_PATH
 from api.console.members.views import ATTRIBUTE_LABELS
+from core.ids import AccountId
 from models import SubscriptionStatus
 from services.access.caller import Caller
 from services.feed import reading, record_names
@@ -151,10 +152,10 @@ def list_newest_events(
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
     before = None if cursor is None else FeedPosition.of_cursor(cursor)
     entries = reading.list_newest_events(
-        uow.session, caller.user_id, types=types, list_id=list_id, limit=limit, before=before
+        uow.session, caller.account_id, types=types, list_id=list_id, limit=limit, before=before
     )
     events = reading.render_events(uow.session, entries)
-    names = find_subject_names(uow, caller.user_id, events)
+    names = find_subject_names(uow, caller.account_id, events)
     is_full = len(entries) == limit
     return EventPage(
         _merge_equal_events(_build_view(each, names) for each in events),
@@ -163,7 +164,7 @@ def list_newest_events(
 
 
 def find_subject_names(
-    uow: UnitOfWork, user_id: int, events: Iterable[Mapping[str, Any]]
+    uow: UnitOfWork, account_id: AccountId, events: Iterable[Mapping[str, Any]]
 ) -> dict[RecordId, str]:
     """Return the names of the objects that events are about, such as API keys and images."""
     record_ids: list[RecordId] = []
@@ -176,7 +177,7 @@ def find_subject_names(
         elif event["subject"] is not None and kind in _NAME_FIELDS:
             record_ids.append((_NAME_FIELDS[kind], event["subject"]["id"]))
         record_ids.append(("list_id", event["list_id"]))
-    return record_names.find_names(uow, user_id, record_ids)
+    return record_names.find_names(uow, account_id, record_ids)
 
 
 def names_members(events: Iterable[Mapping[str, Any]]) -> bool:

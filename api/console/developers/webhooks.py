@@ -196,7 +196,7 @@ def show_endpoints(console: AccessPage, uow: Transaction) -> Response:
 
 @router.get("/new")
 def show_new_endpoint(console: RecentAccessPage, uow: Transaction, form: EmptyForm) -> Response:
-    own_lists = lists.list_choices(uow, console.user_id)
+    own_lists = lists.list_choices(uow, console.account_id)
     choices = [("", "All lists"), *((str(each.id), each.title) for each in own_lists)]
     return console.render_page(
         "new_webhook.html",
@@ -219,7 +219,7 @@ async def create_endpoint(console: RecentAccessForm) -> Response:
         "list_id": parse_id_or_text(read_text(console.form, "list_id")),
     }
     body = parse_body(NewWebhookEndpoint, values)
-    await console.state.check_receiver(console.user_id, body.url)
+    await console.state.check_receiver(console.account_id, body.url)
     return await console.state.in_unit_of_work(_create_endpoint, console, body)
 
 
@@ -255,7 +255,7 @@ def show_endpoint(
     events = messages.load_events(uow, page.rows)
     if names_members(events.values()):
         console.count_members_page(uow)
-    names = find_subject_names(uow, console.user_id, events.values())
+    names = find_subject_names(uow, console.account_id, events.values())
     delivery_views = [
         DeliveryView(each, find_subject(events[each.id], names)[0] if each.id in events else "")
         for each in page.rows
@@ -271,7 +271,7 @@ def show_endpoint(
         view=view,
         common_failure=common_failure,
         waiting=[each for each in delivery_views if each.due_at],
-        refusal=find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB),
+        refusal=find_plan_notice(uow, console.account_id, PlanQuota.STORAGE_MB),
         deliveries=delivery_views,
         pending_count=deliveries.count_pending(uow, endpoint_id),
         is_live=cursor is None and view.is_active and any(has_news),
@@ -358,7 +358,7 @@ async def change_endpoint(console: RecentAccessForm, endpoint_id: PathId) -> Res
     values = {"url": url, "types": _read_ticked_types(console.form)}
     body = parse_body(WebhookEndpointChange, values)
     if body.url is not None and body.url != view.endpoint.url:
-        await console.state.check_receiver(console.user_id, body.url)
+        await console.state.check_receiver(console.account_id, body.url)
     change = EndpointChange(url=body.url, types=body.types)
     await console.state.in_unit_of_work(
         webhook_endpoints.change_endpoint, console.caller, endpoint_id, change
@@ -414,7 +414,7 @@ def show_replay(
     If the URL contains a start time, the page shows how many events would be resent.
     """
     view = _find_view(uow, console, endpoint_id)
-    notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
+    notice = find_plan_notice(uow, console.account_id, PlanQuota.STORAGE_MB)
     event_count = None
     since = None
     query = dict(console.request.query_params)

@@ -134,7 +134,7 @@ def show_exports(console: FiguresPage, uow: Transaction, cursor: Cursor = None) 
         segment_names=exports.find_segment_names(uow, [each.id for each in page.rows]),
         statuses=STATUSES,
         titles=lists.read_titles(uow, [export.list_id for export in page.rows]),
-        lists=lists.list_choices(uow, console.user_id),
+        lists=lists.list_choices(uow, console.account_id),
         next_cursor=page.next_cursor,
     )
 
@@ -154,7 +154,7 @@ def show_new_export(
         formats=FORMATS,
         statuses=STATUS_BOXES,
         refusal=find_plan_notice(
-            uow, console.user_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB
+            uow, console.account_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB
         ),
     )
 

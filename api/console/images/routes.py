@@ -201,10 +201,10 @@ def show_images(
     page_request = PageRequest(IMAGES_ON_PAGE, cursor=cursor)
     words = console.request.query_params.get("q", "").strip()
     page = records.list_attachments(uow, console.caller, page_request, words=words)
-    notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
-    user = accounts.get_user(uow, console.user_id)
-    free_bytes = quotas.find_remaining_quota(uow, user, PlanQuota.STORAGE_MB)
-    thumbnails.enqueue_missing_thumbnails(uow, console.user_id, page.rows)
+    notice = find_plan_notice(uow, console.account_id, PlanQuota.STORAGE_MB)
+    account = accounts.get_account(uow, console.account_id)
+    free_bytes = quotas.find_remaining_quota(uow, account, PlanQuota.STORAGE_MB)
+    thumbnails.enqueue_missing_thumbnails(uow, console.account_id, page.rows)
     return console.render_page(
         "images.html",
         form.fill({"q": words}),
@@ -223,7 +223,7 @@ def show_images(
 async def upload_image(request: Request, console: ImagesPage) -> Response:
     inputs: dict[str, str] = {}
     try:
-        console.state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
+        console.state.admit(Queue.MEDIA, console.account_id, WAIT_SECONDS)
         accepted = await _accept_upload(request, console, inputs)
         image = await wait_for_image(console, accepted)
     except DomainError as error:
@@ -253,10 +253,10 @@ async def _accept_upload(
     require_csrf(request, console.state, console.member.cookie, inputs.get(CSRF_FIELD))
     part = find_only_file(form, "file")
     accepted = await UPLOADS_BY_CALLER.run(
-        console.user_id,
+        console.account_id,
         upload.accept_upload,
         console.state.resources,
-        console.user_id,
+        console.account_id,
         # Request renditions, so that the image's page can offer copies for web pages and mails.
         Upload(clean_filename(part.filename), part.data, "encrypted" in inputs, True),
         key=None,
@@ -345,7 +345,7 @@ def show_deletion(console: ImagesPage, uow: Transaction, hash_id: str) -> Respon
         "delete_image.html",
         other_sources=console.get_media_sources(),
         image=image,
-        lists=branding.find_lists_with_logo(uow, console.user_id, hash_id),
+        lists=branding.find_lists_with_logo(uow, console.account_id, hash_id),
     )
 
 

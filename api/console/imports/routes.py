@@ -133,7 +133,7 @@ def show_new_import(
     console: EditPage, uow: Transaction, form: EmptyForm, list_id: str = ""
 ) -> Response:
     """Show the form for a new import. ``list_id``: the preselected list, or an empty string."""
-    own_lists = lists.list_choices(uow, console.user_id)
+    own_lists = lists.list_choices(uow, console.account_id)
     list_choices = [(str(each.id), each.title) for each in own_lists]
     if len(list_choices) > 1:
         list_choices.insert(0, ("", "Choose a list"))
@@ -144,8 +144,10 @@ def show_new_import(
         lists=list_choices,
         kinds=KINDS,
         update_hint=UPDATE_HINT,
-        refusal=find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS),
-        import_notice=find_plan_notice(uow, console.user_id, paid_plan_text=IMPORTING_FILES_TEXT),
+        refusal=find_plan_notice(uow, console.account_id, *_UPLOAD_QUOTAS),
+        import_notice=find_plan_notice(
+            uow, console.account_id, paid_plan_text=IMPORTING_FILES_TEXT
+        ),
     )
 
 
@@ -177,13 +179,13 @@ async def upload_import(request: Request, console: EditPage) -> Response:
         file = accepting.create_file(resources)
         discard = partial(accepting.discard_file, resources)
         received = await store_upload(
-            request, file.writer, None, discard, caller_id=console.user_id, check=check
+            request, file.writer, None, discard, account_id=console.account_id, check=check
         )
         list_id, options = list_options[0]
         accepted = await RECORDS.run(
             accepting.accept_file,
             resources,
-            console.user_id,
+            console.account_id,
             list_id,
             file=file,
             filename=received.filename,
@@ -317,10 +319,10 @@ def _build_page_values(
 ) -> dict[str, Any]:
     notice = None
     if view.is_broken:
-        notice = find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS)
+        notice = find_plan_notice(uow, console.account_id, *_UPLOAD_QUOTAS)
     elif view.task.dry_run and not view.is_live and not view.is_refused:
         notice = find_plan_notice(
-            uow, console.user_id, *_UPLOAD_QUOTAS, paid_plan_text=IMPORTING_FILES_TEXT
+            uow, console.account_id, *_UPLOAD_QUOTAS, paid_plan_text=IMPORTING_FILES_TEXT
         )
     first_column = first_column if first_column < len(view.choices) else 0
     choices = sorted(view.choices, key=lambda each: not each.needs_owner)

@@ -423,7 +423,7 @@ def read_view(uow: UnitOfWork, console: ConsoleRequest, import_id: int) -> Impor
     # are included. A single transaction stores an import job's last changes to the import and marks
     # the job as ended.
     uow.session.refresh(task)
-    own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
+    own_fields = fields.list_fields(uow, console.account_id) if task.dry_run else []
     uow.roll_back()
     view = ImportView(task, title, job, undo, fields=own_fields)
     if view.is_live:

@@ -137,7 +137,7 @@ def show_list(
         tiers=_list_members(uow, mailing_list.id, FiguresBy.TIER, "type", TIERS),
         sources=_list_members(uow, mailing_list.id, FiguresBy.SOURCE, "source", SOURCES),
         mailings=_list_newest_mailings(uow, mailing_list.id),
-        can_import=can_import(uow, console.user_id),
+        can_import=can_import(uow, console.account_id),
         period=period,
         periods=_PERIOD_LABELS,
     )

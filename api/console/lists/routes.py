@@ -87,14 +87,14 @@ CloseForm = Annotated[
 
 @router.get("")
 def show_lists(console: FiguresPage, uow: Transaction, cursor: Cursor = None) -> Response:
-    page = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
+    page = lists.list_for_user(uow, console.account_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
     records = describe_lists(uow, console.state, page.rows)
     growth = daily_figures.read_list_growth(uow, [each.id for each in records], DAYS_OF_NET)
     return console.render_page(
         "lists.html",
         lists=[(each, sum(growth[each.id]), draw_growth_line(growth[each.id])) for each in records],
         next_cursor=page.next_cursor,
-        can_import=can_import(uow, console.user_id),
+        can_import=can_import(uow, console.account_id),
     )
 
 
@@ -103,7 +103,7 @@ def show_new_list(console: EditPage, uow: Transaction, form: EmptyForm) -> Respo
     return console.render_page(
         "new_list.html",
         form.fill({_CONFIRM_FIELD: "on"}),
-        refusal=find_plan_notice(uow, console.user_id, PlanQuota.LISTS),
+        refusal=find_plan_notice(uow, console.account_id, PlanQuota.LISTS),
         sign_up_url=page_urls.sign_up_url(console.state.resources.settings, ""),
     )
 
@@ -213,7 +213,7 @@ def show_settings(
     console: EditPage, uow: Transaction, list_id: ListId, form: EmptyForm
 ) -> Response:
     record = describe_list(uow, console.state, console.get_own_list(uow, list_id))
-    public_fields = fields.read_own_fields(uow, console.user_id).select_public().by_key.values()
+    public_fields = fields.read_own_fields(uow, console.account_id).select_public().by_key.values()
     pictures = {
         each.view_url: each.title or each.original_filename
         for each in _list_public_images(uow, console)

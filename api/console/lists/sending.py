@@ -46,13 +46,13 @@ def show_sending(console: AccessPage, uow: Transaction, list_id: ListId) -> Resp
         can_send=uow.settings.owners_send,
         keys=[
             KeyView(key)
-            for key in api_keys.list_active_keys(uow, console.user_id)
+            for key in api_keys.list_active_keys(uow, console.account_id)
             if mailing_list.id in (key.list_ids or ())
         ],
         senders=sorted(
             (
                 sender
-                for sender in senders.list_senders(uow, console.user_id)
+                for sender in senders.list_senders(uow, console.account_id)
                 if sender.list_ids is None or mailing_list.id in sender.list_ids
             ),
             key=lambda sender: sender.state != SenderState.FAILING,
@@ -71,7 +71,7 @@ def show_new_sending_key(
         form.fill({"name": "Newsletter sender", "lifetime": "365"}),
         list=console.get_own_list(uow, list_id),
         lifetimes=[(value, label) for value, (label, _) in LIFETIMES.items()],
-        refusal=find_plan_notice(uow, console.user_id, PlanQuota.KEYS),
+        refusal=find_plan_notice(uow, console.account_id, PlanQuota.KEYS),
     )
 
 

@@ -224,7 +224,9 @@ def _render_new_action(
     member_count = NOBODY
     mailing_list = console.get_own_list(uow, list_id)
     own_tags = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows
-    notice = find_plan_notice(uow, console.user_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB)
+    notice = find_plan_notice(
+        uow, console.account_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB
+    )
     try:
         filter_json = selection.build_filter(uow, mailing_list) or ALL_ACTIVE
         parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
@@ -265,7 +267,7 @@ def show_bulk_action(
     notice = None
     if is_removal and view.undo_until is not None:
         # The undo of a removal adds members again, which may exceed the limit of the plan.
-        notice = find_plan_notice(uow, console.user_id, PlanQuota.MEMBERS)
+        notice = find_plan_notice(uow, console.account_id, PlanQuota.MEMBERS)
     return console.render_page(
         "bulk_action.html",
         list=mailing_list,

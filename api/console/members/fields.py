@@ -40,7 +40,7 @@ _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 @router.get("")
 def show_fields(console: FiguresPage, uow: Transaction) -> Response:
     return console.render_page(
-        "fields.html", fields=fields.list_fields(uow, console.user_id), types=TYPE_LABELS
+        "fields.html", fields=fields.list_fields(uow, console.account_id), types=TYPE_LABELS
     )
 
 
@@ -54,13 +54,13 @@ def show_new_field(console: EditPage, form: EmptyForm) -> Response:
 def create_field(console: EditForm, uow: Transaction) -> Response:
     values = {**_read_values(console.form), "type": console.form.get("type", "")}
     body = parse_body(NewField, values)
-    fields.create_field(uow, console.user_id, **body.columns())
+    fields.create_field(uow, console.account_id, **body.columns())
     return console.redirect(FIELDS_PATH, f"The field “{body.label}” was created.")
 
 
 @router.get("/{field_id}")
 def show_field(console: EditPage, uow: Transaction, field_id: PathId, form: EmptyForm) -> Response:
-    field = fields.get_field(uow, console.user_id, field_id)
+    field = fields.get_field(uow, console.account_id, field_id)
     inputs = {name: getattr(field, name) or "" for name in ("key", "label", "description", "type")}
     inputs["choices"] = "\n".join(field.choices)
     inputs |= {"public": "on"} if field.is_public else {}
@@ -73,15 +73,15 @@ def change_field(console: EditForm, uow: Transaction, field_id: PathId) -> Respo
     """Change a field. If the type of a member field changes, its values are converted."""
     type_ = {"type": console.form["type"]} if "type" in console.form else {}
     body = parse_body(FieldChanges, {**_read_values(console.form), **type_})
-    field_types.change_field_and_type(uow, console.user_id, field_id, body.columns())
+    field_types.change_field_and_type(uow, console.account_id, field_id, body.columns())
     return console.redirect(FIELDS_PATH, f"The field “{body.label}” was changed.")
 
 
 @router.post("/{field_id}/retire")
 def retire_field(console: EditForm, uow: Transaction, field_id: PathId) -> Response:
     """Hide a member field, but keep its values in the database."""
-    label = fields.get_field(uow, console.user_id, field_id).label
-    fields.retire_field(uow, console.user_id, field_id)
+    label = fields.get_field(uow, console.account_id, field_id).label
+    fields.retire_field(uow, console.account_id, field_id)
     return console.redirect(FIELDS_PATH, f"The field “{label}” was retired.")
 
 

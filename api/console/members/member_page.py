@@ -33,12 +33,13 @@ from api.console.requests import (
 from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.keyed_bulkheads import threaded_by_list
 from api.paging import Cursor
-from api.record_ids import ListId, PathId
+from api.record_ids import ListId, PathPersonId
 from api.schemas.subscriptions import MemberChanges, SubscriptionRecord, build_member_record
 from api.state import Transaction
 from core.errors import FieldProblem
 from core.errors.mailing import FIELD_VALUE, TAG_TOO_MANY_OF_MEMBER
 from core.errors.requests import CURSOR_INVALID
+from core.ids import PersonId
 from models import FieldType, MailingList, MemberField, Subscription, SubscriptionEvent
 from services.accounts import accounts
 from services.paging import PageOfRows, PageRequest
@@ -90,14 +91,14 @@ def show_member(
     console: MembersPage,
     uow: Transaction,
     list_id: ListId,
-    user_id: PathId,
+    user_id: PathPersonId,
     form: EmptyForm,
     cursor: Cursor = None,
 ) -> Response:
     member = _get_member(uow, console, list_id, user_id)
-    own_fields = fields.list_fields(uow, console.user_id)
+    own_fields = fields.list_fields(uow, console.account_id)
     timeline = _read_timeline(uow, member, {each.key: each.label for each in own_fields}, cursor)
-    own_lists = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
+    own_lists = lists.list_choices(uow, console.account_id, LISTS_TO_CHOOSE)
     has_lifted_bounce = bounces.has_owner_lifted(uow, list_id, user_id)
     console.count_members_page(uow)
     record = member.record
@@ -187,7 +188,9 @@ def _may_turn_mail_on(record: SubscriptionRecord, *, has_lifted_bounce: bool) ->
     return record.email_off.reason is EmailOffReason.OWNER or not has_lifted_bounce
 
 
-def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Member:
+def _get_member(
+    uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: PersonId
+) -> _Member:
     mailing_list = console.get_own_list(uow, list_id)
     subscription = members.get_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
@@ -203,10 +206,10 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
 @threaded_by_list
 @shows_errors_on(show_member, _MEMBER_PLACES)
 def change_member(
-    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathPersonId
 ) -> Response:
     member = _get_member(uow, console, list_id, user_id)
-    own_fields = fields.list_fields(uow, console.user_id)
+    own_fields = fields.list_fields(uow, console.account_id)
     changes = _read_changes(console.form, member.record, own_fields)
     members.update_member(uow, member.mailing_list, user_id, changes.edit(), build_actor(console))
     notice = "The changes were saved." if changes.sent() else "There were no changes to save."
@@ -264,7 +267,9 @@ def _format_date(moment: datetime | None) -> str:
 @router.post("/{user_id}/email")
 @threaded_by_list
 @shows_errors_on(show_member, keeps_input=False)
-def switch_mail(console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+def switch_mail(
+    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathPersonId
+) -> Response:
     """Stop sending mail to a member, or resume sending unless the member has opted out."""
     enabled = console.form.get("enabled") == "yes"
     mailing_list = console.get_own_list(uow, list_id)
@@ -276,7 +281,7 @@ def switch_mail(console: EditForm, uow: Transaction, list_id: ListId, user_id: P
 @router.post("/{user_id}/engagement")
 @shows_errors_on(show_member, keeps_input=False)
 def refuse_engagement(
-    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathPersonId
 ) -> Response:
     """Store the no of a member who asked the owner."""
     mailing_list = console.get_own_list(uow, list_id)
@@ -289,7 +294,9 @@ def refuse_engagement(
 @router.post("/{user_id}/move")
 @threaded_by_list
 @shows_errors_on(show_member, keeps_input=False)
-def move_member(console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+def move_member(
+    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathPersonId
+) -> Response:
     if not console.form.get("list"):
         form = TypedForm(problem="Choose the list to move this member to.", status=422)
         return show_member(console, uow, list_id, user_id, form)
@@ -302,7 +309,9 @@ def move_member(console: EditForm, uow: Transaction, list_id: ListId, user_id: P
 
 
 @router.get("/{user_id}/remove")
-def show_removal(console: EditPage, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+def show_removal(
+    console: EditPage, uow: Transaction, list_id: ListId, user_id: PathPersonId
+) -> Response:
     member = _get_member(uow, console, list_id, user_id)
     console.count_members_page(uow)
     return console.render_page("remove_member.html", list=member.mailing_list, member=member.record)
@@ -311,7 +320,7 @@ def show_removal(console: EditPage, uow: Transaction, list_id: ListId, user_id: 
 @router.post("/{user_id}/remove")
 @threaded_by_list
 def remove_member(
-    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathId
+    console: EditForm, uow: Transaction, list_id: ListId, user_id: PathPersonId
 ) -> Response:
     members.remove_member(uow, console.get_own_list(uow, list_id), user_id, build_actor(console))
     return console.redirect(

@@ -103,8 +103,8 @@ def _render_members(
     if segment_id is not None and segment_id not in {each.id for each in own_segments}:
         own_segments.append(segments.get_segment(uow, mailing_list.id, segment_id))
     choices = filter_choices.list_choices(uow, mailing_list)
-    own_fields = fields.read_own_fields(uow, console.user_id).by_key
-    can_add = can_import(uow, console.user_id)
+    own_fields = fields.read_own_fields(uow, console.account_id).by_key
+    can_add = can_import(uow, console.account_id)
     draft = filter_form.open_first_row(filter_form.convert_to_rows(draft, choices), choices)
     segment_choices = [(str(each.id), each.name) for each in own_segments]
     common_filters = _build_common_filters(mailing_list, selection)
@@ -253,7 +253,7 @@ def show_new_member(
 ) -> Response:
     mailing_list = console.get_own_list(uow, list_id)
     notice = find_plan_notice(
-        uow, console.user_id, PlanQuota.MEMBERS, paid_plan_text=ADDING_MEMBERS_TEXT
+        uow, console.account_id, PlanQuota.MEMBERS, paid_plan_text=ADDING_MEMBERS_TEXT
     )
     return console.render_page(
         "new_member.html", form, list=mailing_list, tiers=[*TIERS.items()], refusal=notice

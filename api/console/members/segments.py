@@ -392,7 +392,7 @@ def _render_segment_form(
     segment_name = ""
     watch = None if segment_id is None else watches.find_watch(uow, segment_id)
     if segment_id is None:
-        notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
+        notice = find_plan_notice(uow, console.account_id, PlanQuota.STORAGE_MB)
     else:
         segment_name = segments.get_segment(uow, list_id, segment_id).name
     draft = convert_to_rows(draft, choices)

@@ -25,7 +25,7 @@ from api.console.typed_forms import TypedForm, build_field_error
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
-from api.record_ids import PathId, parse_id
+from api.record_ids import PathId, PathPersonId, parse_id
 from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
@@ -165,13 +165,13 @@ def show_users(
 
 @router.get("/users/{user_id}")
 def show_user(
-    console: OperatorPage, uow: Transaction, user_id: PathId, form: EmptyForm
+    console: OperatorPage, uow: Transaction, user_id: PathPersonId, form: EmptyForm
 ) -> Response:
     user = accounts.get_user(uow, user_id)
     account = user_accounts.read_account(uow, user)
     usage = quotas.list_uses(uow, user)
     events = security_events.list_events(uow, user.id, PageRequest(MAX_GROUPED_EVENTS)).rows
-    lines = zip(events, build_event_lines(uow, user.id, events), strict=True)
+    lines = zip(events, build_event_lines(uow, user.account_id, events), strict=True)
     repetitions: dict[tuple[str, ...], list[tuple[RecordedEvent, EventLine]]] = {}
     for event_line in lines:
         repetitions.setdefault(_describe_repetition(event_line), []).append(event_line)
@@ -179,7 +179,7 @@ def show_user(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
         account=account,
-        lists=user_accounts.read_list_figures(uow, user.id, LISTS_ON_PAGE),
+        lists=user_accounts.read_list_figures(uow, user.account_id, LISTS_ON_PAGE),
         mailing_days=user_accounts.MAILING_DAYS,
         user=account.user,
         plans=[(plan.value, format_status(plan)) for plan in Plan],
@@ -201,7 +201,7 @@ def _describe_repetition(event_line: tuple[RecordedEvent, EventLine]) -> tuple[s
 
 @router.post("/users/{user_id}")
 @shows_errors_on(show_user)
-def change_plan(console: OperatorForm, uow: Transaction, user_id: PathId) -> Response:
+def change_plan(console: OperatorForm, uow: Transaction, user_id: PathPersonId) -> Response:
     plan_name = console.form.get("plan")
     if plan_name not in tuple(Plan):
         raise build_field_error("plan", "choose one of the listed plans")

@@ -58,7 +58,7 @@ def dismiss_sender(console: AccessForm, uow: Transaction, sender_id: PathId) -> 
 def _dismiss_warning(
     uow: UnitOfWork, console: ConsoleRequest, kind: AttentionKind, subject_id: int
 ) -> Response:
-    if not attention.dismiss_line(uow, console.user_id, kind, subject_id):
+    if not attention.dismiss_line(uow, console.account_id, kind, subject_id):
         raise ROUTE_NOT_FOUND()
     return console.redirect(CONSOLE_PATH, "The warning was dismissed.")
 
@@ -70,7 +70,7 @@ def show_search_results(console: MembersPage, uow: Transaction, q: str = "") -> 
     results = owner_search.search_lists_and_members(uow, console.caller, search_text)
     if results.members:
         console.count_members_page(uow)
-    is_operator = accounts.get_user(uow, console.user_id).is_operator
+    is_operator = accounts.get_user(uow, console.person_id).is_operator
     return console.render_page(
         "find.html",
         q=search_text,

@@ -17,6 +17,7 @@ from api.console.requests import ConsoleRequest
 from api.console.task_labels import shorten_reason
 from api.responses.lists import describe_lists
 from api.schemas.lists import Channel
+from core.ids import AccountId
 from core.settings.notations import PlanQuota
 from core.settings.plan_contact import PlanContact
 from models import MailingList, Plan
@@ -147,24 +148,25 @@ class Overview:
 
 
 def read_overview(uow: UnitOfWork, console: ConsoleRequest) -> Overview:
-    account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
-    person = accounts.get_user(uow, console.user_id)
-    plan = Plan(person.plan)
-    usage = quotas.list_uses(uow, person)
-    page = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
+    database = console.state.resources.database
+    credit_account = json.loads(ledger.read_account(database, console.account_id))
+    account = accounts.get_account(uow, console.account_id)
+    plan = Plan(account.plan)
+    usage = quotas.list_uses(uow, account)
+    page = lists.list_for_user(uow, console.account_id, PageRequest(LISTS_ON_OVERVIEW))
     growth = daily_figures.read_list_growth(uow, [each.id for each in page.rows], _MONTH_DAYS)
     figures = daily_figures.read_owner_figures(
-        uow, console.user_id, daily_figures.choose_days(None, None)
+        uow, console.account_id, daily_figures.choose_days(None, None)
     )
     types = [FeedEventType(each) for each in ACTIVITIES]
     page_of_events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE)
     # Events about erased people have no page, and tell the owner nothing.
     events = [each for each in page_of_events.events if each.path]
     return Overview(
-        name=person.name,
+        name=accounts.get_user(uow, console.person_id).name,
         plan=plan,
         contact=find_plan_contact(uow, plan),
-        credits=format_credits(Decimal(str(account["balance_credit"]))),
+        credits=format_credits(Decimal(str(credit_account["balance_credit"]))),
         usage=usage,
         is_near_a_limit=any(
             use.limit is not None and use.used * 2 > use.limit for use in usage.values()
@@ -179,15 +181,15 @@ def read_overview(uow: UnitOfWork, console: ConsoleRequest) -> Overview:
         },
         plot=build_net_growth_plot(figures),
         events=events[:EVENTS_ON_OVERVIEW],
-        warnings=_list_warnings(uow, console.user_id),
-        steps=_list_first_steps(uow, console.user_id, page.rows, usage, plan),
-        last_issue=mailings.find_newest_issue(uow, console.user_id),
+        warnings=_list_warnings(uow, console.account_id),
+        steps=_list_first_steps(uow, console.account_id, page.rows, usage, plan),
+        last_issue=mailings.find_newest_issue(uow, console.account_id),
     )
 
 
-def _list_warnings(uow: UnitOfWork, user_id: int) -> list[WarningView]:
-    lines = attention.list_lines(uow, user_id)
-    endpoints = webhook_endpoints.list_live_endpoints(uow, user_id)
+def _list_warnings(uow: UnitOfWork, account_id: AccountId) -> list[WarningView]:
+    lines = attention.list_lines(uow, account_id)
+    endpoints = webhook_endpoints.list_live_endpoints(uow, account_id)
     hosts = Counter(urlsplit(endpoint.url).netloc for endpoint in endpoints)
     return [
         WarningView(line, _describe_failure(line, hosts), *_NEXT_STEPS[line.next_step])
@@ -213,7 +215,7 @@ def _describe_failure(line: AttentionLine, hosts: Mapping[str, int]) -> str:
 
 def _list_first_steps(
     uow: UnitOfWork,
-    user_id: int,
+    account_id: AccountId,
     newest_lists: Sequence[MailingList],
     usage: Mapping[PlanQuota, QuotaUse],
     plan: Plan,
@@ -221,7 +223,7 @@ def _list_first_steps(
     """Return the checklist for new owners, or an empty list if the owner no longer needs it."""
     if usage[PlanQuota.MEMBERS].used > MAX_MEMBERS_WITH_STEPS:
         return []
-    progress = first_steps.find_first_steps(uow, user_id)
+    progress = first_steps.find_first_steps(uow, account_id)
     base = uow.settings.public_base
     form_label = "Add a form to your website"
     form_url = sign_up_url = send_url = other = None

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from api.record_ids import parse_id
+from core.ids import AccountId
 from models import ApiKey
 from services.access import api_keys
 from services.recovery import KeptAccess
@@ -21,8 +22,8 @@ _BOXES = {
 }
 
 
-def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
-    keys = api_keys.list_active_keys(uow, user_id)
+def list_newest_keys(uow: UnitOfWork, account_id: AccountId) -> tuple[list[ApiKey], int]:
+    keys = api_keys.list_active_keys(uow, account_id)
     return keys[:MAX_KEYS_ON_PAGE], len(keys[MAX_KEYS_ON_PAGE:])
 
 

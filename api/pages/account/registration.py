@@ -261,10 +261,10 @@ def _render_choice(
     with state.resources.unit_of_work() as uow:
         person = accounts.find_user_by_email(uow, email)
         if person is not None:
-            credentials["keys"], credentials["more_keys"] = list_newest_keys(uow, person.id)
+            credentials["keys"], credentials["more_keys"] = list_newest_keys(uow, person.account_id)
             credentials["passkeys"] = passkeys.list_passkeys(uow, person.id)
-            credentials["endpoints"] = webhook_endpoints.list_live_endpoints(uow, person.id)
-            credentials["senders"] = senders.list_senders(uow, person.id)
+            credentials["endpoints"] = webhook_endpoints.list_live_endpoints(uow, person.account_id)
+            credentials["senders"] = senders.list_senders(uow, person.account_id)
             credentials["asks_factor"] = sessions.has_second_factor(uow, person.id)
             passkey_options = passkeys.build_request_options_for(uow, person.id, form_cookie)
     return render_anonymous_page(

@@ -68,7 +68,7 @@ def show_login(
         if again is None:
             return redirect_to_path(state, read_local_path(next) or page_paths.OVERVIEW_PATH)
         with state.resources.unit_of_work() as uow:
-            fields["email"] = accounts.get_user(uow, member.user_id).email
+            fields["email"] = accounts.get_user(uow, member.person_id).email
         fields["again"] = again
     return _render_login(request, state, fields)
 

@@ -44,7 +44,7 @@ def show_consent(
         # Content-Security-Policy.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
-        address=accounts.get_user(uow, member.user_id).email,
+        address=accounts.get_user(uow, member.person_id).email,
         scopes=authorization.scopes,
         explanations=SCOPE_EXPLANATIONS,
         destination=target.netloc or f"an app on this device ({target.scheme})",

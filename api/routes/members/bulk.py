@@ -123,12 +123,12 @@ async def add_members(
     unless `Prefer` sets a different time. A 202 response contains the id of the job.
     """
     seconds = preference.seconds(WAIT_SECONDS)
-    owner_id = caller.user_id
-    state.admit(Queue.BULK, owner_id, seconds)
+    account_id = caller.account_id
+    state.admit(Queue.BULK, account_id, seconds)
     accepted = await _accept_members(
         request, state, caller, list_id, is_strict=preference.is_strict
     )
-    job = await wait_for_job(request, state, accepted.job_id, seconds, owner_id=owner_id)
+    job = await wait_for_job(request, state, accepted.job_id, seconds, account_id=account_id)
     return build_count_response(job, "added", replayed=accepted.replayed)
 
 
@@ -148,14 +148,14 @@ async def _accept_members(
     body_of(request.scope).json_limits = build_row_limits(await RECORDS.run(find_max_rows))
     own_fields = None
     if is_strict:
-        read_fields = partial(fields.read_own_fields, owner_id=caller.user_id)
+        read_fields = partial(fields.read_own_fields, account_id=caller.account_id)
         own_fields = await state.in_unit_of_work(read_fields)
     # Read the body as a stream, because ``request.body()`` would keep the body in memory.
     body = remove_byte_order_mark(b"".join([piece async for piece in request.stream()]))
     check = partial(_check_members, own_fields=own_fields)
     has_values = await read_converted_json(request, body, check)
     accepted = await UPLOADS_BY_CALLER.run(
-        caller.user_id,
+        caller.account_id,
         accepting.accept_members,
         state.resources,
         caller,
@@ -276,7 +276,7 @@ async def change_members(
     order = actions.check_order(BulkOrder(body.action, body.value))
     if dry_run:
         preview = await SEARCHES_BY_CALLER.run(
-            caller.user_id, _preview_action, state, caller, list_id, body
+            caller.account_id, _preview_action, state, caller, list_id, body
         )
         return JSONResponse(build_envelope(preview).model_dump())
     state.queue_ages.check(Queue.BULK, waits=False)

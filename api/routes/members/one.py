@@ -11,7 +11,7 @@ from api.auth.requirements import ListEditor, MemberReader
 from api.limits.keyed_bulkheads import threaded_by_list
 from api.openapi.declarations import LIST_ERRORS, array_page_responses, error_responses
 from api.paging import ArrayPaging, Paging, link_next_page
-from api.record_ids import ListId, MemberName, PathId
+from api.record_ids import ListId, MemberName, PathId, PathPersonId
 from api.responses.lists import describe_lists
 from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
@@ -60,7 +60,7 @@ def transfer_member(
     uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
-    user_id: PathId,
+    user_id: PathPersonId,
     dst_list_id: Annotated[PathId, Query(description="The id of another list that you own")],
 ) -> Envelope[int]:
     """Move a member to another list that you own. Returns 1, or 0 if the member was already
@@ -83,7 +83,7 @@ def transfer_member(
 )
 @threaded_by_list
 def remove_member(
-    request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
+    request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathPersonId
 ) -> Envelope[int]:
     """Remove a member from a list. Returns 1, or 0 if the member was already removed. You can add
     the member again.
@@ -106,7 +106,7 @@ def set_member_email_enabled(
     uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
-    user_id: PathId,
+    user_id: PathPersonId,
     body: schemas.EmailSetting,
 ) -> Envelope[int]:
     """Turn a member's mail on or off. Returns 1, or 0 if nothing changed. You can't reverse an
@@ -129,7 +129,7 @@ def refuse_member_engagement(
     uow: Transaction,
     caller: ListEditor,
     list_id: ListId,
-    user_id: PathId,
+    user_id: PathPersonId,
     body: EngagementSetting,
 ) -> Envelope[int]:
     """Store the no of a member who asked you not to record opens and clicks. Returns 1, or 0 if the
@@ -157,7 +157,7 @@ def list_member_subscriptions(
     uow: Transaction,
     caller: MemberReader,
     list_id: ListId,
-    user_id: PathId,
+    user_id: PathPersonId,
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """List the subscriptions of a member to all lists of this list's owner, newest first."""
@@ -166,7 +166,7 @@ def list_member_subscriptions(
     person = accounts.get_user(uow, user_id)
     channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
     attributes = member_attributes.create_formatter(
-        uow, caller.user_id, [record.tag_ids for record, _ in page.rows]
+        uow, caller.account_id, [record.tag_ids for record, _ in page.rows]
     )
     email_offs = find_email_offs(uow, [record for record, _ in page.rows])
     views = read_views(uow, [record for record, _ in page.rows])
@@ -269,7 +269,7 @@ def _build_record(
     responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_history(
-    uow: Transaction, caller: MemberReader, list_id: ListId, user_id: PathId, paging: Paging
+    uow: Transaction, caller: MemberReader, list_id: ListId, user_id: PathPersonId, paging: Paging
 ) -> Envelope[Page[schemas.HistoryEntry]]:
     """List the changes of a member's subscription, newest first. Each entry contains who made the
     change, when and from where.
@@ -286,7 +286,7 @@ def read_member_history(
     responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_consent(
-    uow: Transaction, caller: MemberReader, list_id: ListId, user_id: PathId, paging: Paging
+    uow: Transaction, caller: MemberReader, list_id: ListId, user_id: PathPersonId, paging: Paging
 ) -> Envelope[Page[MemberConsent]]:
     """List the consents of a member, newest first. Each entry was recorded by Pressroom or claimed
     by an import.

@@ -129,7 +129,7 @@ async def list_members(
         paging,
         segment_id=segment_id,
     )
-    return await SEARCHES_BY_CALLER.run(caller.user_id, work)
+    return await SEARCHES_BY_CALLER.run(caller.account_id, work)
 
 
 @router.post(
@@ -148,7 +148,7 @@ async def search_members(
     """
     paging = limit_members_page(caller, PageRequest(body.limit, cursor=body.cursor))
     work = partial(_search_members, state, caller, list_id, body.filter, body.status, paging)
-    return await SEARCHES_BY_CALLER.run(caller.user_id, work)
+    return await SEARCHES_BY_CALLER.run(caller.account_id, work)
 
 
 def _search_members(

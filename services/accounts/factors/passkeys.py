@@ -34,6 +34,7 @@ from webauthn.helpers.structs import (
 )
 
 from core.errors import people as errors
+from core.ids import PersonId
 from core.keyring import Keyring
 from core.settings import Settings
 from models import Passkey, User
@@ -100,12 +101,14 @@ def build_request_options(
     return options_to_json(options)
 
 
-def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
-    known = list_passkeys(uow, user_id)
+def build_request_options_for(uow: UnitOfWork, person_id: PersonId, form_cookie: str) -> str | None:
+    known = list_passkeys(uow, person_id)
     return build_request_options(uow.settings, form_cookie, known=known) if known else None
 
 
-def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answer: str) -> None:
+def add_passkey(
+    uow: UnitOfWork, person_id: PersonId, *, session: str, name: str, answer: str
+) -> None:
     """Store a new passkey of a locked person.
 
     ``session`` is the browser's session cookie, and ``answer`` is its WebAuthn response.
@@ -114,7 +117,7 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
     settings = uow.settings
     if not 1 <= len(name) <= MAX_PASSKEY_NAME_CHARACTERS:
         raise errors.PASSKEY_NAME(most=MAX_PASSKEY_NAME_CHARACTERS)
-    if len(list_passkeys(uow, user_id)) >= MAX_PASSKEYS:
+    if len(list_passkeys(uow, person_id)) >= MAX_PASSKEYS:
         raise errors.PASSKEYS_TOO_MANY(most=MAX_PASSKEYS)
     with _reject_malformed(answer):
         credential = parse_registration_credential_json(answer)
@@ -132,7 +135,7 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
         )
     _spend_challenge(uow, challenge)
     row = insert(Passkey).values(
-        user_id=user_id,
+        user_id=person_id,
         name=name,
         sign_count=registration.sign_count,
         credential_id=registration.credential_id,
@@ -144,11 +147,11 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
 
 
 def verify_passkey(
-    uow: UnitOfWork, *, form_cookie: str, answer: str, user_id: int | None
+    uow: UnitOfWork, *, form_cookie: str, answer: str, person_id: PersonId | None
 ) -> Passkey:
     """Return the passkey that signed a browser's WebAuthn response.
 
-    In a login without a password, ``user_id`` is ``None``, and user verification is required.
+    In a login without a password, ``person_id`` is ``None``, and user verification is required.
     """
     settings = uow.settings
     with _reject_malformed(answer):
@@ -163,7 +166,7 @@ def verify_passkey(
         handle = credential.response.user_handle
         if (
             passkey is None
-            or user_id not in (None, passkey.user_id)
+            or person_id not in (None, passkey.user_id)
             or handle not in (None, b"", _user_handle(passkey.user_id))
         ):
             raise errors.PASSKEY_INVALID()
@@ -174,7 +177,7 @@ def verify_passkey(
             expected_origin=settings.public_origin,
             credential_public_key=passkey.public_key,
             credential_current_sign_count=passkey.sign_count,
-            require_user_verification=user_id is None,
+            require_user_verification=person_id is None,
         )
     _spend_challenge(uow, challenge)
     passkey.sign_count = verification.new_sign_count
@@ -182,13 +185,13 @@ def verify_passkey(
     return passkey
 
 
-def list_passkeys(uow: UnitOfWork, user_id: int) -> list[Passkey]:
-    query = select(Passkey).where(Passkey.user_id == user_id).order_by(Passkey.id.desc())
+def list_passkeys(uow: UnitOfWork, person_id: PersonId) -> list[Passkey]:
+    query = select(Passkey).where(Passkey.user_id == person_id).order_by(Passkey.id.desc())
     return list(uow.session.scalars(query))
 
 
-def remove_passkey(uow: UnitOfWork, user_id: int, passkey_id: int) -> bool:
-    statement = delete(Passkey).where(Passkey.user_id == user_id, Passkey.id == passkey_id)
+def remove_passkey(uow: UnitOfWork, person_id: PersonId, passkey_id: int) -> bool:
+    statement = delete(Passkey).where(Passkey.user_id == person_id, Passkey.id == passkey_id)
     return uow.session.scalar(statement.returning(Passkey.id)) is not None
 
 
@@ -223,5 +226,5 @@ def _relying_party_id(settings: Settings) -> str:
     return (settings.public_url.host or "").strip("[]")
 
 
-def _user_handle(user_id: int) -> bytes:
-    return user_id.to_bytes(8)
+def _user_handle(person_id: PersonId) -> bytes:
+    return person_id.to_bytes(8)

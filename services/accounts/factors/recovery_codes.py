@@ -7,6 +7,7 @@ import secrets
 
 from sqlalchemy import delete, func, insert, select
 
+from core.ids import PersonId
 from core.keyring import Keyring
 from models import RecoveryCode
 from storage.unit_of_work import UnitOfWork, record_moment_once
@@ -19,31 +20,32 @@ _HALF_CHARACTERS = 5
 _PURPOSE = "recovery-code"
 
 
-def create_codes(uow: UnitOfWork, user_id: int) -> list[str]:
-    remove_codes(uow, user_id)
+def create_codes(uow: UnitOfWork, person_id: PersonId) -> list[str]:
+    remove_codes(uow, person_id)
     codes = [f"{_random_half()}-{_random_half()}" for _ in range(RECOVERY_CODES_PER_PERSON)]
     rows = [
-        {"user_id": user_id, "code_hmac": _digests(uow.settings.keyring, code)[0]} for code in codes
+        {"user_id": person_id, "code_hmac": _digests(uow.settings.keyring, code)[0]}
+        for code in codes
     ]
     uow.session.execute(insert(RecoveryCode), rows)
     return codes
 
 
-def use_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
+def use_code(uow: UnitOfWork, person_id: PersonId, typed: str) -> bool:
     matches = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
     used_codes = record_moment_once(
-        uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, matches
+        uow, RecoveryCode.used_at, RecoveryCode.user_id == person_id, matches
     )
     return used_codes == 1
 
 
-def count_unused_codes(uow: UnitOfWork, user_id: int) -> int:
-    unused = (RecoveryCode.user_id == user_id, RecoveryCode.used_at.is_(None))
+def count_unused_codes(uow: UnitOfWork, person_id: PersonId) -> int:
+    unused = (RecoveryCode.user_id == person_id, RecoveryCode.used_at.is_(None))
     return uow.session.scalar(select(func.count()).select_from(RecoveryCode).where(*unused)) or 0
 
 
-def remove_codes(uow: UnitOfWork, user_id: int) -> None:
-    uow.session.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
+def remove_codes(uow: UnitOfWork, person_id: PersonId) -> None:
+    uow.session.execute(delete(RecoveryCode).where(RecoveryCode.user_id == person_id))
 
 
 def _random_half() -> str:

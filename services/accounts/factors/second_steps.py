@@ -41,7 +41,7 @@ def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor
         return
     if factor.passkey:
         passkeys.verify_passkey(
-            uow, form_cookie=factor.form_cookie, answer=factor.passkey, user_id=person.id
+            uow, form_cookie=factor.form_cookie, answer=factor.passkey, person_id=person.id
         )
         return
     code = "".join(factor.code.split())
@@ -98,7 +98,7 @@ def complete_second_step(
 
 
 def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser: Browser) -> User:
-    passkey = passkeys.verify_passkey(uow, form_cookie=form_cookie, answer=answer, user_id=None)
+    passkey = passkeys.verify_passkey(uow, form_cookie=form_cookie, answer=answer, person_id=None)
     person = accounts.get_user(uow, passkey.user_id)
     logins.notify_of_new_browser(uow, person, browser)
     return person

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
 from core.errors.people import SECOND_FACTOR_WRONG
+from core.ids import PersonId
 from core.keyring import Keyring
 from models import TotpSecret
 from storage.encryption import KeyWrapper, WrappedKey
@@ -57,7 +58,9 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
-def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: str) -> None:
+def add_secret(
+    uow: UnitOfWork, wrapper: KeyWrapper, person_id: PersonId, secret: str, code: str
+) -> None:
     """Store the secret of an authenticator app, in place of any earlier secret.
 
     Raises ``second_factor.wrong`` if the person's code doesn't match the secret.
@@ -65,45 +68,45 @@ def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, 
     step = _matching_step(secret, code)
     if step is None:
         raise SECOND_FACTOR_WRONG()
-    wrapped = wrapper.wrap(base64.b32decode(secret), _context(user_id))
+    wrapped = wrapper.wrap(base64.b32decode(secret), _context(person_id))
     values = {
         "wrapped_secret": wrapped.data,
         "wrapped_by": wrapped.wrapped_by,
         "last_step": step,
         "created_at": clock.now(),
     }
-    insertion = insert(TotpSecret).values(user_id=user_id, **values)
+    insertion = insert(TotpSecret).values(user_id=person_id, **values)
     upsert = insertion.on_conflict_do_update(index_elements=[TotpSecret.user_id], set_=values)
     uow.session.execute(upsert)
 
 
-def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
+def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, person_id: PersonId, code: str) -> bool:
     """Return whether a code is valid, and mark it as used.
 
     A code is accepted only if the person has used neither this code nor a newer one. If two
     simultaneous requests contain the same code, only one succeeds.
     """
-    secret_row = uow.session.get(TotpSecret, user_id)
+    secret_row = uow.session.get(TotpSecret, person_id)
     if secret_row is None:
         return False
     wrapped = WrappedKey(secret_row.wrapped_by, secret_row.wrapped_secret)
-    secret = wrapper.unwrap(wrapped, _context(user_id))
+    secret = wrapper.unwrap(wrapped, _context(person_id))
     step = _matching_step(base64.b32encode(secret).decode(), code)
     if step is None:
         return False
-    has_older_step = (TotpSecret.user_id == user_id, TotpSecret.last_step < step)
+    has_older_step = (TotpSecret.user_id == person_id, TotpSecret.last_step < step)
     statement = update(TotpSecret).where(*has_older_step).values(last_step=step)
     statement = statement.returning(TotpSecret.user_id)
     options = {"synchronize_session": False}
     return uow.session.scalar(statement, execution_options=options) is not None
 
 
-def find_secret(uow: UnitOfWork, user_id: int) -> TotpSecret | None:
-    return uow.session.get(TotpSecret, user_id)
+def find_secret(uow: UnitOfWork, person_id: PersonId) -> TotpSecret | None:
+    return uow.session.get(TotpSecret, person_id)
 
 
-def remove_secret(uow: UnitOfWork, user_id: int) -> bool:
-    statement = delete(TotpSecret).where(TotpSecret.user_id == user_id)
+def remove_secret(uow: UnitOfWork, person_id: PersonId) -> bool:
+    statement = delete(TotpSecret).where(TotpSecret.user_id == person_id)
     return uow.session.scalar(statement.returning(TotpSecret.user_id)) is not None
 
 
@@ -135,8 +138,8 @@ def _matching_step(secret: str, code: str) -> int | None:
         return None
 
 
-def _context(user_id: int) -> str:
-    return f"totp:{user_id}"
+def _context(person_id: PersonId) -> str:
+    return f"totp:{person_id}"
 
 
 def _offer(session: str, secret: str) -> bytes:

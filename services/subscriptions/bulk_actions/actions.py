@@ -83,13 +83,13 @@ def begin_bulk_action(
     """Enqueue an order that ``check_order`` has validated."""
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
-    owner_id = mailing_list.user_id
-    quotas.require_quota(uow, owner_id, PlanQuota.UNFINISHED_JOBS)
+    account_id = mailing_list.user_id
+    quotas.require_quota(uow, account_id, PlanQuota.UNFINISHED_JOBS)
     quotas.require_quota(
-        uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.count_row_bytes(stored_filter)
+        uow, account_id, PlanQuota.STORAGE_MB, more=quotas.count_row_bytes(stored_filter)
     )
     bulk = BulkAction(
-        list_id=mailing_list.id, user_id=owner_id, filter=dict(stored_filter), action=order.action
+        list_id=mailing_list.id, user_id=account_id, filter=dict(stored_filter), action=order.action
     )
     if order.action is BulkActionKind.SET_TYPE:
         bulk.type = order.value
@@ -105,21 +105,23 @@ def begin_bulk_action(
         bulk.tag_id = tag_ids.get(order.value, 0)
     uow.session.add(bulk)
     uow.session.flush()
-    return enqueue_job(uow, CHANGE_MEMBERS, user_id=owner_id, subject_id=bulk.id)
+    return enqueue_job(uow, CHANGE_MEMBERS, account_id=account_id, subject_id=bulk.id)
 
 
 def list_bulk_actions(
     uow: UnitOfWork, caller: Caller, page: PageRequest, *, list_id: int
 ) -> PageOfRows[BulkAction]:
     bulk_actions = select(BulkAction).where(
-        BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
+        BulkAction.list_id == list_id, BulkAction.user_id == caller.account_id
     )
     query = paging.select_page_by_id(bulk_actions, BulkAction.id, page)
     return paging.read_page(uow, query, page)
 
 
 def find_bulk_actions(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Sequence[BulkAction]:
-    query = select(BulkAction).where(BulkAction.user_id == caller.user_id, BulkAction.id.in_(ids))
+    query = select(BulkAction).where(
+        BulkAction.user_id == caller.account_id, BulkAction.id.in_(ids)
+    )
     return uow.session.scalars(query).all()
 
 

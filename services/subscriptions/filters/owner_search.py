@@ -31,6 +31,7 @@ from sqlalchemy import (
     true,
 )
 
+from core.ids import AccountId, PersonId
 from core.languages.shown_lines import strip_invisible
 from models import MailingList, Subscription, SubscriptionStatus, User
 from services.access.caller import Caller
@@ -70,7 +71,7 @@ class ListTitle:
 class MatchedMember:
     """A person, whose ``name`` or ``email`` contains the text. Both are from the first list."""
 
-    user_id: int
+    user_id: PersonId
     email: str
     name: str | None
     lists: Sequence[ListTitle]
@@ -96,25 +97,25 @@ def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> Sea
     search_text = unicodedata.normalize("NFC", strip_invisible(query))
     if not MIN_SEARCH_CHARACTERS <= len(search_text) <= MAX_SEARCH_CHARACTERS:
         return SearchResult()
-    matching_lists = _find_lists(uow, caller.user_id, search_text)
-    search = _MemberSearch(uow, caller.user_id, search_text)
+    matching_lists = _find_lists(uow, caller.account_id, search_text)
+    search = _MemberSearch(uow, caller.account_id, search_text)
     is_complete = search.run()
     subscription_ids = list(search.people.values())
     return SearchResult(
         matching_lists,
-        _read_members(uow, caller.user_id, subscription_ids[:MAX_RESULTS_PER_KIND]),
+        _read_members(uow, caller.account_id, subscription_ids[:MAX_RESULTS_PER_KIND]),
         has_more_members=len(subscription_ids) > MAX_RESULTS_PER_KIND,
         is_complete=is_complete,
     )
 
 
-def _find_lists(uow: UnitOfWork, owner_id: int, search_text: str) -> Sequence[MailingList]:
+def _find_lists(uow: UnitOfWork, account_id: AccountId, search_text: str) -> Sequence[MailingList]:
     escaped = re.sub(r"([\\%_])", r"\\\1", search_text.lower())
     pattern = f"%{escaped}%"
     query = (
         select(MailingList)
         .where(
-            MailingList.user_id == owner_id,
+            MailingList.user_id == account_id,
             MailingList.archived_at.is_(None),
             or_(func.lower(MailingList.title).like(pattern), MailingList.slug.like(pattern)),
         )
@@ -129,7 +130,7 @@ class _MemberSearch:
     """A search. ``people`` maps user ids to subscription ids, in the order of the results."""
 
     uow: UnitOfWork
-    owner_id: int
+    owner_id: AccountId
     search_text: str
     people: dict[int, int] = field(default_factory=dict)
 
@@ -222,10 +223,10 @@ class _MemberSearch:
         return comparison.build_condition(Members(rows))
 
 
-def _select_lists(owner_id: int) -> Subquery:
+def _select_lists(account_id: AccountId) -> Subquery:
     return (
         select(MailingList.id)
-        .where(MailingList.user_id == owner_id, MailingList.archived_at.is_(None))
+        .where(MailingList.user_id == account_id, MailingList.archived_at.is_(None))
         .order_by(MailingList.created_at.desc(), MailingList.id.desc())
         .subquery()
     )
@@ -243,7 +244,7 @@ def _group_by_person(members: Select[Any]) -> Select[Any]:
 
 
 def _read_members(
-    uow: UnitOfWork, owner_id: int, subscription_ids: Sequence[int]
+    uow: UnitOfWork, account_id: AccountId, subscription_ids: Sequence[int]
 ) -> list[MatchedMember]:
     """Keep the order, but omit erased people, whose data remains until the erasure job ends."""
     matching = (
@@ -262,7 +263,7 @@ def _read_members(
         .join(MailingList, MailingList.id == _record.list_id)
         .where(
             _record.user_id == matching.c.user_id,
-            MailingList.user_id == owner_id,
+            MailingList.user_id == account_id,
             MailingList.archived_at.is_(None),
             _IS_ACTIVE,
         )

@@ -5,6 +5,7 @@ from typing import Any
 
 from core.errors import DomainError
 from core.errors.mailing import PLAN_REQUIRED
+from core.ids import AccountId
 from core.settings.notations import PlanQuota
 from core.upload_limits import MAX_MEMBERS_PER_REQUEST
 from models import Job, MemberImport, Plan
@@ -34,7 +35,7 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
-        quotas.require_quota(uow, caller.user_id, quota)
+        quotas.require_quota(uow, caller.account_id, quota)
 
 
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
@@ -42,7 +43,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
     has no paid plan, unless the import is a dry run.
     """
     lists.get_own_list(uow, caller, list_id)
-    if not dry_run and accounts.get_user(uow, caller.user_id).plan != Plan.PAID:
+    if not dry_run and accounts.get_account(uow, caller.account_id).plan != Plan.PAID:
         raise PLAN_REQUIRED()
 
 
@@ -90,7 +91,7 @@ def accept_members(
     return _accept(
         resources,
         file,
-        {"list_id": list_id, "user_id": caller.user_id, "source": "members", "size": len(body)},
+        {"list_id": list_id, "user_id": caller.account_id, "source": "members", "size": len(body)},
         ADD_MEMBERS_WITH_VALUES if has_values else ADD_MEMBERS,
         usage={PlanQuota.STORAGE_MB: len(body)},
         key=key,
@@ -99,7 +100,7 @@ def accept_members(
 
 def accept_file(
     resources: Resources,
-    user_id: int,
+    account_id: AccountId,
     list_id: int,
     *,
     file: NewFile,
@@ -115,7 +116,7 @@ def accept_file(
     size = file.writer.size
     values = {
         "list_id": list_id,
-        "user_id": user_id,
+        "user_id": account_id,
         "source": "file",
         "filename": tidy_filename(filename),
         "size": size,
@@ -142,7 +143,7 @@ def _accept(
         file.assign_to(task)
         uow.session.add(task)
         uow.session.flush()
-        return enqueue_job(uow, kind, user_id=task.user_id, subject_id=task.id)
+        return enqueue_job(uow, kind, account_id=task.user_id, subject_id=task.id)
 
     try:
         accepted = idempotency.accept_once(resources, key, store_import)

@@ -128,7 +128,7 @@ APPLY_CHUNKS = register_kind(
 
 
 def _enqueue_helper(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
-    enqueue_job(uow, APPLY_CHUNKS, user_id=None, on_behalf_of=task.user_id, subject_id=job_id)
+    enqueue_job(uow, APPLY_CHUNKS, account_id=None, on_behalf_of=task.user_id, subject_id=job_id)
 
 
 def _start_turn(resources: Resources, lease: Lease) -> ChunkClaims | None:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import aliased
 
 from core.errors import imports as errors
 from core.errors.jobs import JOB_NOT_FOUND
+from core.ids import AccountId
 from core.settings.notations import PlanQuota
 from models import ImportChunk, Job, MemberImport, NamedMember
 from services import paging, removals
@@ -54,14 +55,14 @@ def list_imports(
     uow: UnitOfWork, caller: Caller, page: PageRequest, *, list_id: int | None
 ) -> PageOfRows[MemberImport]:
     query = paging.select_owner_page(
-        select(MemberImport), MemberImport.user_id, caller.user_id, page
+        select(MemberImport), MemberImport.user_id, caller.account_id, page
     )
     if list_id is not None:
         query = query.where(MemberImport.list_id == list_id)
     return paging.read_page(uow, query, page)
 
 
-def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
+def list_recent_failures(uow: UnitOfWork, account_id: AccountId) -> Sequence[MemberImport]:
     """Omit dismissed failures, and failures before a successful import of a file with the same name
     into the same list.
     """
@@ -70,7 +71,7 @@ def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport
     is_dismissed = MemberImport.dismissed_at >= MemberImport.finished_at
     later = aliased(MemberImport)
     has_succeeded_later = exists().where(
-        later.user_id == user_id,
+        later.user_id == account_id,
         later.id > MemberImport.id,
         later.list_id == MemberImport.list_id,
         later.source == MemberImport.source,
@@ -80,7 +81,7 @@ def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport
         later.dry_run.is_(False),
     )
     query = select(MemberImport).where(
-        MemberImport.user_id == user_id,
+        MemberImport.user_id == account_id,
         *has_failed,
         is_recent,
         is_dismissed.is_not(True),
@@ -111,7 +112,7 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     """
     task = get_import(uow, caller, import_id)
     check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
-    quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=task.size)
+    quotas.require_quota(uow, caller.account_id, PlanQuota.STORAGE_MB, more=task.size)
     task = get_import(uow, caller, import_id, lock=True)
     if task.status == "running":
         raise errors.IMPORT_RUNNING()
@@ -127,7 +128,7 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
         setattr(task, name, value)
     task.created_at = func.now()
     uow.session.flush()
-    return enqueue_job(uow, options.job_kind, user_id=task.user_id, subject_id=task.id)
+    return enqueue_job(uow, options.job_kind, account_id=task.user_id, subject_id=task.id)
 
 
 def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:

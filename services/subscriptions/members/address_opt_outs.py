@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import TextClause, text
 
+from core.ids import AccountId
 from storage.array_texts import format_numbers
 from storage.unit_of_work import UnitOfWork
 
@@ -100,7 +101,7 @@ class ReportedAddress:
 class UnjournaledOptOut(NamedTuple):
     """An opt-out for the journal next to the backups. ``list_ids`` is a JSON array."""
 
-    user_id: int
+    user_id: AccountId
     address_hmac: bytes
     list_ids: str
     source: str
@@ -110,7 +111,7 @@ class UnjournaledOptOut(NamedTuple):
 
 def record(
     uow: UnitOfWork,
-    owner_id: int,
+    account_id: AccountId,
     covered_ids: Collection[int],
     reported: Sequence[ReportedAddress],
 ) -> set[bytes]:
@@ -118,27 +119,27 @@ def record(
 
     Return the digests of the addresses that had no opt-out from at least one of the lists.
     """
-    return _execute(uow, _RECORD, owner_id, covered_ids, reported)
+    return _execute(uow, _RECORD, account_id, covered_ids, reported)
 
 
 def find_new(
     uow: UnitOfWork,
-    owner_id: int,
+    account_id: AccountId,
     covered_ids: Collection[int],
     reported: Sequence[ReportedAddress],
 ) -> set[bytes]:
-    return _execute(uow, _FIND_NEW, owner_id, covered_ids, reported)
+    return _execute(uow, _FIND_NEW, account_id, covered_ids, reported)
 
 
 def _execute(
     uow: UnitOfWork,
     statement: TextClause,
-    owner_id: int,
+    account_id: AccountId,
     covered_ids: Iterable[int],
     reported: Sequence[ReportedAddress],
 ) -> set[bytes]:
     values = {
-        "owner_id": owner_id,
+        "owner_id": account_id,
         "covered_ids": format_numbers(sorted(covered_ids)),
         "digests": [each.digest for each in reported],
         "sources": [each.source for each in reported],
@@ -152,7 +153,7 @@ def _execute(
 
 def restore(
     uow: UnitOfWork,
-    owner_id: int,
+    account_id: AccountId,
     list_ids: Iterable[int],
     address_hmac: bytes,
     *,
@@ -161,7 +162,7 @@ def restore(
 ) -> bool:
     """Store an opt-out that a restored backup lacks, or return false if it has the opt-out."""
     values = {
-        "owner_id": owner_id,
+        "owner_id": account_id,
         "digest": address_hmac,
         "list_ids": format_numbers(list_ids),
         "source": source,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ARRAY, BigInteger, any_, case, cast, func, text, update
 
 from core import clock
+from core.ids import AccountId, PersonId
 from models import Subscription, SubscriptionStatus
 from services.subscriptions.members import changes, locks, pending_requests
 from services.subscriptions.members.bounces import IS_IN_EFFECT
@@ -181,10 +182,10 @@ class _Target(NamedTuple):
     number: int
     id: int
     list_id: int
-    user_id: int
+    user_id: PersonId
     status: str
     email: str
-    owner_id: int
+    owner_id: AccountId
 
     @property
     def pair(self) -> Pair:
@@ -429,7 +430,7 @@ def _stop_mail(
             SENDER,
             status=record.status,
             email_enabled=True,
-            owner_id=owner_ids[record.id],
+            account_id=owner_ids[record.id],
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from core.ids import PersonId
 from models import User
 from services.subscriptions.members.opt_out_checks import compute_address_digests
 from storage.unit_of_work import UnitOfWork
@@ -87,23 +88,23 @@ def lift_bounces(uow: UnitOfWork, list_id: int, person: User, *, by_owner: bool 
     uow.session.execute(_LIFT_BOUNCES, values | {"by_owner": by_owner})
 
 
-def has_owner_lifted(uow: UnitOfWork, list_id: int, user_id: int) -> bool:
+def has_owner_lifted(uow: UnitOfWork, list_id: int, person_id: PersonId) -> bool:
     """Return whether, in the last 30 days, the owner turned mail on for the member."""
-    values = {"list_id": list_id, "user_id": user_id, "period": OWNER_LIFT_PERIOD}
+    values = {"list_id": list_id, "user_id": person_id, "period": OWNER_LIFT_PERIOD}
     return bool(uow.session.scalar(_HAS_OWNER_LIFTED, values))
 
 
-def copy_bounces(uow: UnitOfWork, list_id: int, user_id: int, *, to_list_id: int) -> None:
-    values = {"list_id": list_id, "user_id": user_id, "to_list_id": to_list_id}
+def copy_bounces(uow: UnitOfWork, list_id: int, person_id: PersonId, *, to_list_id: int) -> None:
+    values = {"list_id": list_id, "user_id": person_id, "to_list_id": to_list_id}
     uow.session.execute(_COPY_BOUNCES, values)
 
 
-def release_bounces(uow: UnitOfWork, user_id: int) -> None:
+def release_bounces(uow: UnitOfWork, person_id: PersonId) -> None:
     """Remove the person's user id from all bounces.
 
     Called when the address changes, because mail may reach the new address.
     """
-    uow.session.execute(_RELEASE_BOUNCES, {"user_id": user_id})
+    uow.session.execute(_RELEASE_BOUNCES, {"user_id": person_id})
 
 
 def has_bounces(uow: UnitOfWork, list_id: int) -> bool:

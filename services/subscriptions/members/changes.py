@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ScalarSelect, func, select, update
 
 from core.errors.mailing import SUBSCRIPTION_CHANGED
+from core.ids import AccountId, PersonId
 from core.request_ids import current_request_id
 from models import (
     ConsentHow,
@@ -97,15 +98,15 @@ class Actor:
     mailing_id: int | None = None
 
 
-def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
+def find_record(uow: UnitOfWork, list_id: int, person_id: PersonId) -> Subscription | None:
     """Return the person's record, regardless of its status."""
     query = select(Subscription).where(
-        Subscription.list_id == list_id, Subscription.user_id == user_id
+        Subscription.list_id == list_id, Subscription.user_id == person_id
     )
     return uow.session.scalar(query.execution_options(populate_existing=True))
 
 
-def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscription | None:
+def find_record_by_key(uow: UnitOfWork, list_id: int, key: PersonId | str) -> Subscription | None:
     """Find a record by user id or normalised address.
 
     Several records may contain the same address, because people change addresses. Active records
@@ -223,14 +224,14 @@ def record_event(
     *,
     status: str | None = None,
     email_enabled: bool | None = None,
-    owner_id: int | None = None,
+    account_id: AccountId | None = None,
 ) -> None:
     """Record a change in the history and in the owner's feed.
 
     Args:
         changed: the names of columns and fields, except the status and the mail setting.
         status: the status before the change, or ``None`` for a new subscription.
-        owner_id: pass it with many changes, so that a single INSERT can store all feed events.
+        account_id: pass it with many changes, so that a single INSERT can store all feed events.
     """
     uow.session.add(
         SubscriptionEvent(
@@ -259,7 +260,7 @@ def record_event(
         details: dict[str, Any] = {"changed": changed_names} if changed_names else {}
         if actor.kind == ActorKind.SENDER:
             details["reason"] = action
-        announce_change(uow, subscription, kind, action, actor, owner_id=owner_id, **details)
+        announce_change(uow, subscription, kind, action, actor, account_id=account_id, **details)
 
 
 def _select_mailing_id(list_id: int, actor: Actor) -> ScalarSelect[int] | None:
@@ -301,7 +302,7 @@ def announce_change(
     action: str,
     actor: Actor,
     *,
-    owner_id: int | None = None,
+    account_id: AccountId | None = None,
     **details: Any,
 ) -> None:
     data = {
@@ -313,10 +314,10 @@ def announce_change(
         **details,
     }
     list_id = subscription.list_id
-    if owner_id is None:
+    if account_id is None:
         announce_list_event(uow, list_id, kind, subscription.id, **data)
     else:
-        announce_event(uow, owner_id, kind, subscription.id, list_id=list_id, **data)
+        announce_event(uow, account_id, kind, subscription.id, list_id=list_id, **data)
 
 
 def _choose_feed_event(

@@ -39,6 +39,7 @@ from sqlalchemy.exc import OperationalError
 
 from core.errors import TransientError
 from core.errors.mailing import LIST_BUSY
+from core.ids import PersonId
 from models import MailingList, Subscription, SubscriptionStatus, User
 from services.subscriptions.members import changes, opt_outs
 from storage.expected_errors import raise_instead
@@ -162,7 +163,9 @@ def _translate_lock_timeout() -> AbstractContextManager[None]:
     )
 
 
-def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
+def lock_pair(
+    uow: UnitOfWork, person_id: PersonId, *list_ids: int, wait_for_lists: bool = True
+) -> bool:
     """Lock subscriptions, and return whether the person exists and hasn't been erased.
 
     Otherwise, the caller must not change any records. If ``wait_for_lists`` is false, raise
@@ -175,16 +178,16 @@ def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: boo
             if uow.session.scalar(lock_list_statement, {"list_id": list_id}) is False:
                 raise LIST_BUSY()
         for list_id in sorted(set(list_ids)):
-            uow.session.execute(_LOCK_PAIR, {"list_id": list_id, "user_id": user_id})
-        return lock_person_shared(uow, user_id)
+            uow.session.execute(_LOCK_PAIR, {"list_id": list_id, "user_id": person_id})
+        return lock_person_shared(uow, person_id)
 
 
-def lock_person_shared(uow: UnitOfWork, user_id: int) -> bool:
+def lock_person_shared(uow: UnitOfWork, person_id: PersonId) -> bool:
     """Prevent the person's erasure until the transaction ends.
 
     Return whether the person exists and hasn't been erased.
     """
-    return uow.session.scalar(_LOCK_PERSON_SHARED, {"user_id": user_id}) is not None
+    return uow.session.scalar(_LOCK_PERSON_SHARED, {"user_id": person_id}) is not None
 
 
 def lock_subscription(

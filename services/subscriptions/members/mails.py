@@ -168,7 +168,7 @@ def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
     enqueue_job(
         uow,
         kind,
-        user_id=None,
+        account_id=None,
         # Enqueue the job on behalf of the list's owner, so that many sign-ups delay only mails from
         # the same owner's lists.
         on_behalf_of=uow.session.get_one(MailingList, record.list_id).user_id,
@@ -211,7 +211,7 @@ def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_remind
             secret = mailed_tokens.create_token(
                 uow,
                 Purpose.CONFIRM_SUBSCRIPTION,
-                user_id=person.id,
+                person_id=person.id,
                 list_id=record.list_id,
                 submitted=record.submitted,
             )

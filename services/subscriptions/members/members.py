@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from core.errors import mailing as errors
+from core.ids import PersonId
 from core.settings.notations import PlanQuota
 from models import (
     MailingList,
@@ -36,16 +37,18 @@ from storage.unit_of_work import UnitOfWork
 OWNER_SOURCE = "owner"
 
 
-def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Subscription:
+def get_member(uow: UnitOfWork, mailing_list: MailingList, key: PersonId | str) -> Subscription:
     record = changes.find_record_by_key(uow, mailing_list.id, key)
     if record is None:
         raise errors.MEMBER_NOT_FOUND()
     return record
 
 
-def remove_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
+def remove_member(
+    uow: UnitOfWork, mailing_list: MailingList, person_id: PersonId, actor: Actor
+) -> int:
     """Keep the member's opt-outs, and return the number of removed members."""
-    member = _lock_member(uow, mailing_list, user_id)
+    member = _lock_member(uow, mailing_list, person_id)
     return int(
         changes.change_record(uow, member, "removed", actor, status=SubscriptionStatus.REMOVED)
     )
@@ -54,7 +57,7 @@ def remove_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int, acto
 def set_email(
     uow: UnitOfWork,
     mailing_list: MailingList,
-    user_id: int,
+    person_id: PersonId,
     actor: Actor,
     *,
     enabled: bool,
@@ -64,12 +67,12 @@ def set_email(
     Raises ``subscription.bounced`` if the owner tries to turn mail on after a bounce, but has
     already done so for this member in the last 30 days.
     """
-    member = _lock_member(uow, mailing_list, user_id)
-    person = accounts.get_user(uow, user_id)
+    member = _lock_member(uow, mailing_list, person_id)
+    person = accounts.get_user(uow, person_id)
     if enabled and opt_out_checks.find_opt_outs(uow, mailing_list.id, person):
         raise errors.SUBSCRIPTION_OPTED_OUT()
     if enabled and bounces.claim_bounces(uow, mailing_list.id, person):
-        if bounces.has_owner_lifted(uow, mailing_list.id, user_id):
+        if bounces.has_owner_lifted(uow, mailing_list.id, person_id):
             raise errors.SUBSCRIPTION_BOUNCED()
         bounces.lift_bounces(uow, mailing_list.id, person, by_owner=True)
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
@@ -90,7 +93,7 @@ class MemberEdit:
 
 
 def update_member(
-    uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
+    uow: UnitOfWork, mailing_list: MailingList, key: PersonId | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
     member = _lock_member(uow, mailing_list, get_member(uow, mailing_list, key).user_id)
     changes.change_record(
@@ -100,7 +103,7 @@ def update_member(
 
 
 def upsert_member(
-    uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
+    uow: UnitOfWork, mailing_list: MailingList, key: PersonId | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
     """Edit or add the member with this user id or address.
 
@@ -117,7 +120,7 @@ def upsert_member(
         changes.change_record(uow, record, "edited", actor, **columns)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
-    if accounts.get_user(uow, mailing_list.user_id).plan != Plan.PAID:
+    if accounts.get_account(uow, mailing_list.user_id).plan != Plan.PAID:
         raise errors.PLAN_REQUIRED()
     # Limit how long the transaction waits for locks, because an import by the same owner may lock
     # the quota for seconds.
@@ -144,7 +147,9 @@ def upsert_member(
     return changes.add_record(uow, new_record, "added", actor)
 
 
-def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> LockedSubscription:
+def _lock_by_key(
+    uow: UnitOfWork, mailing_list: MailingList, key: PersonId | str
+) -> LockedSubscription:
     locks.lock_list_shared(uow, mailing_list.id)
     while True:
         record = changes.find_record_by_key(uow, mailing_list.id, key)
@@ -163,23 +168,23 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
         uow.session.expire(person)
 
 
-def _lock_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
-    if not locks.lock_pair(uow, user_id, mailing_list.id):
+def _lock_member(uow: UnitOfWork, mailing_list: MailingList, person_id: PersonId) -> Subscription:
+    if not locks.lock_pair(uow, person_id, mailing_list.id):
         raise errors.MEMBER_NOT_FOUND()
-    return get_member(uow, mailing_list, user_id)
+    return get_member(uow, mailing_list, person_id)
 
 
 def list_history(
-    uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
+    uow: UnitOfWork, mailing_list: MailingList, person_id: PersonId, page: PageRequest
 ) -> PageOfRows[SubscriptionEvent]:
     """Return the newest events first.
 
     Imports store no history events, so the function creates an event without an id for the import.
     """
-    member = get_member(uow, mailing_list, user_id)
+    member = get_member(uow, mailing_list, person_id)
     is_of_member = (
         SubscriptionEvent.list_id == mailing_list.id,
-        SubscriptionEvent.user_id == user_id,
+        SubscriptionEvent.user_id == person_id,
     )
     query = paging.select_page_by_id(
         select(SubscriptionEvent).where(*is_of_member), SubscriptionEvent.id, page

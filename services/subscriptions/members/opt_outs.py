@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
+from core.ids import PersonId
 from models import FormerAddress, OptOut, OptOutKind, Subscription, User
 from services.subscriptions.members import address_opt_outs, changes
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -118,7 +119,7 @@ def renew_opt_out(
 def restore_opt_out(
     uow: UnitOfWork,
     list_id: int,
-    user_id: int | None,
+    person_id: PersonId | None,
     address_hmac: bytes,
     *,
     kind: OptOutKind,
@@ -129,7 +130,7 @@ def restore_opt_out(
 
     No other process may be using the database.
     """
-    person = None if user_id is None else uow.session.get(User, user_id)
+    person = None if person_id is None else uow.session.get(User, person_id)
     if person is not None and person.erased_at is not None:
         person = None
     values = {"list_id": list_id, "address_hmac": address_hmac, "kind": kind, "source": source}
@@ -197,7 +198,7 @@ def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKin
 
 
 def _release_digests(
-    uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]
+    uow: UnitOfWork, list_id: int, person_id: PersonId, digests: Collection[bytes]
 ) -> None:
     """Remove the address from opt-outs of people who once had the address.
 
@@ -206,7 +207,7 @@ def _release_digests(
     is_of_other_person = (
         OptOut.list_id == list_id,
         OptOut.address_hmac.in_(digests),
-        OptOut.user_id != user_id,
+        OptOut.user_id != person_id,
     )
     other_ids = set(uow.session.scalars(select(OptOut.user_id).where(*is_of_other_person)))
     for other_id in other_ids:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, not_, select
 
 from core.errors import mailing as errors
+from core.ids import PersonId
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services import paging
 from services.paging import PageOfRows, PageRequest
@@ -72,8 +73,8 @@ def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
     return OwnSubscription(state, None)
 
 
-def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
-    record = changes.find_record(uow, list_id, user_id)
+def get_own_subscription(uow: UnitOfWork, list_id: int, person_id: PersonId) -> Subscription:
+    record = changes.find_record(uow, list_id, person_id)
     if record is None:
         raise errors.SUBSCRIPTION_NOT_FOUND()
     _display_opt_outs(uow, record)
@@ -90,23 +91,23 @@ def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
 
 
 def list_subscriptions(
-    uow: UnitOfWork, user_id: int, page: PageRequest
+    uow: UnitOfWork, person_id: PersonId, page: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
     return _find_subscriptions_with_lists(
         uow,
         page,
-        Subscription.user_id == user_id,
+        Subscription.user_id == person_id,
         Subscription.status.in_(_CURRENT_STATUSES),
         not_(opt_out_checks.HAS_LEFT),
     )
 
 
 def list_subscriptions_to_owner(
-    uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
+    uow: UnitOfWork, mailing_list: MailingList, person_id: PersonId, page: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    get_member(uow, mailing_list, user_id)
+    get_member(uow, mailing_list, person_id)
     is_owned = MailingList.user_id == mailing_list.user_id
-    return _find_subscriptions_with_lists(uow, page, Subscription.user_id == user_id, is_owned)
+    return _find_subscriptions_with_lists(uow, page, Subscription.user_id == person_id, is_owned)
 
 
 def _find_subscriptions_with_lists(

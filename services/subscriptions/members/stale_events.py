@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import text
 
+from core.ids import PersonId
 from storage.array_texts import format_numbers, format_times
 from storage.unit_of_work import UnitOfWork
 
@@ -43,7 +44,7 @@ WHERE EXISTS (
 """)
 
 # The list id and the user id of a member.
-Pair = tuple[int, int]
+Pair = tuple[int, PersonId]
 
 
 class MemberMailing(NamedTuple):
@@ -57,7 +58,7 @@ class MemberMailing(NamedTuple):
     """
 
     list_id: int
-    user_id: int
+    user_id: PersonId
     mailing_id: int
     mailing_at: datetime
     occurred_at: datetime

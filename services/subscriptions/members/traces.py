@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from core.errors.mailing import TRACE_INVALID
+from core.ids import PersonId
 from core.keyring import Keyring
 from models import MailingList
 from services.access.caller import Caller
@@ -53,7 +54,7 @@ class Trace:
     """
 
     list_id: int
-    user_id: int
+    user_id: PersonId
     delivery: int = 0
     is_limited: bool = False
 
@@ -121,7 +122,7 @@ def read_trace_id(keyring: Keyring, token: str) -> Trace:
     delivery = int.from_bytes(payload[ids_end:], "big")
     return Trace(
         list_id=int.from_bytes(payload[:_ID_BYTES], "big"),
-        user_id=int.from_bytes(payload[_ID_BYTES:ids_end], "big"),
+        user_id=PersonId(int.from_bytes(payload[_ID_BYTES:ids_end], "big")),
         delivery=delivery & ~_LIMITED,
         is_limited=delivery >= _LIMITED,
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.errors import mailing as errors
+from core.ids import PersonId
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, Tier
 from services.accounts import accounts
 from services.feed.catalogue import FeedEventType
@@ -38,7 +39,7 @@ def transfer_member(
     uow: UnitOfWork,
     source: MailingList,
     target: MailingList,
-    user_id: int,
+    person_id: PersonId,
     *,
     actor: Actor,
 ) -> int:
@@ -50,12 +51,12 @@ def transfer_member(
     """
     if source.id == target.id:
         raise errors.TRANSFER_SAME_LIST()
-    if not locks.lock_pair(uow, user_id, source.id, target.id):
+    if not locks.lock_pair(uow, person_id, source.id, target.id):
         raise errors.MEMBER_NOT_FOUND()
-    source_record = get_member(uow, source, user_id)
+    source_record = get_member(uow, source, person_id)
     if source_record.status == SubscriptionStatus.REMOVED:
         return 0
-    person = accounts.get_user(uow, user_id)
+    person = accounts.get_user(uow, person_id)
     target_record = changes.find_record(uow, target.id, person.id)
     if target_record is None or target_record.status != SubscriptionStatus.ACTIVE:
         addresses = locks.collect_addresses(person, source_record)
@@ -74,7 +75,10 @@ def transfer_member(
     engagement_choices.transfer_answer(uow, source_record, target_record, person)
     removed = SubscriptionStatus.REMOVED
     changes.change_record(uow, source_record, changes.TRANSFERRED_AWAY, actor, status=removed)
-    list_ids = {"from_list_id": source_record.list_id, "to_list_id": target_record.list_id}
+    list_ids: dict[str, Any] = {
+        "from_list_id": source_record.list_id,
+        "to_list_id": target_record.list_id,
+    }
     event = FeedEventType.SUBSCRIPTION_TRANSFERRED
     # Announce the transfer in the feeds of both lists, because a client may follow only one of the
     # two lists.

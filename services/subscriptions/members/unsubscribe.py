@@ -14,6 +14,7 @@ from sqlalchemy import delete, func, or_, select
 
 from core.errors import DomainError, TransientError
 from core.errors.mailing import LIST_BUSY
+from core.ids import PersonId
 from core.queues import Queue
 from core.scopes import Scope
 from models import (
@@ -68,7 +69,7 @@ def opt_out(
                 mailing_id=actor.mailing_id,
                 reason=actor.reason,
             )
-            enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
+            enqueue_job(uow, APPLY_OPT_OUT, account_id=None, subject_id=opt_out_id)
 
 
 class ReportedOptOut(NamedTuple):
@@ -82,7 +83,7 @@ class ReportedOptOut(NamedTuple):
 
 
 def record_reported_opt_outs(
-    uow: UnitOfWork, reported: Mapping[tuple[int, int], ReportedOptOut]
+    uow: UnitOfWork, reported: Mapping[tuple[int, PersonId], ReportedOptOut]
 ) -> list[int]:
     """Store opt-outs, one job per opt-out to unsubscribe the person, and return the job ids.
 
@@ -136,19 +137,19 @@ def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
                 _update_member(uow, each)
 
 
-def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
+def enqueue_opt_out_jobs(uow: UnitOfWork, person_id: PersonId) -> None:
     contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
-    query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
+    query = select(Subscription.list_id).where(Subscription.user_id == person_id, contradicts)
     list_ids = uow.session.scalars(query).all()
     # Enqueue only one job per list, because the job updates the subscription according to all of
     # the person's opt-outs from that list.
     opt_out_ids = (
         select(func.min(OptOut.id))
-        .where(OptOut.user_id == user_id, OptOut.list_id.in_(list_ids))
+        .where(OptOut.user_id == person_id, OptOut.list_id.in_(list_ids))
         .group_by(OptOut.list_id)
     )
     for opt_out_id in uow.session.scalars(opt_out_ids).all():
-        enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
+        enqueue_job(uow, APPLY_OPT_OUT, account_id=None, subject_id=opt_out_id)
 
 
 def apply_opt_out(resources: Resources, lease: Lease) -> None:

@@ -56,7 +56,7 @@ def request_link(
     enqueue_job(
         uow,
         MAIL_PREFERENCES,
-        user_id=None,
+        account_id=None,
         # Enqueue the job on behalf of the list's owner, so that many requests delay only mails from
         # the same owner's lists.
         on_behalf_of=None if mailing_list is None else mailing_list.user_id,
@@ -115,7 +115,7 @@ def _create_link(
     secret = mailed_tokens.create_token(
         uow,
         Purpose.OPEN_PREFERENCES,
-        user_id=person.id,
+        person_id=person.id,
         list_id=mailing_lists[0].id,
         email=person.email,
     )

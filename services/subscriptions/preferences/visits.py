@@ -10,6 +10,7 @@ from sqlalchemy import func
 
 from core.errors import DomainError
 from core.errors.people import PREFERENCES_LINK_INVALID, PREFERENCES_LINK_USED, VISIT_OVER
+from core.ids import AccountId
 from models import MailedLink, MailingList, User
 from services.accounts import accounts, mailed_tokens
 from services.accounts.mailed_tokens import Purpose
@@ -23,7 +24,7 @@ class Visit:
     mailing_list: MailingList
 
     @property
-    def owner_id(self) -> int:
+    def owner_id(self) -> AccountId:
         return self.mailing_list.user_id
 
 
@@ -52,7 +53,7 @@ def begin_visit(uow: UnitOfWork, secret: str) -> str:
     return mailed_tokens.create_token(
         uow,
         Purpose.VISIT_PREFERENCES,
-        user_id=link.user_id,
+        person_id=link.user_id,
         list_id=link.list_id,
         email=link.email,
     )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ARRAY, BigInteger, Boolean, any_, bindparam, column, select, text
 
-from core.ids import MAX_ID
+from core.ids import MAX_ID, AccountId
 from models import Subscription, SubscriptionStatus
 from services.subscriptions.filters.conditions import Condition
 from storage.unit_of_work import UnitOfWork
@@ -136,7 +136,7 @@ class Difference:
     watch_id: int
     segment_id: int
     list_id: int
-    owner_id: int
+    owner_id: AccountId
     day: date
     condition: Condition
     statuses: tuple[SubscriptionStatus, ...]

@@ -30,8 +30,8 @@ def pause_watch(uow: UnitOfWork, watch_id: int, reason: PauseReason, now: dateti
     watch.pause_reason = reason
     mailing_list = uow.session.get_one(MailingList, watch.list_id)
     segment = uow.session.get_one(Segment, watch.segment_id)
-    owner = accounts.find_user(uow, mailing_list.user_id)
-    if owner is not None and owner.erased_at is None:
+    owner = accounts.get_owner(uow, mailing_list.user_id)
+    if owner.erased_at is None:
         detail = f"“{segment.name}” of the list “{mailing_list.title}”. {REASON_SENTENCES[reason]}"
         limit = account_mails.DAILY_LIMIT_PER_DETAIL
         account_mails.enqueue_mail(uow, MailKind.SEGMENT_PAUSED, owner, detail, limit=limit)

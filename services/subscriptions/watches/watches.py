@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row, Select, delete, func, select, text, update
 
 from core.errors.mailing import SEGMENT_TIME_ZONE, SEGMENT_TOO_MANY_WATCHED
-from core.ids import parse_id_cursor
+from core.ids import AccountId, PersonId, parse_id_cursor
 from models import (
     MailingList,
     Segment,
@@ -148,13 +148,13 @@ def silence_watches(uow: UnitOfWork) -> None:
     uow.session.execute(update(SegmentWatch).values(is_silent=True, progress=None))
 
 
-def delete_person(uow: UnitOfWork, user_id: int) -> int:
+def delete_person(uow: UnitOfWork, person_id: PersonId) -> int:
     """Delete a person's records, and return their number.
 
     The watches are locked first, because a comparison also locks a watch before its records.
     """
-    watch_ids = uow.session.scalars(_LOCK_WATCHES_OF_PERSON, {"user_id": user_id}).all()
-    subscription_ids = select(Subscription.id).where(Subscription.user_id == user_id)
+    watch_ids = uow.session.scalars(_LOCK_WATCHES_OF_PERSON, {"user_id": person_id}).all()
+    subscription_ids = select(Subscription.id).where(Subscription.user_id == person_id)
     statement = delete(SegmentMember).where(
         SegmentMember.watch_id.in_(watch_ids), SegmentMember.subscription_id.in_(subscription_ids)
     )
@@ -178,12 +178,12 @@ def count_deleted(uow: UnitOfWork, rows: Collection[Row[int, bool]]) -> None:
         )
 
 
-def _require_room(uow: UnitOfWork, user_id: int) -> None:
-    uow.session.execute(_LOCK_WATCHES, {"user_id": user_id})
+def _require_room(uow: UnitOfWork, account_id: AccountId) -> None:
+    uow.session.execute(_LOCK_WATCHES, {"user_id": account_id})
     query = (
         select(func.count(SegmentWatch.id))
         .join(MailingList, MailingList.id == SegmentWatch.list_id)
-        .where(MailingList.user_id == user_id)
+        .where(MailingList.user_id == account_id)
     )
     if (uow.session.scalar(query) or 0) >= MAX_WATCHED_SEGMENTS:
         raise SEGMENT_TOO_MANY_WATCHED(most=MAX_WATCHED_SEGMENTS)

@@ -13,18 +13,19 @@ from api.limits import keyed_bulkheads
 from api.limits.body_budgets import BodyBudget
 from api.middleware.body_limits import BODY_KEY, BoundedBody, find_body_limit
 from core.errors import DomainError
+from core.ids import AccountId
 
 SMALL_BODY = b"[1]"
 LARGE_BODY = b"[%b1]" % (b" " * MAX_UNQUEUED_BYTES)
 
 
 async def read(
-    convert: Callable[[Any], Any], *, owner_id: int | None = None, body: bytes = LARGE_BODY
+    convert: Callable[[Any], Any], *, account_id: AccountId | None = None, body: bytes = LARGE_BODY
 ) -> Any:
     bounded_body = BoundedBody(
         find_body_limit("/apikeys"), empty_receive, BodyBudget(), address="192.0.2.1"
     )
-    bounded_body.owner_id = owner_id
+    bounded_body.account_id = account_id
     headers = [(b"content-type", b"application/json")]
     request = Request({"type": "http", "headers": headers, BODY_KEY: bounded_body})
     return await read_converted_json(request, body, convert)
@@ -48,12 +49,14 @@ class Overlaps:
         return parsed
 
 
-@pytest.mark.parametrize("owner_ids", [[7] * 4, [None] * 4, [7, 8, 9, None]])
-def test_large_bodies_are_read_one_after_the_other(owner_ids: list[int | None]) -> None:
+@pytest.mark.parametrize("account_ids", [[7] * 4, [None] * 4, [7, 8, 9, None]])
+def test_large_bodies_are_read_one_after_the_other(account_ids: list[AccountId | None]) -> None:
     overlaps = Overlaps()
 
     async def read_several() -> list[Any]:
-        return await asyncio.gather(*(read(overlaps.convert, owner_id=each) for each in owner_ids))
+        return await asyncio.gather(
+            *(read(overlaps.convert, account_id=each) for each in account_ids)
+        )
 
     assert asyncio.run(read_several()) == [[1]] * 4
     assert overlaps.most == 1
@@ -63,7 +66,7 @@ def test_large_body_of_another_caller_does_not_wait_for_all_bodies_of_a_caller()
     order: list[int] = []
 
     async def read_one(owner_id: int) -> None:
-        await read(lambda _: order.append(owner_id), owner_id=owner_id)
+        await read(lambda _: order.append(owner_id), account_id=AccountId(owner_id))
 
     async def read_several() -> None:
         await asyncio.gather(*map(read_one, (7, 7, 7, 8)))
@@ -76,10 +79,10 @@ def test_small_bodies_do_not_wait_for_a_large_body() -> None:
     ended = Event()
 
     async def read_several() -> Any:
-        busy = asyncio.create_task(read(lambda _: ended.wait(20), owner_id=7))
+        busy = asyncio.create_task(read(lambda _: ended.wait(20), account_id=AccountId(7)))
         await asyncio.sleep(0)
         try:
-            return await read(lambda parsed: parsed, owner_id=7, body=SMALL_BODY)
+            return await read(lambda parsed: parsed, account_id=AccountId(7), body=SMALL_BODY)
         finally:
             assert not busy.done()
             ended.set()
@@ -95,10 +98,10 @@ def test_large_body_is_rejected_if_the_previous_one_takes_too_long(
     ended = Event()
 
     async def read_two() -> None:
-        busy = asyncio.create_task(read(lambda _: ended.wait(20), owner_id=7))
+        busy = asyncio.create_task(read(lambda _: ended.wait(20), account_id=AccountId(7)))
         await asyncio.sleep(0)
         try:
-            await read(lambda parsed: parsed, owner_id=7)
+            await read(lambda parsed: parsed, account_id=AccountId(7))
         finally:
             ended.set()
             await busy

@@ -12,6 +12,7 @@ from api.waiting.disconnects import CallerDisconnected, run_while_connected
 from api.waiting.slow_downloads import SlowDownloads
 from api.waiting.waiters import Waiters
 from core.errors import DomainError
+from core.ids import AccountId
 
 pytestmark = pytest.mark.anyio
 
@@ -123,16 +124,17 @@ async def test_waiters_beyond_the_limit_per_owner_are_rejected_without_affecting
 ) -> None:
     monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS_PER_OWNER", 2)
     waits = [
-        asyncio.create_task(waiters.wait(f"job:{number}", 10, owner_id=1)) for number in range(2)
+        asyncio.create_task(waiters.wait(f"job:{number}", 10, account_id=AccountId(1)))
+        for number in range(2)
     ]
     await asyncio.sleep(0.01)
     with pytest.raises(DomainError) as error:
-        waiters.check_room(1)
+        waiters.check_room(AccountId(1))
     assert error.value.code == "queue.too_many_of_yours"
-    waiters.check_room(2)
+    waiters.check_room(AccountId(2))
     outcomes.done |= {"job:0", "job:1"}
     assert await asyncio.gather(*waits) == [True, True]
-    waiters.check_room(1)
+    waiters.check_room(AccountId(1))
 
 
 async def test_work_is_cancelled_when_its_caller_disconnects() -> None:

@@ -22,7 +22,7 @@ def test_mail_of_a_kind_that_only_a_newer_release_knows_is_retried(
     stack: Stack, owner: Owner
 ) -> None:
     with stack.resources.unit_of_work() as uow:
-        enqueue_mail(uow, MailKind.PASSWORD_CHANGED, owner.email, user_id=owner.user_id)
+        enqueue_mail(uow, MailKind.PASSWORD_CHANGED, owner.email, person_id=owner.person_id)
         mail = AccountMail.email == owner.email
         uow.session.execute(update(AccountMail).where(mail).values(kind="later_kind"))
     [(mail_id,)] = stack.query("SELECT id FROM account_mails WHERE email = %s", owner.email)

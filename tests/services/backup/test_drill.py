@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from core import clock
+from core.ids import PersonId
 from devstack.harness.stack import Owner, Stack
 from services.accounts import accounts
 from services.attachments import strays
@@ -84,7 +85,7 @@ def test_backup_made_under_load_is_restored_and_later_opt_outs_and_erasures_are_
     backed_up_stack = backups.stack
     owner = backed_up_stack.create_owner()
     ledger.grant_credits(
-        backed_up_stack.resources.database, owner.user_id, Decimal(1000), source_id="start"
+        backed_up_stack.resources.database, owner.account_id, Decimal(1000), source_id="start"
     )
     list_id = ImportRunner(backed_up_stack).new_list(owner)
     stayer, leaver, silent_member, erased = (
@@ -125,7 +126,7 @@ def test_backup_made_under_load_is_restored_and_later_opt_outs_and_erasures_are_
     }
     # The restore itself marks the person as erased. A worker completes the erasure later.
     with restored.resources.unit_of_work() as uow:
-        person = accounts.get_user(uow, erased.user_id)
+        person = accounts.get_user(uow, PersonId(erased.user_id))
         assert person.erased_at is not None
     for table in ("users", "account_mails", "mailed_links"):
         query = f"SELECT 1 FROM {table} AS t WHERE t::text LIKE %s"

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from core import clock
 from core.errors import TransientError
+from core.ids import PersonId
 from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
 from integrations.senders.port import SenderProof, SenderProvider
@@ -41,7 +42,7 @@ def unsubscribe_user(
 ) -> None:
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     with stack.resources.unit_of_work() as uow:
-        action(uow, lists.get_list(uow, list_id), accounts.get_user(uow, user_id), actor)
+        action(uow, lists.get_list(uow, list_id), accounts.get_user(uow, PersonId(user_id)), actor)
 
 
 def read_journal(backups: Backups) -> list[dict[str, object]]:
@@ -202,7 +203,7 @@ def test_backup_journal_has_one_row_per_opted_out_address(
     def record(list_ids: list[int]) -> int | None:
         reported = [ReportedAddress(b"x" * 32, "sender-complaint", list_ids)]
         with stack.resources.unit_of_work() as uow:
-            address_opt_outs.record(uow, owner.user_id, [], reported)
+            address_opt_outs.record(uow, owner.account_id, [], reported)
         return journal.write_journal(backups.resources)
 
     assert [record(list_ids[:2]), record(list_ids[:2]), record(list_ids[1:])] == [1, 0, 1]

@@ -49,7 +49,7 @@ def photos() -> CachedStockPhotos:
 
 
 def copy_photo(photos: CachedStockPhotos, stack: Stack, owner: Owner, lease: Lease) -> int:
-    copy = PhotoCopy(PhotoProviderName.OPENVERSE, Photo("a"), owner.user_id)
+    copy = PhotoCopy(PhotoProviderName.OPENVERSE, Photo("a"), owner.account_id)
     return photos.copy(copy, cast(Any, lease), stack.resources).subject_id
 
 

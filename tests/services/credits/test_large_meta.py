@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 
 from core.errors import DomainError
+from core.ids import AccountId, PersonId
 from services.access.caller import Caller
 from services.credits import ledger
 from storage.database import Database
@@ -25,7 +26,7 @@ def test_oversized_credit_meta_is_rejected_without_serialising_all_of_it(
 ) -> None:
     # The call is refused before it uses the database.
     database = cast("Database", None)
-    caller = Caller(1, frozenset(), unrestricted=True)
+    caller = Caller(AccountId(1), PersonId(1), frozenset(), unrestricted=True)
     tracemalloc.start()
     try:
         with pytest.raises(DomainError, match="8 KB"):

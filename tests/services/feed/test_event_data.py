@@ -27,7 +27,7 @@ def feed_owner(stack_without_processes: Stack) -> Owner:
 def member_ids(stack_without_processes: Stack, feed_owner: Owner) -> list[int]:
     """The ids of 20 members of a list of ``feed_owner``, sorted by the time of joining."""
     list_id = ImportRunner(stack_without_processes).new_list(feed_owner)
-    user_ids = []
+    user_ids: list[int] = []
     for address in new_addresses(MEMBER_COUNT):
         with stack_without_processes.resources.unit_of_work() as uow:
             person = accounts.create_user(uow, email=address, name="Ada")

@@ -7,6 +7,7 @@ from random import Random
 import psycopg2
 import pytest
 
+from core.ids import AccountId
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.feed import reading
@@ -35,7 +36,7 @@ def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[i
 
 def write_open_event(uow: UnitOfWork, user_id: int, kind: FeedEventType = EVENT_TYPE) -> None:
     """Write an event to a user's feed, and leave the transaction open."""
-    announce_event(uow, user_id, kind, count=1)
+    announce_event(uow, AccountId(user_id), kind, count=1)
     uow.session.flush()
 
 

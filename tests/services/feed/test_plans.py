@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from core.ids import AccountId
 from devstack.harness.stack import Stack
 from models import FeedEvent
 from services.feed.catalogue import FeedEventType
@@ -66,7 +67,9 @@ def test_feed_page_reads_only_as_many_rows_as_its_limit_and_event_types(
     list_id: int | None,
     position: FeedPosition,
 ) -> None:
-    query = next_events(OWNER_ID, position, types=types, list_id=list_id, limit=PAGE_LIMIT)
+    query = next_events(
+        AccountId(OWNER_ID), position, types=types, list_id=list_id, limit=PAGE_LIMIT
+    )
     nodes = explain_scans(stack_with_many_events, Statement(query))
     assert {node["Node Type"] for node in nodes} <= {"Index Scan", "Index Only Scan"}
     assert count_rows_read(nodes) <= PAGE_LIMIT + len(types)

@@ -6,6 +6,7 @@ import pytest
 
 from core import clock
 from core.errors import DomainError, Kind
+from core.ids import AccountId, PersonId
 from core.scopes import USER_SCOPES
 from models import JobStatus
 from services.access.caller import Caller
@@ -21,13 +22,13 @@ from tests.support.probe.kind import enqueue_probe
 @pytest.fixture
 def job_owner(probes_without_workers: Bench) -> Caller:
     user_id = probes_without_workers.stack.create_owner().user_id
-    return Caller(user_id, USER_SCOPES, unrestricted=True, key_id=0)
+    return Caller(AccountId(user_id), PersonId(user_id), USER_SCOPES, unrestricted=True, key_id=0)
 
 
 @pytest.fixture
 def owned_job_id(job_owner: Caller, resources: Resources) -> int:
     with resources.unit_of_work() as uow:
-        return enqueue_probe(uow, {}, user_id=job_owner.user_id).id
+        return enqueue_probe(uow, {}, account_id=job_owner.account_id).id
 
 
 def test_retried_failed_job_restarts_with_its_counters_reset(

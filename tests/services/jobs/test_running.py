@@ -71,8 +71,8 @@ def test_job_that_makes_progress_may_take_longer_than_its_time_limit(probes: Ben
 def test_waiting_job_reports_its_last_failure_and_next_retry_time(probes: Bench) -> None:
     owner = probes.stack.create_owner()
     with probes.stack.resources.unit_of_work() as uow:
-        job_id = enqueue_probe(uow, {"flaky": 1000}, user_id=owner.user_id).id
-    caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
+        job_id = enqueue_probe(uow, {"flaky": 1000}, account_id=owner.account_id).id
+    caller = Caller(owner.account_id, owner.person_id, frozenset(Scope), unrestricted=True)
 
     def find_waiting_job() -> Job | None:
         with probes.stack.resources.unit_of_work() as uow:

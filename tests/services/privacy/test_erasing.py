@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.errors import DomainError, TransientError
-from core.ids import random_hash_id
+from core.ids import AccountId, PersonId, random_hash_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner
 from models import Job, JobStatus, OptOutKind, User
@@ -233,7 +233,7 @@ def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
     )
     with imports_without_workers.resources.unit_of_work() as uow:
         job = exports.enqueue_export(
-            uow, erased_user_id, lists.get_list(uow, own_list_id), ExportKind.MEMBERS
+            uow, AccountId(erased_user_id), lists.get_list(uow, own_list_id), ExportKind.MEMBERS
         )
         export_id = job.subject_id
     imports_without_workers.stack.query(
@@ -270,7 +270,7 @@ def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
 
 
 def create_list(imports_without_workers: ImportRunner, uow: UnitOfWork, user_id: int) -> None:
-    caller = Caller(user_id, frozenset(), unrestricted=True, key_id=0)
+    caller = Caller(AccountId(user_id), PersonId(user_id), frozenset(), unrestricted=True, key_id=0)
     attributes = {"title": "Late", "slug": random_hash_id()}
     lists.create_own_list(uow, caller, **attributes, fields={}, providers=[])
 
@@ -285,13 +285,13 @@ def test_owner_who_adds_the_address_during_its_erasure_creates_a_new_person(
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     edit = MemberEdit({"name": "Ada"}, AttributeChanges())
 
-    def put(id_or_address: int | str) -> int:
+    def put(id_or_address: PersonId | str) -> int:
         with imports_without_workers.resources.unit_of_work() as uow:
             mailing_list = lists.get_list(uow, owned_list_id)
             return members.upsert_member(uow, mailing_list, id_or_address, edit, OWNER).user_id
 
     with pytest.raises(DomainError, match="not a member of the list"):
-        put(erased_user_id)
+        put(PersonId(erased_user_id))
     new_user_id = put(erased_address)
     assert new_user_id != erased_user_id
     finish(imports_without_workers.resources, job_id)

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from core.ids import AccountId
 from devstack.harness.stack import Owner, Stack
 from services.accounts import email_addresses
 from services.subscriptions import deny_lists
@@ -44,8 +45,8 @@ def test_deny_list_denies_exactly_the_addresses_that_match_its_entries(
 ) -> None:
     operator_settings = stack.settings().model_copy(update={"deny_list": tuple(operator_entries)})
     with replace(stack.resources, settings=operator_settings).unit_of_work() as uow:
-        deny_lists.replace_entries(uow, owner_id, owner_entries)
-        denied = deny_lists.find_denied(uow, owner_id, addresses)
+        deny_lists.replace_entries(uow, AccountId(owner_id), owner_entries)
+        denied = deny_lists.find_denied(uow, AccountId(owner_id), addresses)
     assert denied == {
         each for each in addresses if is_denied(each, owner_entries | operator_entries)
     }
@@ -59,7 +60,7 @@ def test_operator_deny_list_entries_are_normalised_like_addresses(
     addresses = ["ada@example.org", "ben@example.org", "x@bücher.example", "x@a.example.net"]
     assert email_addresses.normalise_addresses(addresses) == addresses
     with replace(stack.resources, settings=operator_settings).unit_of_work() as uow:
-        denied = deny_lists.find_denied(uow, owner.user_id, addresses)
+        denied = deny_lists.find_denied(uow, owner.account_id, addresses)
     assert denied == {addresses[0], addresses[2], addresses[3]}
 
 
@@ -76,9 +77,9 @@ def test_denial_of_an_erased_person_holds_under_every_secret_key(
     # Discard the cached keyring, which the copy took over from the original settings.
     swapped_settings.__dict__.pop("keyring", None)
     with replace(stack.resources, settings=swapped_settings).unit_of_work() as uow:
-        deny_lists.change_entries(uow, owner.user_id, add=[address], remove=[])
+        deny_lists.change_entries(uow, owner.account_id, add=[address], remove=[])
         deny_lists.hash_entries(uow, address)
     with stack.resources.unit_of_work() as uow:
-        assert deny_lists.find_denied(uow, owner.user_id, [address]) == {address}
-        assert deny_lists.change_entries(uow, owner.user_id, add=[], remove=[address]) == 1
-        assert deny_lists.find_denied(uow, owner.user_id, [address]) == set()
+        assert deny_lists.find_denied(uow, owner.account_id, [address]) == {address}
+        assert deny_lists.change_entries(uow, owner.account_id, add=[], remove=[address]) == 1
+        assert deny_lists.find_denied(uow, owner.account_id, [address]) == set()

@@ -24,7 +24,7 @@ def create_lists(stack: Stack, count: int) -> list[int]:
     with stack.resources.unit_of_work() as uow:
         return [
             lists.create_list(
-                uow, owner_id=owner.user_id, title="A list", slug=f"v{number}-{owner.user_id}"
+                uow, account_id=owner.account_id, title="A list", slug=f"v{number}-{owner.user_id}"
             ).id
             for number in range(count)
         ]

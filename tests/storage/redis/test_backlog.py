@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from core.errors import DomainError, Kind
+from core.ids import AccountId
 from core.queues import Queue, RequestKind
 from devstack.harness.stack import Stack
 from storage.redis import request_calls, request_scripts
@@ -17,8 +18,8 @@ from storage.resources import Resources
 from storage.task_messages import queue_name
 
 # The ids of two owners.
-ANNA = 1
-BERT = 2
+ANNA = AccountId(1)
+BERT = AccountId(2)
 QUEUE = queue_name(Queue.REQUEST)
 WAITING_REQUESTS_KEY = f"pressroom:line:{Queue.REQUEST}"
 
@@ -35,7 +36,7 @@ class RequestQueue:
         name: str,
         caller: str,
         *,
-        owner: int | None = None,
+        owner: AccountId | None = None,
         seconds: float = 30,
         queue: Queue = Queue.REQUEST,
         text: str = "",
@@ -50,7 +51,7 @@ class RequestQueue:
                 {"text": text},
                 kind=RequestKind("probe.none", queue),
                 seconds=seconds,
-                owner_id=owner,
+                account_id=owner,
             )
 
         self._run_in_process(add_caller)
@@ -97,18 +98,20 @@ def request_queue(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> Iter
     resources.redis.flushdb()
 
 
-def join(request_queue: RequestQueue, owner: int | None, name: str, seconds: float = 30) -> bool:
+def join(
+    request_queue: RequestQueue, owner: AccountId | None, name: str, seconds: float = 30
+) -> bool:
     return request_queue.join(name, f"caller of {name}", owner=owner, seconds=seconds)
 
 
-def join_rejected(request_queue: RequestQueue, owner: int | None, name: str) -> DomainError:
+def join_rejected(request_queue: RequestQueue, owner: AccountId | None, name: str) -> DomainError:
     """Add a request that Pressroom must reject, and return the error."""
     with pytest.raises(DomainError) as caught:
         join(request_queue, owner, name)
     return caught.value
 
 
-def fill(request_queue: RequestQueue, owner: int | None, count: int) -> None:
+def fill(request_queue: RequestQueue, owner: AccountId | None, count: int) -> None:
     for number in range(count):
         assert join(request_queue, owner, f"{owner}-{number}")
 
@@ -130,7 +133,7 @@ def test_owner_fills_only_a_share_of_the_request_queue(request_queue: RequestQue
 
 @pytest.mark.parametrize("owner", [ANNA, 7, None])
 def test_full_request_queue_rejects_new_requests(
-    request_queue: RequestQueue, owner: int | None
+    request_queue: RequestQueue, owner: AccountId | None
 ) -> None:
     fill(request_queue, ANNA, 3)
     fill(request_queue, BERT, 3)
@@ -168,7 +171,7 @@ def test_request_queue_with_long_waits_rejects_owners_already_in_the_queue(
     # queued requests.
     assert join(request_queue, BERT, "of Bert")
     make_older(resources, 12)
-    assert join_rejected(request_queue, 7, "of another").code == "queue.overloaded"
+    assert join_rejected(request_queue, AccountId(7), "of another").code == "queue.overloaded"
 
 
 def test_nearly_empty_request_queue_rejects_nothing_despite_long_waits(

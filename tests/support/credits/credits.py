@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 
+from core.ids import AccountId
 from devstack.harness.stack import Stack
 from services.credits import ledger
 from tests.support.http.replies import data
@@ -17,7 +18,9 @@ LEDGER = "/auxilia/credits/ledger"
 
 def grant(stack: Stack, user_id: int, amount: str) -> dict[str, Any]:
     database = stack.resources.database
-    return parse_exactly(ledger.grant_credits(database, user_id, Decimal(amount), source_id="test"))
+    return parse_exactly(
+        ledger.grant_credits(database, AccountId(user_id), Decimal(amount), source_id="test")
+    )
 
 
 def parse_exactly(text: str) -> dict[str, Any]:

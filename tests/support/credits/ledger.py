@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+from core.ids import AccountId
 from devstack.harness.stack import Stack
 from services.credits import ledger, verify
 from services.credits.verify import LedgerReport
@@ -14,7 +15,9 @@ LEDGER_TABLES = (
 
 def grant_entries(stack: Stack, user_id: int, count: int) -> None:
     for _ in range(count):
-        ledger.grant_credits(stack.resources.database, user_id, Decimal(1), source_id="x")
+        ledger.grant_credits(
+            stack.resources.database, AccountId(user_id), Decimal(1), source_id="x"
+        )
 
 
 def falsify_tables(stack: Stack, *statements: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg2
 
+from core.ids import AccountId
 from devstack.harness.stack import Stack
 from models import FeedEvent
 from services.feed import reading
@@ -19,7 +20,7 @@ EVENT_TYPE = FeedEventType.KEY_CREATED
 
 def commit_event(resources: Resources, user_id: int, kind: FeedEventType = EVENT_TYPE) -> None:
     with resources.unit_of_work() as uow:
-        announce_event(uow, user_id, kind, count=1)
+        announce_event(uow, AccountId(user_id), kind, count=1)
 
 
 def read_events(
@@ -31,7 +32,7 @@ def read_events(
     limit: int = 100,
 ) -> list[FeedEvent]:
     with resources.unit_of_work() as uow:
-        query = reading.next_events(user_id, position, types=types, limit=limit)
+        query = reading.next_events(AccountId(user_id), position, types=types, limit=limit)
         return list(uow.session.scalars(query))
 
 

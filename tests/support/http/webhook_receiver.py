@@ -119,7 +119,7 @@ def announce_events(
     for _ in range(count):
         with stack.resources.unit_of_work() as uow:
             catalogue.announce_event(
-                uow, owner.user_id, kind, list_id=list_id, user_id=owner.user_id, via="login"
+                uow, owner.account_id, kind, list_id=list_id, user_id=owner.user_id, via="login"
             )
 
 

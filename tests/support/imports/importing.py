@@ -52,7 +52,7 @@ class ImportRunner:
         with self.resources.unit_of_work() as uow:
             return lists.create_list(
                 uow,
-                owner_id=owner.user_id,
+                account_id=owner.account_id,
                 title="A list",
                 slug=random_hash_id(),
                 fields={"confirm_required": False},
@@ -73,7 +73,7 @@ class ImportRunner:
         stored_file.writer.close()
         return accepting.accept_file(
             self.resources,
-            owner.user_id,
+            owner.account_id,
             list_id,
             file=stored_file,
             filename=name,
@@ -82,7 +82,9 @@ class ImportRunner:
         ).job_id
 
     def caller(self, owner: Owner) -> Caller:
-        return Caller(owner.user_id, frozenset(Scope), unrestricted=True, key_id=0)
+        return Caller(
+            owner.account_id, owner.person_id, frozenset(Scope), unrestricted=True, key_id=0
+        )
 
     def begin_undo(self, owner: Owner, import_id: int) -> int:
         with self.resources.unit_of_work() as uow:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import httpx2
 
 from core.errors import DomainError
-from core.ids import random_hash_id
+from core.ids import PersonId, random_hash_id
 from devstack.harness.stack import Owner, Stack
 from services.accounts import accounts, mailed_tokens
 from services.accounts.mailed_tokens import Purpose
@@ -94,7 +94,7 @@ class ListActions:
 
     def trace(self, list_id: int, user_id: int) -> dict[str, str]:
         keyring = self.resources.keyring
-        return {"trace_id": traces.create_trace_id(keyring, Trace(list_id, user_id))}
+        return {"trace_id": traces.create_trace_id(keyring, Trace(list_id, PersonId(user_id)))}
 
     def leave(self, list_id: int, *, key: str | None = None, user_id: int = 0) -> Reply:
         query = None if key else self.trace(list_id, user_id)
@@ -104,7 +104,7 @@ class ListActions:
         reader = Actor(ActorKind.USER, Via.PAGE, user_id)
         with self.resources.unit_of_work() as uow:
             mailing_list = lists.get_list(uow, list_id, archived=True)
-            person = accounts.get_user(uow, user_id)
+            person = accounts.get_user(uow, PersonId(user_id))
             unsubscribe.undo_leave(uow, mailing_list, person, reader)
 
     def switch_mail(
@@ -124,7 +124,9 @@ class ListActions:
     def mail_link(self, list_id: int, user_id: int) -> str:
         purpose = Purpose.CONFIRM_SUBSCRIPTION
         with self.resources.unit_of_work() as uow:
-            return mailed_tokens.create_token(uow, purpose, user_id=user_id, list_id=list_id)
+            return mailed_tokens.create_token(
+                uow, purpose, person_id=PersonId(user_id), list_id=list_id
+            )
 
     def confirm(self, secret: str) -> str | None:
         reader = Actor(ActorKind.USER, Via.CONFIRMATION)

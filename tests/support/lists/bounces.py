@@ -7,6 +7,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from core import clock
+from core.ids import PersonId
 from devstack.harness.stack import Stack
 from services.subscriptions.members import bounce_recording
 from services.subscriptions.members.bounce_recording import (
@@ -40,7 +41,9 @@ def build_mailing(
 ) -> MemberMailing:
     """Return a ``MemberMailing``: one member's mail, about which a sender reports an event."""
     now = clock.now()
-    return MemberMailing(list_id, user_id, mailing_id, mailing_at or now, occurred_at or now)
+    return MemberMailing(
+        list_id, PersonId(user_id), mailing_id, mailing_at or now, occurred_at or now
+    )
 
 
 def bounce_hard(

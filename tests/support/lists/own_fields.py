@@ -10,6 +10,6 @@ def create_company_and_age(resources: Resources, owner: Owner) -> dict[str, int]
     types = {"company": FieldType.TEXT, "age": FieldType.NUMBER}
     with resources.unit_of_work() as uow:
         return {
-            key: fields.create_field(uow, owner.user_id, type=type_, key=key, label=key).id
+            key: fields.create_field(uow, owner.account_id, type=type_, key=key, label=key).id
             for key, type_ in types.items()
         }

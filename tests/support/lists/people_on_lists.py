@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import httpx2
 
+from core.ids import PersonId
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.accounts import accounts, mailed_tokens
@@ -36,7 +37,11 @@ class Subscriber:
     def mailed_token(self, purpose: Purpose = Purpose.CONFIRM_SUBSCRIPTION) -> str:
         with self.stack.resources.unit_of_work() as uow:
             return mailed_tokens.create_token(
-                uow, purpose, user_id=self.user_id, list_id=self.list_id, email=self.email
+                uow,
+                purpose,
+                person_id=PersonId(self.user_id),
+                list_id=self.list_id,
+                email=self.email,
             )
 
     def confirm_url(self) -> str:

@@ -51,11 +51,11 @@ def make_random_list(stack: Stack) -> RandomList:
     owner = stack.create_owner()
     with stack.resources.unit_of_work() as uow:
         slug = random_hash_id()
-        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+        list_id = lists.create_list(uow, account_id=owner.account_id, title="A list", slug=slug).id
         field_ids = {
             key: fields.create_field(
                 uow,
-                owner.user_id,
+                owner.account_id,
                 type=kind,
                 key=key,
                 label=key,

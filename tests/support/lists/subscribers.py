@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 
+from core.ids import PersonId
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import Plan
@@ -124,7 +125,7 @@ def read_subscriber_count(client: httpx2.Client, list_id: int) -> int:
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     """Return the trace id in the list's mails to this person."""
     keyring = stack.resources.keyring
-    return traces.create_trace_id(keyring, Trace(list_id, user_id))
+    return traces.create_trace_id(keyring, Trace(list_id, PersonId(user_id)))
 
 
 def insert_members(stack: Stack, list_id: int, addresses: list[str]) -> None:

@@ -131,7 +131,7 @@ def register(
 def log_in(stack: Stack, owner: Owner) -> Person:
     """Log an owner in to a new browser by creating a session directly, without the login page."""
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin_session(uow, owner.user_id)
+        cookie = sessions.begin_session(uow, owner.person_id)
     browser = stack.client()
     browser.cookies.set("pressroom_session", cookie)
     return Person(stack, owner, browser)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import httpx2
 
+from core.ids import PersonId
 from devstack import LOOPBACK
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack, plain_client
@@ -43,7 +44,7 @@ class Visitor:
         """Log in by creating a session directly, because the login form would be slow."""
         user_id = user_id_of(self.stack, email)
         with self.stack.resources.unit_of_work() as uow:
-            value = sessions.begin_session(uow, user_id, browser=browser)
+            value = sessions.begin_session(uow, PersonId(user_id), browser=browser)
         self.client.cookies.set(SESSION_COOKIE, value, domain=LOOPBACK, path="/")
 
     def is_logged_in(self) -> bool:

@@ -76,7 +76,7 @@ async def ask(
 ) -> Envelope[dict[str, Any]]:
     question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
     call = state.worker_calls.call(
-        ASKING, question, seconds=seconds, owner_id=caller.user_id, shared_key=same
+        ASKING, question, seconds=seconds, account_id=caller.account_id, shared_key=same
     )
     return build_envelope(await run_while_connected(request.receive, call))
 

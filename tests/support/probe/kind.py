@@ -10,6 +10,7 @@ from typing import Any
 import psycopg2.extras
 from sqlalchemy import text
 
+from core.ids import AccountId
 from core.permissions import Permission
 from core.queues import Queue
 from core.scopes import Scope
@@ -86,7 +87,7 @@ def enqueue_probe(
     uow: UnitOfWork,
     steps: dict[str, Any],
     *,
-    user_id: int | None = None,
+    account_id: AccountId | None = None,
     on_behalf_of: int | None = None,
     kind: JobKind = PROBE,
 ) -> Job:
@@ -95,7 +96,9 @@ def enqueue_probe(
         text("INSERT INTO probe_plans (plan) VALUES (:plan) RETURNING id"),
         {"plan": psycopg2.extras.Json(steps)},
     )
-    return enqueue_job(uow, kind, user_id=user_id, on_behalf_of=on_behalf_of, subject_id=subject_id)
+    return enqueue_job(
+        uow, kind, account_id=account_id, on_behalf_of=on_behalf_of, subject_id=subject_id
+    )
 
 
 def enqueue_committed_probe(

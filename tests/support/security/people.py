@@ -12,7 +12,7 @@ def new_list(stack: Stack, owner: Owner, **fields: Any) -> int:
         slug = f"quiet-{secrets.token_hex(6)}"
         mailing_list = lists.create_list(
             uow,
-            owner_id=owner.user_id,
+            account_id=owner.account_id,
             title="Quiet",
             slug=slug,
             fields={"confirm_required": False, **fields},

@@ -101,7 +101,7 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)
         is_gone = task is None or task.files_removed_at is not None
-        if task is None or is_gone or accounts.get_user(uow, task.user_id).erased_at is not None:
+        if task is None or is_gone or accounts.get_owner(uow, task.user_id).erased_at is not None:
             raise IMPORT_ERRORS_GONE()
     prefix = task.object_prefix
     key = bulk_files.unwrap_key(resources, task)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import clock
+from core.ids import AccountId
 from integrations.payments.port import DisputeStatus, Evidence
 from models import OrderStatus, PaymentOrder, Resolution
 from services.credits import order_facts
@@ -130,7 +131,7 @@ def test_payment_that_differs_from_its_order_requires_review_by_an_operator(
     # A payment event that arrives during the review of an order doesn't end the review. Only the
     # decision of an operator ends the review.
     assert apply_evidence(payment_order, PAYMENT).status == OrderStatus.REVIEW
-    payment_order.user_id = 1
+    payment_order.user_id = AccountId(1)
     payment_order.resolution = Resolution.CREDIT
     assert advance_status(payment_order)[-1] == OrderStatus.PAID
 

@@ -40,7 +40,7 @@ def tag_members(bulk: BulkActions, emails: list[str], tag: str, town_id: int | N
 def create_town_field(bulk: BulkActions) -> int:
     with bulk.resources.unit_of_work() as uow:
         field = fields.create_field(
-            uow, bulk.owner.user_id, type=FieldType.TEXT, key="town", label="Town"
+            uow, bulk.owner.account_id, type=FieldType.TEXT, key="town", label="Town"
         )
         return field.id
 
@@ -114,7 +114,7 @@ def test_bulk_action_keeps_its_filter_and_tags_when_they_are_renamed_or_deleted_
     rename_tag(bulk_actions, greeted_id, "welcomed")
     tag_members(bulk_actions, members[5:], "vip")
     with bulk_actions.resources.unit_of_work() as uow:
-        fields.retire_field(uow, bulk_actions.owner.user_id, town_id)
+        fields.retire_field(uow, bulk_actions.owner.account_id, town_id)
     create_town_field(bulk_actions)
     with bulk_actions.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, bulk_actions.list_id)
@@ -162,7 +162,11 @@ def test_tag_used_by_an_unfinished_export_is_not_deletable(bulk_actions: BulkAct
             uow, mailing_list, {"field": "tag", "in": ["other", "VIP"]}
         )
         exports.enqueue_export(
-            uow, bulk_actions.owner.user_id, mailing_list, ExportKind.MEMBERS, filter=stored_filter
+            uow,
+            bulk_actions.owner.account_id,
+            mailing_list,
+            ExportKind.MEMBERS,
+            filter=stored_filter,
         )
     [use] = list_tag_uses(bulk_actions, vip_id)
     assert (use["kind"], use["name"]) == ("export", "members")

@@ -83,9 +83,9 @@ def birthdays(stack: Stack) -> Birthdays:
     owner = stack.create_owner()
     with stack.resources.unit_of_work() as uow:
         slug = random_hash_id()
-        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+        list_id = lists.create_list(uow, account_id=owner.account_id, title="A list", slug=slug).id
         field_id = fields.create_field(
-            uow, owner.user_id, type=FieldType.DATE, key="born", label="Born", choices=[]
+            uow, owner.account_id, type=FieldType.DATE, key="born", label="Born", choices=[]
         ).id
     moments = [
         datetime.combine(each, TIMES[number % len(TIMES)], UTC) for number, each in enumerate(DATES)

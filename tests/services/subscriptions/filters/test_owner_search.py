@@ -28,7 +28,12 @@ def search(stack: Stack, owner: Owner, client: httpx2.Client) -> Search:
         )
 
     def search_lists_and_members(words: str) -> SearchResult:
-        caller = Caller(user_id=owner.user_id, scopes=frozenset(Scope), unrestricted=True)
+        caller = Caller(
+            account_id=owner.account_id,
+            person_id=owner.person_id,
+            scopes=frozenset(Scope),
+            unrestricted=True,
+        )
         with stack.resources.unit_of_work() as uow:
             return owner_search.search_lists_and_members(uow, caller, words)
 

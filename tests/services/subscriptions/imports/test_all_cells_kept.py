@@ -84,7 +84,7 @@ def read_stored_member(
         subscription_id,
     )
     with importing.resources.unit_of_work() as uow:
-        owner_fields = fields.read_own_fields(uow, owner.user_id)
+        owner_fields = fields.read_own_fields(uow, owner.account_id)
     field_values = owner_fields.replace_ids(values)  # type: ignore[arg-type]
     return {
         "email": email,

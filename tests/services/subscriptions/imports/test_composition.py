@@ -27,9 +27,9 @@ def test_import_and_filter_treat_composed_and_decomposed_unicode_as_equal(
     stored_name, _, stored_size, _ = (normalize(stored_form, value) for value in VALUES)
     choices = [stored_size]
     with importing.resources.unit_of_work() as uow:
-        fields.create_field(uow, importer.user_id, type=FieldType.TEXT, key="city", label="City")
+        fields.create_field(uow, importer.account_id, type=FieldType.TEXT, key="city", label="City")
         size_field = {"key": "size", "label": "Size", "choices": choices}
-        fields.create_field(uow, importer.user_id, type=FieldType.CHOICE, **size_field)
+        fields.create_field(uow, importer.account_id, type=FieldType.CHOICE, **size_field)
 
     def import_person(form: Literal["NFC", "NFD"]) -> int:
         row = [people[0], *(normalize(form, each) for each in VALUES)]

@@ -254,7 +254,7 @@ def test_erasure_of_an_owner_blanks_consent_wordings_of_their_lists(
     with importing.resources.unit_of_work() as uow:
         archived_list = lists.create_list(
             uow,
-            owner_id=importer.user_id,
+            account_id=importer.account_id,
             title="Tea",
             slug=random_hash_id(),
             fields={"consent_wording": "Ada sends me tea."},

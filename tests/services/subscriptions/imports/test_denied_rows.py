@@ -12,7 +12,7 @@ from tests.support.people.quotas import leave_room_for_members
 
 def deny_entries(importing: ImportRunner, owner: Owner, *entries: str) -> None:
     with importing.resources.unit_of_work() as uow:
-        deny_lists.change_entries(uow, owner.user_id, add=entries, remove=[])
+        deny_lists.change_entries(uow, owner.account_id, add=entries, remove=[])
 
 
 def test_operator_deny_list_applies_to_every_import(

@@ -429,7 +429,7 @@ def _require_model(
     with importing.resources.unit_of_work() as uow:
         query = select(Subscription).where(Subscription.list_id == list_id)
         subscriptions = uow.session.scalars(query).all()
-        owner_fields = fields.read_own_fields(uow, owner.user_id)
+        owner_fields = fields.read_own_fields(uow, owner.account_id)
         tag_names = tags.find_tag_names(
             uow, [tag_id for each in subscriptions for tag_id in each.tag_ids]
         )

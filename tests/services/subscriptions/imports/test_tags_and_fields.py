@@ -28,7 +28,7 @@ def read_members(importing: ImportRunner, owner: Owner, list_id: int) -> dict[st
         list_id,
     )
     with importing.resources.unit_of_work() as uow:
-        owner_fields = fields.read_own_fields(uow, owner.user_id)
+        owner_fields = fields.read_own_fields(uow, owner.account_id)
         tag_names = tags.find_tag_names(uow, [each for row in rows for each in row[3]])  # type: ignore[attr-defined]
     return {
         str(email): {
@@ -79,7 +79,7 @@ def test_join_date_column_also_fills_a_field_with_the_same_name(
 ) -> None:
     with importing.resources.unit_of_work() as uow:
         fields.create_field(
-            uow, importer.user_id, type=FieldType.TEXT, key="joined", label="Joined"
+            uow, importer.account_id, type=FieldType.TEXT, key="joined", label="Joined"
         )
     file = csv_of([[people[0], "2024-02-01"]], ("email", "Joined"))
     importing.import_members(importer, list_id, file)
@@ -177,7 +177,9 @@ def test_import_creates_fields_for_unknown_columns_only_once_despite_crashes(
     assert counts_of(task)["added"] == len(people)
     assert len(applied_chunks) > len(set(applied_chunks))
     with importing.resources.unit_of_work() as uow:
-        types_by_key = {each.key: each.type for each in fields.list_fields(uow, importer.user_id)}
+        types_by_key = {
+            each.key: each.type for each in fields.list_fields(uow, importer.account_id)
+        }
     assert types_by_key == {"company": "text", "shoe_size": "number"}
     members = read_members(importing, importer, list_id)
     for index, each in enumerate(people):
@@ -203,7 +205,7 @@ def test_import_that_needs_too_many_new_fields_is_rejected_before_any_write(
     assert job.error["code"] == "import.too_many_fields"
     assert "'Column 0'" in job.error["message"]
     with importing.resources.unit_of_work() as uow:
-        assert fields.list_fields(uow, importer.user_id) == []
+        assert fields.list_fields(uow, importer.account_id) == []
     task = importing.import_members(importer, list_id, file)
     assert task.columns is not None
     assert len(task.columns["ignored_columns"]) == 60

@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from core import clock
+from core.ids import PersonId
 from devstack.harness.stack import Stack
 from services.engagement import answers, upkeep
 from services.subscriptions.members.opt_out_checks import compute_address_digest
@@ -69,7 +70,7 @@ def test_batch_of_reports_that_waits_for_a_refusal_records_nothing(measured: Mea
     digest = compute_address_digest(resources.keyring, measured.read_member(user_id)["email"])
     with ThreadPoolExecutor(1) as thread:
         with resources.unit_of_work() as uow:
-            answers.refuse(uow, measured.id, user_id, digest)
+            answers.refuse(uow, measured.id, PersonId(user_id), digest)
             report = measured.build_report("opened", user_id, 2)
             thread.submit(post, measured.client, measured.sender, report)
             await_waiter(measured.stack, "INSERT INTO member_engagement")
