@@ -97,6 +97,8 @@ def read_page(reply: httpx2.Response, status: int = 200) -> str:
     assert _INLINE.findall(text) == []
     assert len(re.findall("<h1[ >]", text)) == 1
     assert "{{" not in text
+    # The operator ~ of a template shows the fields of a time instead of its HTML.
+    assert "DisplayedMoment(" not in text
     # Both a cell's label and the mark of a state are drawn before the text of their element.
     assert not re.search(r'<td class="[^"]*\b(good|warn|bad)\b[^"]*" data-label=', text)
     # A page must not reload itself, because each reload would take the focus from a form field.
