@@ -100,8 +100,8 @@ def test_checklist_counts_an_import_only_until_it_is_undone(console: OwnerAtCons
     assert read_steps(console.see(OVERVIEW_PATH))[FORM] == "next"
 
 
-def test_checklist_ends_when_the_account_has_more_than_ten_members(
-    console: OwnerAtConsole,
+def test_only_the_last_step_remains_when_the_account_has_more_than_ten_members(
+    console: OwnerAtConsole, stack: Stack
 ) -> None:
     mailing_list = new_list(console.api)
     import_members_file(console.api, mailing_list["id"], build_address_file(*build_addresses(10)))
@@ -113,6 +113,10 @@ def test_checklist_ends_when_the_account_has_more_than_ten_members(
     assert "First steps" not in text
     assert 'class="growing"' in text
     assert list_main_buttons(text) == []
+    send_link = f'/lists/{mailing_list["id"]}/send">How to send</a>'
+    assert send_link in text
+    new_mailing(stack, mailing_list["id"], rows=1)
+    assert send_link not in console.see(OVERVIEW_PATH)
 
 
 def test_checklist_of_the_free_plan_offers_no_import(stack: Stack) -> None:

@@ -27,6 +27,8 @@ WORK_UNITS = {
     "GET /lists/{list_id}/subscriptions on a paid tier": "member counted",
     "GET /lists/{list_id}/subscriptions unsubscribed": "member counted",
     "POST /lists/{list_id}/members/search a part of few names": "member counted",
+    # The response counts each departure of the year.
+    "GET /lists/{list_id}/stats by reason, a year": "departure counted",
     # The response counts all active members by their last open or click.
     "GET /lists/{list_id}/engagement": "member counted",
     # The maintenance task `maintenance.engagement` checks each recorded member of a changed list.
