@@ -41,4 +41,8 @@ def _build_key(request: Request, caller: Caller, body: list[bytes], name: str) -
         # fingerprints.
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
-    return IdempotencyKey(caller.account_id, f"{request.method} {path}", name, digest.digest())
+    route = f"{request.method} {path}"
+    if not caller.is_in_own_account:
+        # Two people of an account can use the same key.
+        route += f" by {caller.person_id}"
+    return IdempotencyKey(caller.account_id, route, name, digest.digest())

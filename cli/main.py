@@ -34,6 +34,9 @@ GROUPS = {
         "Check all servers and settings of this deployment. The exit code is 1 if a check fails.",
     ),
     "users": CommandGroup("cli.accounts:app", "Manage users."),
+    "accounts": CommandGroup(
+        "cli.teams:app", "Manage accounts and the people who can act in them."
+    ),
     "keys": CommandGroup("cli.credentials:keys", "Manage API keys."),
     "senders": CommandGroup(
         "cli.senders:app", "Manage senders, which report bounces and complaints."

@@ -1,5 +1,6 @@
-"""The permissions that a person's role in an account grants."""
+"""The roles of people in an account, and the permissions that each role grants."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -20,3 +21,20 @@ class Permission(StrEnum):
     AUDIT = "audit"
     TEAM = "team"
     OWNER = "owner"
+
+
+class Role(StrEnum):
+    OWNER = "owner"
+    ADMIN = "admin"
+    EDITOR = "editor"
+    ANALYST = "analyst"
+
+
+_EVERYBODY = frozenset({Permission.ANY, Permission.FIGURES})
+PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
+    Role.OWNER: frozenset(Permission),
+    Role.ADMIN: frozenset(Permission) - {Permission.OWNER},
+    Role.EDITOR: _EVERYBODY
+    | {Permission.MEMBERS, Permission.EDIT, Permission.IMAGES, Permission.COMPOSER},
+    Role.ANALYST: _EVERYBODY | {Permission.MONEY_READ},
+}

@@ -103,6 +103,7 @@ from models.subscription import (
     SubscriptionStatus,
     Tier,
 )
+from models.teammate import Teammate
 from models.user import (
     AccountMail,
     ApiKey,

@@ -65,7 +65,8 @@ def identify_principal(
         trace = traces.read_trace_id(state.resources.keyring, submission.trace_id)
         via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
         return Principal(trace.user_id, via, trace)
-    caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
+    csrf_token = submission.fields.get(CSRF_FIELD)
+    caller = identify_and_count(request, csrf_token=csrf_token, about_person=True)
     if caller is None:
         raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
     require_scope(caller, scope)

@@ -2,6 +2,7 @@
 
 from fastapi import Request
 
+from api.auth.chosen_account import name_account, read_account_id
 from api.auth.csrf import SAFE_METHODS, require_csrf
 from api.auth.page_sessions import find_page_session
 from api.client_details import client_address
@@ -9,7 +10,8 @@ from api.cookies import SESSION_COOKIE
 from api.limits.rate_limits import RateLimitName, build_address_rate_key, build_caller_rate_key
 from api.middleware.admission import CACHED_CALLER_KEY, split_authorization
 from api.state import state_of
-from core.errors import DomainError, Kind, access
+from core.errors import DomainError, Kind, access, teams
+from core.ids import AccountId
 from core.secret_form import ACCESS_TOKEN
 from services import event_origins
 from services.access import api_keys, sessions
@@ -23,12 +25,16 @@ def identify_and_count(
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS,
     *,
     csrf_token: object = None,
+    about_person: bool = False,
 ) -> Caller | None:
-    """Invalid credentials count against the rate limit of the IP address, so that attackers can't
-    guess credentials quickly.
+    """Return the caller of a request, or ``None`` for a request without credentials.
+
+    Requests ``about_person`` act in the person's own account, whatever account they name. Invalid
+    credentials count against the rate limit of the IP address, so that attackers can't guess
+    credentials quickly.
     """
     try:
-        caller = identify_caller(request, csrf_token)
+        caller = identify_caller(request, csrf_token, about_person=about_person)
     except DomainError as error:
         if error.kind is Kind.UNAUTHENTICATED:
             count_anonymous(request, stranger)
@@ -62,8 +68,9 @@ def identify_cached_caller(request: Request) -> Caller | None:
     known_secret, caller = request.scope.get(CACHED_CALLER_KEY, (None, None))
     if known_secret != secret:
         caller = api_keys.find_cached_caller(state.used_keys, state.resources.keyring, secret)
-    if caller is None:
+    if caller is None or read_account_id(request) not in (None, caller.account_id):
         return None
+    name_account(request, caller)
     # Store the caller's credential before checking the rate limit, so that the request log of the
     # API key also contains the requests that exceed the limit.
     event_origins.current_origin().credential = caller.credential
@@ -73,11 +80,24 @@ def identify_cached_caller(request: Request) -> Caller | None:
     return caller
 
 
-def identify_caller(request: Request, csrf_token: object = None) -> Caller | None:
+def identify_caller(
+    request: Request, csrf_token: object = None, *, about_person: bool = False
+) -> Caller | None:
     """Return the caller of a request, or ``None`` for a request without credentials.
 
-    A session cookie and an API key or token in the same request must belong to the same account.
+    If a request contains a session cookie and an API key or token, the session's person must be in
+    the team of the credential's account.
     """
+    account_id = None if about_person else read_account_id(request)
+    caller = _identify_in_account(request, account_id, csrf_token)
+    if caller is not None:
+        name_account(request, caller)
+    return caller
+
+
+def _identify_in_account(
+    request: Request, account_id: AccountId | None, csrf_token: object
+) -> Caller | None:
     state = state_of(request)
     database = state.resources.database
     keyring = state.resources.keyring
@@ -88,9 +108,12 @@ def identify_caller(request: Request, csrf_token: object = None) -> Caller | Non
         cookie = state.cookies.read(request, SESSION_COOKIE)
         if not cookie:
             return None
-        everyone_needs_factor = state.resources.settings.require_second_factor
         caller = sessions.authenticate_session(
-            database, keyring, cookie, everyone_needs_factor=everyone_needs_factor
+            database,
+            keyring,
+            cookie,
+            everyone_needs_factor=state.resources.settings.require_second_factor,
+            account_id=account_id,
         )
         if request.method not in SAFE_METHODS:
             require_csrf(request, state, cookie, csrf_token)
@@ -100,10 +123,12 @@ def identify_caller(request: Request, csrf_token: object = None) -> Caller | Non
         caller = grants.authenticate_token(database, keyring, secret)
     else:
         caller = api_keys.authenticate_key(database, state.used_keys, keyring, secret)
-    # Ignore the cookie of an expired or revoked session, because browsers keep sending the cookie.
-    session = find_page_session(request, state)
-    if session is not None and session.account_id != caller.account_id:
-        raise access.AUTH_CREDENTIALS_DISAGREE()
+    if account_id not in (None, caller.account_id):
+        raise teams.ACCOUNT_MISMATCH()
+    try:
+        find_page_session(request, state, caller.account_id)
+    except DomainError:
+        raise access.AUTH_CREDENTIALS_DISAGREE() from None
     return caller
 
 

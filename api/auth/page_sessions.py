@@ -8,13 +8,14 @@ from urllib.parse import urlencode
 
 from fastapi import Request, Response
 
+from api.auth.chosen_account import name_account
 from api.auth.interrupted_forms import keep_form
 from api.auth.redirects import redirect_to_path
 from api.bodies.page_forms import read_page_form
 from api.cookies import SESSION_COOKIE
 from api.html.frame import HEADERS
 from api.state import State, state_of
-from core.errors import DomainError
+from core.errors import DomainError, Kind
 from core.ids import AccountId, PersonId
 from services import event_origins
 from services.access import sessions
@@ -57,7 +58,14 @@ class FactorNeeded(Exception):
     """Redirects the browser to the page for setting up a second factor."""
 
 
-def find_page_session(request: Request, state: State) -> PageSession | None:
+def find_page_session(
+    request: Request, state: State, account_id: AccountId | None = None
+) -> PageSession | None:
+    """Return the session of the request's cookie, or ``None`` if it has ended.
+
+    Raises an error if the session's person can't act in the account. By default, the account is the
+    one with the person's id.
+    """
     cookie = state.cookies.read(request, SESSION_COOKIE)
     if not cookie:
         return None
@@ -68,10 +76,15 @@ def find_page_session(request: Request, state: State) -> PageSession | None:
             resources.keyring,
             cookie,
             everyone_needs_factor=resources.settings.require_second_factor,
+            account_id=account_id,
         )
-    except DomainError:
+    except DomainError as error:
+        # Browsers keep sending the cookie of a session that has ended.
+        if error.kind is not Kind.UNAUTHENTICATED:
+            raise
         return None
     event_origins.current_origin().credential = session.caller.credential
+    name_account(request, session.caller)
     return PageSession(session.caller, cookie, session.lacks_factor, session.is_operator)
 
 

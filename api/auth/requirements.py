@@ -42,7 +42,7 @@ from api.state import state_of
 from core.errors import access
 from core.permissions import Permission
 from core.scopes import Scope
-from services.access.caller import Caller, require_scope
+from services.access.caller import Caller, require_permission, require_scope
 from services.subscriptions.members import traces
 
 # The maximum size of a request body that is read before credentials or a trace id are checked.
@@ -82,10 +82,14 @@ class Access(ABC):
         """Store the caller in the request, and the account with the body, so that the body's size
         counts against the account's memory budget.
         """
-        caller = await self.authorise(request)
-        request.scope[_CALLER_KEY] = caller
-        if caller is not None:
-            body_of(request.scope).account_id = caller.account_id
+        admitted = await self.authorise(request)
+        request.scope[_CALLER_KEY] = admitted
+        if admitted is None:
+            return
+        body_of(request.scope).account_id = admitted.account_id
+        if isinstance(self.permission, Permission):
+            caller = admitted.caller if isinstance(admitted, PageSession) else admitted
+            require_permission(caller, self.permission)
 
     @abstractmethod
     async def authorise(self, request: Request) -> Caller | PageSession | None:
@@ -208,7 +212,7 @@ def _check_trace_or_caller(request: Request) -> None:
     trace_id = request.query_params.get("trace_id")
     if trace_id is not None:
         traces.read_trace_id(state_of(request).resources.keyring, trace_id)
-    elif identify_and_count(request) is None:
+    elif identify_and_count(request, about_person=True) is None:
         raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
 
 
@@ -216,7 +220,7 @@ def _count_trace_or_caller(request: Request) -> None:
     """Ignore a trace id in the body, because rate limits are checked before the body is read."""
     trace_id = request.query_params.get("trace_id")
     if trace_id is None or not count_trace(request, trace_id):
-        identify_and_count(request)
+        identify_and_count(request, about_person=True)
 
 
 @cache
@@ -243,15 +247,15 @@ def _require_scope(scope: Scope, request: Request) -> Caller:
     return caller
 
 
-def _require_caller(request: Request) -> Caller:
-    caller = identify_and_count(request)
+def _require_caller(request: Request, *, about_person: bool = False) -> Caller:
+    caller = identify_and_count(request, about_person=about_person)
     if caller is None:
         raise access.AUTH_CREDENTIALS_MISSING()
     return caller
 
 
-def _require_unrestricted(request: Request) -> Caller:
-    caller = _require_caller(request)
+def _require_unrestricted(request: Request, *, about_person: bool) -> Caller:
+    caller = _require_caller(request, about_person=about_person)
     if not caller.unrestricted:
         raise access.AUTH_RESTRICTED_CREDENTIAL()
     return caller
@@ -263,8 +267,9 @@ def _any_credential(sentence: str, permission: RoutePermission) -> Any:
 
 
 def _unrestricted(permission: Permission | None) -> Any:
+    check = partial(_require_unrestricted, about_person=permission is None)
     docs = describe_unrestricted_credential()
-    return Depends(CallerAccess(docs, check=_require_unrestricted, permission=permission))
+    return Depends(CallerAccess(docs, check=check, permission=permission))
 
 
 PUBLIC = Depends(PublicAccess())
@@ -284,7 +289,15 @@ OPTIONAL = Depends(
 )
 # Access rules that accept credentials with any scope. The required scope depends on the requested
 # record, so the service checks the scope after finding the record.
-ANY_CALLER = _any_credential("Scope: none. Every credential is accepted.", None)
+_EVERY_CREDENTIAL = "Scope: none. Every credential is accepted."
+ANY_CALLER = _any_credential(_EVERY_CREDENTIAL, None)
+PERSON = Depends(
+    CallerAccess(
+        describe_any_credential(_EVERY_CREDENTIAL),
+        check=partial(_require_caller, about_person=True),
+        permission=None,
+    )
+)
 JOB_KIND_SCOPE = _any_credential(
     "Scope: the scope of the job's kind, such as `attachment`.", KIND_PERMISSION
 )
@@ -313,6 +326,8 @@ OptionalSessionForm = Annotated[
 
 # The types of the handler parameters that receive the caller.
 AnyCaller = Annotated[Caller, ANY_CALLER]
+# A handler with a ``PersonalCaller`` parameter ignores the account that the request names.
+PersonalCaller = Annotated[Caller, PERSON]
 # Creating or revoking credentials requires credentials that aren't restricted to scopes.
 UnrestrictedPerson = Annotated[Caller, _unrestricted(None)]
 KeyKeeper = Annotated[Caller, _unrestricted(Permission.ACCESS)]

@@ -17,6 +17,7 @@ EXPOSED_HEADERS = (
     "Location",
     "Link",
     "Retry-After",
+    "Pressroom-Account",
     "Pressroom-Source",
     "Pressroom-Version",
     "Deprecation",

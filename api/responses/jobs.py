@@ -22,7 +22,9 @@ from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, FieldProblem
 from core.errors.imports import IMPORT_ENCODING_NEEDED
 from core.ids import AccountId
+from core.permissions import Permission
 from models import Job, JobStatus
+from services.access.caller import Caller
 from services.jobs.records import restore_error
 from services.subscriptions import exports
 from services.subscriptions.imports.columns.samples import add_samples
@@ -86,10 +88,13 @@ async def respond_to_undo(
     return build_count_response(job, "undone")
 
 
-def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[str, Any] | None:
+def add_links(
+    state: State, job: Job, caller: Caller | None = None, *, has_recent_login: bool = True
+) -> dict[str, Any] | None:
     """Add new signed URLs for the files that the job has written.
 
-    Without a recent login, no URL works, because the files contain e-mail addresses.
+    Without a recent login, no URL works, because the files contain e-mail addresses. The URLs are
+    ``None`` if the role of ``caller`` doesn't grant their permissions.
     """
     result = job.result
     if result is None:
@@ -97,10 +102,12 @@ def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[
     if job.kind in _IMPORTS:
         import_id = result["import_id"]
         url = build_import_errors_url(state, import_id, has_recent_login=has_recent_login)
-        return {**result, "errors_url": url}
+        may_read = caller is None or caller.may(Permission.MEMBERS)
+        return {**result, "errors_url": url if may_read else None}
     if job.kind in _EXPORTS:
         url = sign_export_url(state, result["export_id"], result["format"])
-        return {**result, "url": url if has_recent_login else None}
+        may_download = has_recent_login and (caller is None or caller.may(Permission.EXPORT))
+        return {**result, "url": url if may_download else None}
     return result
 
 

@@ -3,6 +3,7 @@
 from api.console import ROUTERS as CONSOLE_ROUTERS
 from api.pages import PAGES
 from api.routes import (
+    accounts,
     attachments,
     composer,
     credits,
@@ -53,6 +54,7 @@ ROUTERS = (
     lists.deny_list_router,
     jobs.router,
     events.router,
+    accounts.router,
     users.router,
     oauth.router,
     users.grants_router,

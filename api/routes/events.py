@@ -17,8 +17,9 @@ from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTI
 from core.errors.mailing import LIST_NOT_FOUND
 from core.errors.requests import CURSOR_INVALID
 from services.access.caller import Caller
+from services.access.event_types import list_visible_types
 from services.feed import reading
-from services.feed.catalogue import FeedEventType, list_visible_types
+from services.feed.catalogue import FeedEventType
 from services.feed.reading import render_events
 from services.paging import PageRequest
 
@@ -69,7 +70,7 @@ def list_events(
         page = reading.read_page(
             uow,
             caller.account_id,
-            types=list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
+            types=list_visible_types(caller, only=types),
             list_id=list_id,
             cursor=cursor,
             limit=limit,

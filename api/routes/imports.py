@@ -30,8 +30,10 @@ from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord
 from api.state import State, StateOf, Transaction
 from core.errors import access, imports, mailing, media, requests
+from core.permissions import Permission
 from core.queues import Queue
 from models import ImportKind, MemberImport
+from services.access.caller import Caller
 from services.access.sessions import has_recent_login
 from services.subscriptions.imports import accepting, endings, import_options, records
 from services.subscriptions.imports.chunks import rejected_rows
@@ -259,7 +261,7 @@ def list_imports(
     is_recent = has_recent_login(uow, caller)
 
     def convert(rows: list[MemberImport]) -> list[ImportRecord]:
-        return [_build_record(state, task, has_recent_login=is_recent) for task in rows]
+        return [_build_record(state, caller, task, has_recent_login=is_recent) for task in rows]
 
     return build_envelope(
         build_page(paging, partial(records.list_imports, uow, caller, list_id=list_id), convert)
@@ -281,7 +283,7 @@ def read_import(
     """
     task = records.get_import(uow, caller, import_id)
     return build_envelope(
-        _build_record(state, task, has_recent_login=has_recent_login(uow, caller))
+        _build_record(state, caller, task, has_recent_login=has_recent_login(uow, caller))
     )
 
 
@@ -362,11 +364,14 @@ async def undo_import(
     return await respond_to_undo(request, state, preference, undo)
 
 
-def _build_record(state: State, task: MemberImport, *, has_recent_login: bool) -> ImportRecord:
+def _build_record(
+    state: State, caller: Caller, task: MemberImport, *, has_recent_login: bool
+) -> ImportRecord:
+    errors_url = build_import_errors_url(state, task.id, has_recent_login=has_recent_login)
     return ImportRecord.of_row(
         task,
         **endings.get_columns(task),
-        errors_url=build_import_errors_url(state, task.id, has_recent_login=has_recent_login),
+        errors_url=errors_url if caller.may(Permission.MEMBERS) else None,
         undo_until=IMPORT_UNDO.available_until(task),
         left=task.undo_left or 0,
     )

@@ -25,6 +25,7 @@ from api.waiting.event_streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError, access, jobs, requests
 from core.logging import get_logger
+from core.permissions import Permission
 from models import FINISHED, Job
 from services.access.caller import Caller
 from services.access.sessions import has_recent_login
@@ -54,7 +55,7 @@ def list_jobs(
     is_recent = has_recent_login(uow, caller)
 
     def convert(rows: list[Job]) -> list[JobRecord]:
-        return [_build_record(state, job, has_recent_login=is_recent) for job in rows]
+        return [_build_record(state, caller, job, has_recent_login=is_recent) for job in rows]
 
     return build_envelope(build_page(paging, partial(records.list_jobs, uow, caller), convert))
 
@@ -65,6 +66,7 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
 
     If the session logged in more than 15 minutes ago, the URLs of files can't be opened. The `url`
     of an export is null, and the `errors_url` of an import lacks its signature.
+    Both are null, and sample rows are omitted, for roles that may not see them.
     """
     return build_envelope(_read_job(state, caller, job_id)[1])
 
@@ -182,14 +184,17 @@ def _identify_again(request: Request, caller: Caller) -> Caller:
     return identified
 
 
-def _build_record(state: State, job: Job, *, has_recent_login: bool) -> JobRecord:
-    return JobRecord.of(job, add_links(state, job, has_recent_login=has_recent_login))
+def _build_record(state: State, caller: Caller, job: Job, *, has_recent_login: bool) -> JobRecord:
+    return JobRecord.of(job, add_links(state, job, caller, has_recent_login=has_recent_login))
 
 
 def _read_job(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
     with state.resources.unit_of_work() as uow:
         job = records.get_job(uow, caller, job_id)
-        record = _build_record(state, job, has_recent_login=has_recent_login(uow, caller))
+        is_recent = has_recent_login(uow, caller)
+    record = _build_record(state, caller, job, has_recent_login=is_recent)
+    if not caller.may(Permission.MEMBERS):
+        return job, record
     record.result = add_file_samples(state, job, record.result)
     if record.error is not None and (readings := list_readings(state, job)):
         record.error["errors"] = readings

@@ -19,9 +19,10 @@ from api.responses.file_links import is_signed
 from api.route_classes import JsonRoute
 from api.state import State, state_of
 from core.errors import DomainError, access, media
+from core.permissions import Permission
 from core.scopes import Scope
 from models import Attachment
-from services.access.caller import require_scope
+from services.access.caller import require_permission, require_scope
 from services.attachments import records
 from services.attachments.files import MediaFile, get_file_key
 from services.attachments.records import MEDIA_URLS
@@ -141,6 +142,7 @@ def _require_owner(request: Request, attachment: Attachment) -> None:
     if caller is None or caller.account_id != attachment.user_id:
         raise media.MEDIA_NOT_FOUND()
     require_scope(caller, Scope.ATTACHMENT)
+    require_permission(caller, Permission.IMAGES)
 
 
 def _stream_media(

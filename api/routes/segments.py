@@ -25,6 +25,7 @@ from api.schemas.segments import (
 from api.state import State, StateOf, Transaction
 from core.errors import access, mailing, requests
 from core.logging import get_logger
+from core.permissions import Permission
 from models import MailingList, Segment, SegmentWatch
 from services.access.caller import Caller
 from services.subscriptions import lists
@@ -95,7 +96,7 @@ def list_segments(
         return [
             SegmentRecord.of_row(
                 segment,
-                filter=filter_document,
+                filter=filter_document if caller.may(Permission.MEMBERS) else None,
                 watch=_build_watch(watch_by_segment.get(segment.id)),
             )
             for segment, filter_document in zip(rows, filters, strict=True)
@@ -223,7 +224,7 @@ async def _count_members(
             count = MemberCount(0, is_exact=False)
         return CountedSegment.of_row(
             segment,
-            filter=filter_document,
+            filter=filter_document if caller.may(Permission.MEMBERS) else None,
             watch=watch,
             count=count.count,
             count_is_exact=count.is_exact,

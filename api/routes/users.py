@@ -11,6 +11,7 @@ from api.paging import ArrayPaging, Cursor, Limit, link_next_page
 from api.record_ids import PathId
 from api.route_classes import JsonRoute
 from api.schemas import users as schemas
+from api.schemas.accounts import AccountRecord
 from api.schemas.envelope import Envelope, build_envelope, fill_page
 from api.schemas.oauth import GrantRecord
 from api.state import Transaction
@@ -19,7 +20,7 @@ from models import User
 from services import security_events
 from services.access import api_keys, api_requests, quotas
 from services.access.caller import Caller
-from services.accounts import accounts, own_keys
+from services.accounts import accounts, own_keys, teams
 from services.oauth import grants
 from services.paging import PageRequest
 from services.senders.senders_of_keys import revoke_key
@@ -61,7 +62,12 @@ def change_me(
 def _build_record(uow: UnitOfWork, caller: Caller, person: User) -> schemas.UserRecord:
     account = accounts.get_account(uow, caller.account_id)
     uses = quotas.list_uses(uow, account)
-    return schemas.UserRecord.of_row(person, plan=account.plan, quotas=uses)
+    return schemas.UserRecord.of_row(
+        person,
+        plan=account.plan,
+        quotas=uses,
+        account=AccountRecord.model_validate(teams.describe_account(uow, caller)),
+    )
 
 
 @router.get(
@@ -198,7 +204,7 @@ def list_grants(
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
     """List the apps that can access your account, ordered by newest consent first."""
-    page = grants.list_grants(uow, caller.person_id, paging)
+    page = grants.list_grants(uow, caller, paging)
     link_next_page(request, response, page)
     return build_envelope([GrantRecord.model_validate(grant) for grant in page.rows])
 

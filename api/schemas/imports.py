@@ -148,8 +148,9 @@ class ImportRecord(Schema):
         description="Time until which the import can be undone. null during the import, and "
         "if no member is left to restore."
     )
-    errors_url: Url = Field(
-        description="URL of a CSV file with the rejected rows. The URL expires after 15 minutes.",
+    errors_url: Url | None = Field(
+        description="URL of a CSV file with the rejected rows. The URL expires after 15 minutes. "
+        "null if your role may not see members.",
         examples=[
             "https://api.example.com/imports/6204117398252/errors.csv?expires=1795254300&signature=Zk3nq0"
         ],

@@ -222,7 +222,7 @@ class SegmentRecord(Schema):
     id: int
     list_id: int
     name: str = Field(examples=["Readers in Rome"])
-    filter: FilterDocument
+    filter: FilterDocument | None = Field(description="null if your role may not see members")
     watch: WatchRecord | None = Field(description="null if the segment isn't watched")
     created_at: Timestamp
     updated_at: Timestamp

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field
 
+from api.schemas.accounts import AccountRecord
 from api.schemas.envelope import AtMost, Body, ChangesBody, Moment, Schema, Timestamp
 from api.schemas.senders import ListIds
 from core.scopes import Scope, list_known_scopes
@@ -42,6 +43,7 @@ class UserRecord(Schema):
         description="Whether the user receives an e-mail at the end of each import of a file",
         examples=[True],
     )
+    account: AccountRecord = Field(description="Account to which plan and quotas belong")
     created_at: Timestamp
     updated_at: Timestamp
 

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from core.errors.access import AUTH_DELIVERY_SCOPE_NEEDED, AUTH_INSUFFICIENT_SCOPE
+from core.errors.teams import TEAM_NOT_PERMITTED
 from core.ids import AccountId, PersonId
+from core.permissions import PERMISSIONS, Permission, Role
 from core.scopes import Scope
 from services.event_origins import Credential, CredentialKind
 
@@ -23,6 +25,8 @@ class Caller:
     ``list_ids`` is empty for all other credentials. ``scopes`` never contains the scope
     ``delivery`` of a limited API key, so that the key can do nothing else that requires this scope.
     ``by_operator``: whether the operator created the limited API key.
+
+    ``role``: the person's role in the account, or ``None`` for an API key, which has only scopes.
     """
 
     account_id: AccountId
@@ -34,6 +38,15 @@ class Caller:
     grant_id: int | None = None
     list_ids: frozenset[int] = frozenset()
     by_operator: bool = False
+    role: Role | None = None
+
+    @property
+    def is_in_own_account(self) -> bool:
+        """The account has the id of the person. A person has at most one such account."""
+        return int(self.account_id) == self.person_id
+
+    def may(self, permission: Permission) -> bool:
+        return self.role is None or permission in PERMISSIONS[self.role]
 
     @property
     def credential(self) -> Credential:
@@ -50,3 +63,9 @@ def require_scope(caller: Caller, scope: Scope) -> None:
         if scope is Scope.DELIVERY:
             raise AUTH_DELIVERY_SCOPE_NEEDED(needed_scope=scope)
         raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)
+
+
+def require_permission(caller: Caller, permission: Permission) -> None:
+    if not caller.may(permission):
+        facts = {"permission": permission, "role": caller.role}
+        raise TEAM_NOT_PERMITTED(facts=facts, permission=permission, role=caller.role)

@@ -10,15 +10,30 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import Boolean, ColumnElement, any_, bindparam, exists, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    and_,
+    any_,
+    bindparam,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from core import clock
 from core.errors import access as errors
 from core.errors.people import USER_NOT_FOUND
+from core.errors.teams import ACCOUNT_NOT_FOUND, ACCOUNT_REQUIRED
 from core.ids import AccountId, PersonId
 from core.keyring import Keyring
+from core.permissions import Role
 from core.scopes import USER_SCOPES
-from models import ApiKey, Passkey, TotpSecret, User, UserSession
+from models import ApiKey, Passkey, Teammate, TotpSecret, User, UserSession
 from services.access.caller import Caller
 from services.event_origins import Credential, CredentialKind
 from services.security_events import EventType, record_person_event
@@ -131,39 +146,68 @@ def begin_session(uow: UnitOfWork, person_id: PersonId, *, browser: str | None =
 
 
 def read_session(
-    database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
+    database: Database,
+    keyring: Keyring,
+    value: str,
+    *,
+    everyone_needs_factor: bool,
+    account_id: AccountId | None = None,
 ) -> OpenSession:
+    """Return the session with the given cookie, in the account that the request names.
+
+    By default, the account is the one with the person's id. Raises ``account.not_found`` if the
+    person can't act in the named account, and ``account.required`` if the person doesn't own the
+    default account.
+    """
     if _WELL_FORMED_COOKIE.match(value) is None:
         raise errors.AUTH_INVALID_SESSION()
     now = clock.now()
     digests = keyring.signer(_PURPOSE).digests(value.encode())
-    bounds = {"now": now, "idle_since": now - IDLE_LIFETIME}
     rows = database.rows(
-        _ACTIVE_SESSION, digests=digests, everyone_needs_factor=everyone_needs_factor, **bounds
+        _ACTIVE_SESSION,
+        digests=digests,
+        everyone_needs_factor=everyone_needs_factor,
+        now=now,
+        idle_since=now - IDLE_LIFETIME,
+        account_id=account_id,
     )
     if not rows:
         raise errors.AUTH_INVALID_SESSION()
-    [(session_id, person_id, last_used_at, lacks_factor, is_operator)] = rows
+    [(session_id, person_id, last_used_at, lacks_factor, is_operator, role)] = rows
     if now - last_used_at >= _LAST_USE_RESOLUTION:
         database.rows(_UPDATE_LAST_USE, session_id=session_id, now=now)
+    if role is None:
+        raise ACCOUNT_REQUIRED() if account_id is None else ACCOUNT_NOT_FOUND()
     caller = Caller(
-        AccountId(person_id),
+        AccountId(person_id) if account_id is None else account_id,
         PersonId(person_id),
         USER_SCOPES,
         unrestricted=True,
         session_id=session_id,
+        role=Role(role),
     )
     return OpenSession(caller, lacks_factor, is_operator)
 
 
 def authenticate_session(
-    database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
+    database: Database,
+    keyring: Keyring,
+    value: str,
+    *,
+    everyone_needs_factor: bool,
+    account_id: AccountId | None = None,
 ) -> Caller:
-    """Return the caller whose session has the given cookie.
+    """Return the caller whose session has the given cookie, as ``read_session`` does.
 
     Raises ``auth.second_factor`` if the person lacks a required second factor.
     """
-    session = read_session(database, keyring, value, everyone_needs_factor=everyone_needs_factor)
+    session = read_session(
+        database,
+        keyring,
+        value,
+        everyone_needs_factor=everyone_needs_factor,
+        account_id=account_id,
+    )
     if session.lacks_factor:
         raise errors.AUTH_SECOND_FACTOR()
     return session.caller
@@ -218,6 +262,16 @@ def _csrf_message(value: str) -> bytes:
     return b"csrf:" + value.encode()
 
 
+def _select_role() -> ColumnElement[str | None]:
+    """Select the role of the session's person in the chosen account, or NULL."""
+    account_id = func.coalesce(bindparam("account_id", type_=BigInteger), UserSession.user_id)
+    of_account = Teammate.account_id == account_id
+    role = select(Teammate.role).where(of_account, Teammate.person_id == UserSession.user_id)
+    has_team = exists().where(of_account)
+    is_own_account = and_(account_id == UserSession.user_id, ~has_team)
+    return func.coalesce(role.scalar_subquery(), case((is_own_account, Role.OWNER.value)))
+
+
 _ACTIVE_SESSION = Statement(
     select(
         UserSession.id,
@@ -225,6 +279,7 @@ _ACTIVE_SESSION = Statement(
         UserSession.last_used_at,
         second_factor_missing(bindparam("everyone_needs_factor", type_=Boolean)),
         User.is_operator,
+        _select_role(),
     )
     .join(User, User.id == UserSession.user_id)
     .where(

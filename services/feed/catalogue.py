@@ -6,14 +6,13 @@ Stored events contain no personal data except ids. The fields ``email`` and ``na
 looked up whenever the event is read, and are null after the person's erasure.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import select
 
-from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
 from core.ids import AccountId
 from core.permissions import Permission
 from core.scopes import Scope
@@ -253,26 +252,6 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
     for prefix in [kind.partition(".")[0]]
     for subject, scope, data in [_DEFAULTS_BY_PREFIX[prefix]]
 }
-
-
-def list_visible_types(
-    scopes: Collection[Scope], *, unrestricted: bool, only: Collection[FeedEventType] = ()
-) -> frozenset[FeedEventType]:
-    """Return visible types, or raise an error for an invisible type in ``only``.
-
-    If ``only`` is empty, the client requests all event types.
-    """
-    visible = set()
-    for kind in only or CATALOGUE:
-        scope = CATALOGUE[kind].scope
-        is_visible = unrestricted if scope is None else scope in scopes
-        if is_visible:
-            visible.add(kind)
-        elif only:
-            if scope is None:
-                raise AUTH_RESTRICTED_CREDENTIAL()
-            raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)
-    return frozenset(visible)
 
 
 def announce_event(

@@ -11,12 +11,13 @@ from core import clock, ids
 from core.errors import DomainError, Kind
 from core.errors.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
 from core.ids import AccountId
+from core.permissions import Permission
 from core.queues import Queue
 from core.settings.notations import PlanQuota
 from models import FINISHED, Job, JobStatus
 from services import paging
 from services.access import quotas
-from services.access.caller import Caller, require_scope
+from services.access.caller import Caller, require_permission, require_scope
 from services.access.sessions import require_recent_login
 from services.jobs.kinds import JobKind, find_kind, list_kinds
 from services.jobs.transitions import HELPERS_LEASE_END, change_job, restart_job
@@ -41,7 +42,20 @@ class Progress:
     eta_seconds: float | None
 
 
-def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> Job:
+def get_job(uow: UnitOfWork, caller: Caller, job_id: int) -> Job:
+    return _find_job(uow, caller, job_id)
+
+
+def _lock_job(uow: UnitOfWork, caller: Caller, job_id: int) -> Job:
+    """Lock a job that the caller may change."""
+    job = _find_job(uow, caller, job_id, lock=True)
+    kind = find_kind(job.kind)
+    if kind is not None and kind.permissions is not None:
+        require_permission(caller, kind.permissions.change)
+    return job
+
+
+def _find_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> Job:
     query = select(Job).where(Job.id == job_id, Job.user_id == caller.account_id)
     job = uow.session.scalar(query.with_for_update() if lock else query)
     if job is None:
@@ -51,17 +65,23 @@ def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False)
         return job
     if kind is not None:
         require_scope(caller, kind.scope)
-    elif not caller.unrestricted:
-        # This release doesn't know the job's kind, so the required scope is unknown.
+        if kind.permissions is not None:
+            require_permission(caller, kind.permissions.see)
+    elif not _may_see_unknown_kinds(caller):
         raise JOB_NOT_FOUND()
     return job
 
 
+def _may_see_unknown_kinds(caller: Caller) -> bool:
+    """Return whether the caller has every scope and permission that an unknown kind may need."""
+    return caller.unrestricted and caller.may(Permission.ACCESS)
+
+
 def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[Job]:
     known_kinds = list_kinds()
-    hidden_names = [kind.name for kind in known_kinds if kind.scope not in caller.scopes]
+    hidden_names = [kind.name for kind in known_kinds if not _is_visible_kind(caller, kind)]
     is_visible: ColumnElement[bool] = Job.kind.not_in(hidden_names)
-    if not caller.unrestricted:
+    if not _may_see_unknown_kinds(caller):
         is_visible &= Job.kind.in_([kind.name for kind in known_kinds])
     if caller.list_ids:
         is_visible |= Job.key_id == caller.key_id
@@ -71,6 +91,11 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
     )
     query = select(Job).where(Job.id.in_(ids_on_page)).order_by(Job.id.desc())
     return paging.read_page(uow, query, page)
+
+
+def _is_visible_kind(caller: Caller, kind: JobKind) -> bool:
+    is_permitted = kind.permissions is None or caller.may(kind.permissions.see)
+    return kind.scope in caller.scopes and is_permitted
 
 
 def find_unfinished_job(
@@ -149,7 +174,7 @@ def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
 
 
 def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    return cancel_locked_job(uow, get_job(uow, caller, job_id, lock=True))
+    return cancel_locked_job(uow, _lock_job(uow, caller, job_id))
 
 
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
@@ -178,7 +203,7 @@ def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
 
 def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     """Raises ``auth.login_again`` if the job kind requires a more recent login. Returns 1."""
-    job = get_job(uow, caller, job_id, lock=True)
+    job = _lock_job(uow, caller, job_id)
     kind = find_kind(job.kind)
     if kind is not None and kind.needs_recent_login:
         require_recent_login(uow, caller)

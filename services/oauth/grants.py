@@ -16,6 +16,7 @@ from core import clock
 from core.errors.access import AUTH_INVALID_ACCESS_TOKEN, GRANT_NOT_FOUND
 from core.ids import AccountId, PersonId
 from core.keyring import Keyring
+from core.permissions import Role
 from core.scopes import GRANTABLE_SCOPES, Scope, expand_scopes, list_known_scopes
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User
@@ -108,8 +109,11 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
 
 
 def list_grants(
-    uow: UnitOfWork, person_id: PersonId, page_request: PageRequest = UNPAGED
+    uow: UnitOfWork, caller: Caller, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[GrantSummary]:
+    """Return the person's grants, which are in the account with the person's id."""
+    if not caller.is_in_own_account:
+        return PageOfRows([], None)
     grant = OAuthGrant
     client = OAuthClient
     columns = (
@@ -122,7 +126,7 @@ def list_grants(
     )
     query = select(*columns).join(client, client.client_id == grant.client_id)
     query = query.where(
-        grant.user_id == person_id, grant.revoked_at.is_(None), client.revoked_at.is_(None)
+        grant.user_id == caller.person_id, grant.revoked_at.is_(None), client.revoked_at.is_(None)
     )
     query = paging.select_page_by_moment(query, grant.updated_at, grant.id, page_request)
     summaries = [GrantSummary(*row) for row in uow.session.execute(query)]
@@ -136,7 +140,8 @@ def list_grants(
 def revoke_grant(uow: UnitOfWork, caller: Caller, grant_id: int) -> int:
     """Return 1 if this call revoked the grant, or 0 if the grant was already revoked."""
     grant = uow.session.get(OAuthGrant, grant_id)
-    if grant is None or grant.user_id != caller.person_id:
+    is_own = grant is not None and grant.user_id == caller.person_id
+    if not (is_own and caller.is_in_own_account):
         raise GRANT_NOT_FOUND()
     revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)
     if revoked_grants:
@@ -183,7 +188,12 @@ def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Cal
     [(grant_id, person_id, token_scopes)] = rows
     scopes = expand_scopes(list_known_scopes(token_scopes)) & GRANTABLE_SCOPES
     return Caller(
-        AccountId(person_id), PersonId(person_id), scopes, unrestricted=False, grant_id=grant_id
+        AccountId(person_id),
+        PersonId(person_id),
+        scopes,
+        unrestricted=False,
+        grant_id=grant_id,
+        role=Role.OWNER,
     )
 
 

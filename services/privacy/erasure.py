@@ -24,7 +24,7 @@ from core.ids import AccountId, PersonId
 from core.queues import Queue
 from core.scopes import Scope
 from models import Erasure, Job, JobStatus, MailingList, Subscription, User
-from services.accounts import email_addresses
+from services.accounts import email_addresses, teams
 from services.jobs import records
 from services.jobs.batches import work_in_turns
 from services.jobs.kinds import JobKind, register_kind
@@ -110,6 +110,7 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
     slugs = list(uow.session.scalars(select(MailingList.slug).where(_is_owned_by(person))))
     if slugs:
         raise USER_OWNS_LISTS(slugs=", ".join(slugs))
+    teams.require_no_team(uow, person.id)
     return _mark_person(uow, person)
 
 
@@ -170,6 +171,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
     address = person.email
     opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
     engagement_choices.detach_refusals(uow, person)
+    teams.end_teams(uow, person.id)
     for model in (models.MailedLink, models.AccountMail):
         # Find rows by address too, because some rows contain the person's address but not the user
         # id.

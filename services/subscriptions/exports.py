@@ -37,7 +37,7 @@ from models import (
 )
 from services import paging, removals
 from services.access import quotas
-from services.access.caller import Caller, require_scope
+from services.access.caller import Caller, require_permission, require_scope
 from services.access.sessions import require_recent_login
 from services.accounts import accounts
 from services.feed.catalogue import FeedEventType, announce_event
@@ -114,6 +114,7 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     is_limited = order.kind is ExportKind.DELIVERY and bool(caller.list_ids)
     if order.kind is ExportKind.MEMBERS:
         require_scope(caller, EXPORT_JOBS[order.kind].scope)
+        require_permission(caller, Permission.EXPORT)
         require_recent_login(uow, caller)
         mailing_list = lists.get_own_list(uow, caller, list_id)
         quotas.require_quota(uow, caller.account_id, PlanQuota.UNFINISHED_JOBS)

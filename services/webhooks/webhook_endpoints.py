@@ -15,9 +15,10 @@ from core.ids import AccountId
 from models import ApiKey, DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
 from services.access import api_keys, sessions
 from services.access.caller import Caller
+from services.access.event_types import list_visible_types
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
-from services.feed.catalogue import FeedEventType, list_visible_types
+from services.feed.catalogue import FeedEventType
 from services.feed.reading import FeedPosition, newest_position, require_own_list
 from services.security_events import EventType, record_event
 from services.webhooks import signing
@@ -77,7 +78,7 @@ def create_endpoint(
 
 def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
     """Return the endpoints whose event types the credential may see, newest first."""
-    visible = list_visible_types(caller.scopes, unrestricted=caller.unrestricted)
+    visible = list_visible_types(caller)
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.user_id == caller.account_id, _is_not_deleted()
     )
@@ -270,4 +271,4 @@ def _is_not_deleted() -> ColumnElement[bool]:
 
 
 def _require_types(caller: Caller, types: Collection[FeedEventType]) -> None:
-    list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types)
+    list_visible_types(caller, only=types)

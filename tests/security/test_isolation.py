@@ -19,10 +19,9 @@ from api.auth.csrf import CSRF_HEADER
 from api.openapi.document import list_api_routes
 from core.scopes import USER_SCOPES, Scope
 from core.settings import Settings
-from devstack.harness.stack import Owner, Stack
-from services.access import sessions
+from devstack.harness.stack import Stack
 from tests.support.http.openapi import openapi_document
-from tests.support.people.oauth import log_in, register
+from tests.support.people.oauth import log_in, open_browser, register
 from tests.support.people.visiting import SESSION_COOKIE
 from tests.support.security import world as worlds
 from tests.support.security.calls import (
@@ -62,7 +61,7 @@ TABLES_WITHOUT_ROWS = TABLES_WITHOUT_OWNER | {
     *("idempotency_records", "named_members", "waiting_chunks", "open_charges"),
     *("passkeys", "recovery_codes", "totp_secrets", "credit_checkpoints", "composer_uses"),
     *("bulk_changes", "import_changes", "consent_claims", "consent_wordings", "deleted_tags"),
-    *("denied_entries", "erased_denials", "list_reports", "address_opt_outs"),
+    *("denied_entries", "erased_denials", "list_reports", "address_opt_outs", "teammates"),
 }
 EVERY_CALL: dict[str, Call] = {**CALLS, **PAGES}
 
@@ -197,14 +196,6 @@ def console_side(stack: Stack) -> Iterator[Side]:
     other_browser = open_browser(stack, stack.create_owner())
     with closing(world.client), own_browser, other_browser:
         yield Side(world, own_browser, other_browser)
-
-
-def open_browser(stack: Stack, owner: Owner) -> httpx2.Client:
-    """Return a browser in which the owner is logged in, and which sends a valid CSRF token."""
-    browser = log_in(stack, owner).browser
-    cookie = browser.cookies[SESSION_COOKIE]
-    browser.headers[CSRF_HEADER] = sessions.create_csrf_token(stack.resources.keyring, cookie)
-    return browser
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,7 @@ def show_password(console: RecentPersonPage, uow: Transaction, form: EmptyForm) 
         "change_password.html",
         form,
         email=accounts.get_user(uow, console.person_id).email,
-        grants=grants.list_grants(uow, console.person_id).rows,
+        grants=grants.list_grants(uow, console.caller).rows,
         ends_grants="end_grants" in console.form,
         keys=keys,
         more_keys=more_keys,

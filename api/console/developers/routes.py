@@ -100,7 +100,7 @@ def show_developers(console: AccessPage, uow: Transaction) -> Response:
     return console.render_page(
         "developers.html",
         keys=len(api_keys.list_active_keys(uow, console.account_id)),
-        grants=len(grants.list_grants(uow, console.person_id).rows),
+        grants=len(grants.list_grants(uow, console.caller).rows),
         endpoints=len(endpoints),
         senders=len(senders.list_senders(uow, console.account_id)),
         troubled=sum(
@@ -112,7 +112,7 @@ def show_developers(console: AccessPage, uow: Transaction) -> Response:
 
 @router.get("/access")
 def show_access(console: AnyPage, uow: Transaction) -> Response:
-    own_grants = grants.list_grants(uow, console.person_id).rows
+    own_grants = grants.list_grants(uow, console.caller).rows
     grants_and_scopes = [(grant, _describe_scopes(grant.scopes)) for grant in own_grants]
     return console.render_page("access.html", grants=grants_and_scopes)
 
@@ -139,7 +139,7 @@ def revoke_access(console: AnyForm, uow: Transaction, grant_id: PathId) -> Respo
 
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
-    for grant in grants.list_grants(uow, console.person_id).rows:
+    for grant in grants.list_grants(uow, console.caller).rows:
         if grant.id == grant_id:
             return grant
     raise GRANT_NOT_FOUND()

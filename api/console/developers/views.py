@@ -16,8 +16,9 @@ from api.console.members.views import ATTRIBUTE_LABELS
 from core.ids import AccountId
 from models import SubscriptionStatus
 from services.access.caller import Caller
+from services.access.event_types import list_visible_types
 from services.feed import reading, record_names
-from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, list_visible_types
+from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from services.feed.reading import FeedPosition
 from services.feed.record_names import RecordId
 from services.webhooks.deliveries import TEST_EVENT_TYPE
@@ -149,7 +150,7 @@ def list_newest_events(
     ``only``: the types of the returned events, or empty for all types.
     ``list_id``: the list of the returned events, or ``None`` for all events.
     """
-    types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
+    types = list_visible_types(caller, only=only)
     before = None if cursor is None else FeedPosition.of_cursor(cursor)
     entries = reading.list_newest_events(
         uow.session, caller.account_id, types=types, list_id=list_id, limit=limit, before=before

@@ -490,7 +490,7 @@ ERASED_TABLES = {
     *("address_opt_outs", "bounces"),
     # The erasure job needn't change these tables: the transaction that marks the person for erasure
     # already removes the person's id from them.
-    *("opt_outs", "engagement_answers"),
+    *("opt_outs", "engagement_answers", "teammates"),
 }
 
 

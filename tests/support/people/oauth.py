@@ -10,10 +10,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 
+from api.auth.csrf import CSRF_HEADER
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from services.access import sessions
 from services.oauth import clients
+from tests.support.people.visiting import SESSION_COOKIE
 
 REDIRECT = "https://client.example/callback"
 LOOPBACK = "http://127.0.0.1:5000/callback"
@@ -133,8 +135,16 @@ def log_in(stack: Stack, owner: Owner) -> Person:
     with stack.resources.unit_of_work() as uow:
         cookie = sessions.begin_session(uow, owner.person_id)
     browser = stack.client()
-    browser.cookies.set("pressroom_session", cookie)
+    browser.cookies.set(SESSION_COOKIE, cookie)
     return Person(stack, owner, browser)
+
+
+def open_browser(stack: Stack, owner: Owner) -> httpx2.Client:
+    """Return a browser in which the owner is logged in, and which sends a valid CSRF token."""
+    browser = log_in(stack, owner).browser
+    cookie = browser.cookies[SESSION_COOKIE]
+    browser.headers[CSRF_HEADER] = sessions.create_csrf_token(stack.resources.keyring, cookie)
+    return browser
 
 
 def is_error(reply: httpx2.Response, status: int, error: str) -> bool:

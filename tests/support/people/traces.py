@@ -146,8 +146,8 @@ NOT_FILLED = {
     *("fields", "former_addresses", "mailed_links", "oauth_grants", "passkeys", "recovery_codes"),
     # The tests of watched segments cover the erasure of recorded members.
     *("segment_watches", "segment_members"),
-    *("segments", "storage_uses", "tags", "deleted_tags", "totp_secrets", "user_sessions"),
-    *("webhook_endpoints", "webhook_secrets", "named_members"),
+    *("segments", "storage_uses", "tags", "deleted_tags", "teammates", "totp_secrets"),
+    *("user_sessions", "webhook_endpoints", "webhook_secrets", "named_members"),
 }
 
 

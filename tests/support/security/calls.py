@@ -82,6 +82,7 @@ _PAID = {"order_id": "paid_order_id"}
 
 # The tests make the calls in the order of this dictionary, so calls that delete data come last.
 CALLS: dict[str, Call] = {
+    "GET /accounts": Call(200, "none"),
     "GET /users/me": Call(200, "none"),
     "PATCH /users/me": Call(200, "none", json={"import_mails": False}),
     "GET /users/me/security-events": Call(200, "none", paging="cursor"),
@@ -285,6 +286,7 @@ CALLS_FOR_EVERYBODY = {
 CALLS_FOR_STRANGERS = {"POST /subscriptions/{list_id}"}
 # Calls for which an API key or OAuth token needs no scope, and calls without credentials.
 CALLS_WITHOUT_SCOPE = {
+    "GET /accounts",
     "GET /users/me",
     "PATCH /users/me",
     "GET /users/me/security-events",
