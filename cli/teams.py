@@ -60,7 +60,7 @@ def add_teammate(
 
 @app.command("remove")
 def remove_teammate(account: AccountArgument, email: Email, as_json: Json = False) -> None:
-    """Remove a person from an account. What the person made stays in the account."""
+    """Remove a person from an account. The account keeps everything that they made."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         account_id = user_accounts.find_user(uow, account).account_id
         person = accounts.get_user_by_email(uow, email)

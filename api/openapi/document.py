@@ -111,9 +111,11 @@ _SESSION_SCHEME = {
     "type": "apiKey",
     "in": "cookie",
     "name": "__Host-pressroom_session",
-    "description": "The session cookie of a user who logged in at /login. A session has every "
-    "permission of its user. Requests that change data also need the Origin of this server or the "
-    "header X-CSRF-Token. Over http on the local machine, the name has no prefix __Host-.",
+    "description": "The session cookie of a user who logged in at /login. The header "
+    "Pressroom-Account chooses one of the accounts that GET /accounts lists. The user's role in "
+    "the account decides what the session may do. Requests that change data also need the Origin "
+    "of this server or the header X-CSRF-Token. Over http on the local machine, the name has no "
+    "prefix __Host-.",
 }
 
 VERSION_PARAMETER = {

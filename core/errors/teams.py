@@ -12,7 +12,7 @@ ACCOUNT_REQUIRED = conflict(
 )
 ACCOUNT_MISMATCH = forbidden(
     "account.mismatch",
-    "The header Pressroom-Account names another account than that of your credential.",
+    "Your credential can't act in the account that the header Pressroom-Account names.",
 )
 TEAM_NOT_PERMITTED = forbidden(
     "team.not_permitted",

@@ -55,7 +55,7 @@ class TeammateSummary:
 
 
 def describe_account(uow: UnitOfWork, caller: Caller) -> AccountSummary:
-    """Return the caller's account. Its name is that of its owner."""
+    """Return the caller's account, with the name of its owner."""
     owner = get_owner(uow, caller.account_id)
     return AccountSummary(caller.account_id, owner.name, caller.role)
 
@@ -145,7 +145,7 @@ def add_teammate(
 
 
 def remove_teammate(uow: UnitOfWork, account_id: AccountId, person_id: PersonId) -> None:
-    """Remove a person from an account. What the person made stays in the account."""
+    """Remove a person from an account, which keeps everything that the person made."""
     lock_account(uow, account_id)
     teammate = uow.session.get(Teammate, (account_id, person_id))
     if teammate is None:

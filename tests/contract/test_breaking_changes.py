@@ -210,7 +210,17 @@ def _find_required_changes(place: str, old: Json, new: Json, *, is_sent: bool) -
 # Maps each accepted breaking change since the newest released version to its reason. The keys are
 # lines that `breaking_changes` returns. A breaking change that isn't declared here requires a new
 # version of the API: see docs/conventions.md.
+_NULL_FOR_ANALYSTS = (
+    "Only a teammate with the role analyst gets null. An earlier release has no teammates, so its "
+    "callers don't meet it."
+)
 DECLARED_BREAKING_CHANGES: dict[str, str] = {
+    "GET /imports: 200.data.items[].errors_url may be null": _NULL_FOR_ANALYSTS,
+    "GET /imports/{import_id}: 200.data.errors_url may be null": _NULL_FOR_ANALYSTS,
+    "GET /lists/{list_id}/segments: 200.data.items[].filter may be null": _NULL_FOR_ANALYSTS,
+    "POST /lists/{list_id}/segments: 200.data.filter may be null": _NULL_FOR_ANALYSTS,
+    "GET /lists/{list_id}/segments/{segment_id}: 200.data.filter may be null": _NULL_FOR_ANALYSTS,
+    "PATCH /lists/{list_id}/segments/{segment_id}: 200.data.filter may be null": _NULL_FOR_ANALYSTS,
     "POST /senders/{sender_id}/try: 200.data[].outcome may be null": (
         "A security fix: the outcome tells who is a member. A key without the scope "
         "subscription.read must not get it."
