@@ -10,7 +10,7 @@ from api.cookies import SESSION_COOKIE
 from api.limits.rate_limits import RateLimitName, build_address_rate_key, build_caller_rate_key
 from api.middleware.admission import CACHED_CALLER_KEY, split_authorization
 from api.state import state_of
-from core.errors import DomainError, Kind, access, teams
+from core.errors import DomainError, access, teams
 from core.ids import AccountId
 from core.secret_form import ACCESS_TOKEN
 from services import event_origins
@@ -29,15 +29,14 @@ def identify_and_count(
 ) -> Caller | None:
     """Return the caller of a request, or ``None`` for a request without credentials.
 
-    Requests ``about_person`` act in the person's own account, whatever account they name. Invalid
-    credentials count against the rate limit of the IP address, so that attackers can't guess
-    credentials quickly.
+    Requests ``about_person`` act in the person's own account, whatever account they name. Refused
+    requests count against the rate limit of the IP address, so that attackers can't guess
+    credentials or ids of accounts quickly.
     """
     try:
         caller = identify_caller(request, csrf_token, about_person=about_person)
-    except DomainError as error:
-        if error.kind is Kind.UNAUTHENTICATED:
-            count_anonymous(request, stranger)
+    except DomainError:
+        count_anonymous(request, stranger)
         raise
     if caller is None:
         count_anonymous(request, stranger)
@@ -58,6 +57,7 @@ def identify_cached_caller(request: Request) -> Caller | None:
     state = state_of(request)
     try:
         secrets = _read_secrets(request)
+        account_id = read_account_id(request)
     except DomainError:
         return None
     # A cookie can contain a session, which the database must check.
@@ -68,7 +68,7 @@ def identify_cached_caller(request: Request) -> Caller | None:
     known_secret, caller = request.scope.get(CACHED_CALLER_KEY, (None, None))
     if known_secret != secret:
         caller = api_keys.find_cached_caller(state.used_keys, state.resources.keyring, secret)
-    if caller is None or read_account_id(request) not in (None, caller.account_id):
+    if caller is None or account_id not in (None, caller.account_id):
         return None
     name_account(request, caller)
     # Store the caller's credential before checking the rate limit, so that the request log of the

@@ -261,9 +261,12 @@ def _require_unrestricted(request: Request, *, about_person: bool) -> Caller:
     return caller
 
 
-def _any_credential(sentence: str, permission: RoutePermission) -> Any:
+def _any_credential(
+    sentence: str, permission: RoutePermission, *, about_person: bool = False
+) -> Any:
     docs = describe_any_credential(sentence)
-    return Depends(CallerAccess(docs, check=_require_caller, permission=permission))
+    check = partial(_require_caller, about_person=about_person)
+    return Depends(CallerAccess(docs, check=check, permission=permission))
 
 
 def _unrestricted(permission: Permission | None) -> Any:
@@ -291,13 +294,7 @@ OPTIONAL = Depends(
 # record, so the service checks the scope after finding the record.
 _EVERY_CREDENTIAL = "Scope: none. Every credential is accepted."
 ANY_CALLER = _any_credential(_EVERY_CREDENTIAL, None)
-PERSON = Depends(
-    CallerAccess(
-        describe_any_credential(_EVERY_CREDENTIAL),
-        check=partial(_require_caller, about_person=True),
-        permission=None,
-    )
-)
+PERSON = _any_credential(_EVERY_CREDENTIAL, None, about_person=True)
 JOB_KIND_SCOPE = _any_credential(
     "Scope: the scope of the job's kind, such as `attachment`.", KIND_PERMISSION
 )

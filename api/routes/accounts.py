@@ -20,9 +20,5 @@ def list_accounts(uow: Transaction, caller: PersonalCaller) -> Envelope[list[Acc
     it acts in the account that has the id of the person. An API key or an access token acts only in
     its own account.
     """
-    accounts = (
-        [teams.describe_account(uow, caller)]
-        if caller.session_id is None
-        else teams.list_accounts(uow, caller.person_id)
-    )
+    accounts = teams.list_accounts(uow, caller)
     return build_envelope([AccountRecord.model_validate(account) for account in accounts])

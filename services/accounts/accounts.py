@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import Column, exists, func, or_, select
+from sqlalchemy import Column, and_, exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
 from core import ids
 from core.errors import DomainError
 from core.errors.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
 from core.ids import AccountId, PersonId
-from models import FormerAddress, MailingList, Plan, User
+from core.permissions import Role
+from models import FormerAddress, MailingList, Plan, Teammate, User
 from models.declarative import Model
 from services import paging
 from services.accounts import email_addresses, passwords
@@ -114,8 +115,13 @@ def get_user(uow: UnitOfWork, person_id: PersonId) -> User:
 
 
 def get_owner(uow: UnitOfWork, account_id: AccountId) -> User:
-    """Return the person who owns an account."""
-    return get_user(uow, PersonId(account_id))
+    """Return the person who owns an account. Without teammates, it has the person's id."""
+    is_owner = and_(Teammate.account_id == account_id, Teammate.role == Role.OWNER)
+    owner_id = select(Teammate.person_id).where(is_owner).scalar_subquery()
+    owner = uow.session.scalar(select(User).where(User.id == func.coalesce(owner_id, account_id)))
+    if owner is None:
+        raise USER_NOT_FOUND()
+    return owner
 
 
 def get_account(uow: UnitOfWork, account_id: AccountId) -> User:

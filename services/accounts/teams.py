@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select
+from sqlalchemy.orm import aliased
 
 from core.errors.people import USER_NOT_FOUND_BY_EMAIL
 from core.errors.teams import (
@@ -56,30 +57,29 @@ class TeammateSummary:
 
 def describe_account(uow: UnitOfWork, caller: Caller) -> AccountSummary:
     """Return the caller's account, with the name of its owner."""
-    owner = get_owner(uow, caller.account_id)
+    owner = accounts.get_owner(uow, caller.account_id)
     return AccountSummary(caller.account_id, owner.name, caller.role)
 
 
-def list_accounts(uow: UnitOfWork, person_id: PersonId) -> list[AccountSummary]:
-    """Return the accounts in which a person can act, in the order of their ids."""
-    query = select(Teammate.account_id, Teammate.role).where(Teammate.person_id == person_id)
-    role_by_account = dict(uow.session.execute(query).tuples().all())
-    own_account_id = AccountId(person_id)
-    if own_account_id not in role_by_account and not _has_team(uow, own_account_id):
-        role_by_account[own_account_id] = Role.OWNER
-    return [
-        AccountSummary(account_id, get_owner(uow, account_id).name, Role(role))
-        for account_id, role in sorted(role_by_account.items())
-    ]
+def list_accounts(uow: UnitOfWork, caller: Caller) -> list[AccountSummary]:
+    """Return the accounts in which the caller's credential can act, in the order of their ids.
 
-
-def get_owner(uow: UnitOfWork, account_id: AccountId) -> User:
-    owner_id = uow.session.scalar(
-        select(Teammate.person_id).where(
-            Teammate.account_id == account_id, Teammate.role == Role.OWNER
-        )
+    The caller acts in the account that is the default of its credential.
+    """
+    if caller.session_id is None:
+        return [describe_account(uow, caller)]
+    own, owner = aliased(Teammate), aliased(Teammate)
+    query = (
+        select(own.account_id, User.name, own.role)
+        .join(owner, and_(owner.account_id == own.account_id, owner.role == Role.OWNER))
+        .join(User, User.id == owner.person_id)
+        .where(own.person_id == caller.person_id)
     )
-    return accounts.get_user(uow, PersonId(account_id) if owner_id is None else owner_id)
+    rows = uow.session.execute(query).all()
+    summaries = {row[0]: AccountSummary(row[0], row[1], Role(row[2])) for row in rows}
+    # The account with the person's id may have no teammates.
+    summaries.setdefault(caller.account_id, describe_account(uow, caller))
+    return [summaries[account_id] for account_id in sorted(summaries)]
 
 
 def list_teams(uow: UnitOfWork, *, limit: int = 1_000) -> list[TeamSummary]:

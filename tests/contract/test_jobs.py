@@ -19,8 +19,10 @@ from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import is_responding
 from services.access import sessions
 from storage.redis.notifications import build_job_topic
+from tests.support.commands.running import run_json_command
 from tests.support.http.replies import TIMESTAMP, data, objects_of, problem, send
 from tests.support.images.pictures import photo
+from tests.support.people.oauth import log_in
 from tests.support.people.visiting import SESSION_COOKIE
 
 
@@ -204,6 +206,27 @@ def test_job_event_stream_ends_when_its_credential_is_revoked_or_the_person_eras
         # The stream ends although the job is still queued.
         assert list(stream) == []
     assert httpx2.get(url, headers=headers).status_code == 401
+
+
+def test_job_event_stream_ends_when_the_person_leaves_the_team(
+    stack_without_workers: Stack,
+    owner_without_workers: Owner,
+    queued_job: dict[str, Any],
+    impatient_api_url: str,
+) -> None:
+    stack = stack_without_workers
+    teammate = stack.create_owner()
+    account = str(owner_without_workers.user_id)
+    run_json_command(stack, "accounts", "add", account, teammate.email, "--role", "admin")
+    url = f"{impatient_api_url}/jobs/{queued_job['id']}/events"
+    headers = {"Pressroom-Account": account}
+    with log_in(stack, teammate).browser as browser:
+        with browser.stream("GET", url, headers=headers, timeout=30) as reply:
+            stream = read_events(reply)
+            assert next(stream)["data"]["status"] == "queued"
+            run_json_command(stack, "accounts", "remove", account, teammate.email)
+            assert list(stream) == []
+        problem(browser.get(url, headers=headers), 404, "account.not_found")
 
 
 def test_head_request_of_a_job_event_stream_returns_without_waiting(

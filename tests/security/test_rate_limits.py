@@ -252,6 +252,18 @@ def test_call_counts_towards_the_rate_limit_wherever_its_credential_is_checked(
     assert client.get("/auxilia/credits/balance").status_code == 429
 
 
+@pytest.mark.parametrize(("account", "status"), [("1", 403), ("no number", 404)])
+def test_naming_a_wrong_account_counts_towards_the_rate_limit_of_the_address(
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client], account: str, status: int
+) -> None:
+    client = make_limited_client(stack.create_owner().key)
+    client.headers["Pressroom-Account"] = account
+    most = MAX_CALLS[RateLimitName.ANONYMOUS]
+    expected = [status] * most + [429]
+    assert statuses(lambda: client.get("/lists"), most + 1) == expected
+    assert client.post("/auxilia/credits/consume", json={}).status_code == 429
+
+
 def test_key_is_not_rate_limited_for_anonymous_calls_from_its_address(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
