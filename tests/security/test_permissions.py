@@ -1,7 +1,8 @@
 """Tests that each route, page, form, job kind and event type declares its permission.
 
 The expected permissions are written by hand, so that a wrong declaration fails a test. Those of
-routes, pages and forms are in tests/support/security/calls.py and console_calls.py.
+routes, pages and forms are in tests/support/security/calls.py and console_calls.py, and those of
+jobs and events in permissions.py.
 """
 
 from typing import Any
@@ -18,6 +19,10 @@ from services.feed.catalogue import CATALOGUE
 from services.jobs.kinds import list_kinds
 from tests.support.security.calls import CALLS
 from tests.support.security.console_calls import CONSOLE_CALLS
+from tests.support.security.permissions import (
+    PERMISSIONS_BY_EVENT_TYPE,
+    PERMISSIONS_BY_JOB_KIND,
+)
 
 # The pages outside the console that can require a login. They are about the person, not about an
 # account.
@@ -43,19 +48,6 @@ PERSON_PAGES = {
     "POST /logout",
     "POST /oauth/authorize",
 }
-# Maps each kind of job to the permissions for seeing and for changing the job.
-PERMISSIONS_BY_JOB_KIND = {
-    "attachment.process": ("images", "images"),
-    "export.members": ("figures", "export"),
-    "members.add": ("figures", "edit"),
-    "members.add_values": ("figures", "edit"),
-    "members.bulk": ("figures", "edit"),
-    "members.bulk_undo": ("figures", "edit"),
-    "members.import": ("figures", "edit"),
-    "members.suppress": ("figures", "edit"),
-    "members.undo": ("figures", "edit"),
-    "topup.open": ("money.read", "money"),
-}
 # The kinds of jobs that only API keys with the scope ``delivery`` can see.
 ROSTER_JOB_KINDS = {"export.delivery", "export.limited_delivery"}
 # The kinds of jobs that belong to no account, so that only operators can see them.
@@ -71,37 +63,6 @@ INTERNAL_JOB_KINDS = {
     "subscription.mail_reminder",
     "subscription.mail_welcome",
     "webhook.send",
-}
-PERMISSIONS_BY_EVENT_TYPE = {
-    "attachment.deleted": "images",
-    "attachment.failed": "images",
-    "attachment.ready": "images",
-    "bulk.ended": "figures",
-    "credits.low": "money.read",
-    "export.ended": "figures",
-    "grant.created": "access",
-    "grant.ended": "access",
-    "import.ended": "figures",
-    "key.created": "access",
-    "key.ended": "access",
-    "mailing.alarm": "figures",
-    "order.disputed": "money.read",
-    "order.paid": "money.read",
-    "order.refunded": "money.read",
-    "order.review": "money.read",
-    "segment.entered": "members",
-    "segment.left": "members",
-    "segment.many": "figures",
-    "sender.failing": "access",
-    "sender.recovered": "access",
-    "subscription.changed": "members",
-    "subscription.confirmed": "members",
-    "subscription.created": "members",
-    "subscription.email_off": "members",
-    "subscription.email_on": "members",
-    "subscription.left": "members",
-    "subscription.removed": "members",
-    "subscription.transferred": "members",
 }
 
 

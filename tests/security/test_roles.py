@@ -1,11 +1,12 @@
 """Tests that each role permits exactly its calls, and that teammates see only the named account.
 
-The permissions of each role are written by hand, so that a wrong table in the product fails a test.
+The expected permissions are written by hand, so that a wrong table in the product fails a test.
 """
 
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,17 +16,14 @@ from tests.support.commands.running import run_json_command
 from tests.support.people.oauth import open_browser
 from tests.support.security import world as worlds
 from tests.support.security.calls import CALLS, CALLS_FOR_EVERYBODY
+from tests.support.security.permissions import (
+    PERMISSIONS,
+    PERMISSIONS_BY_EVENT_TYPE,
+    PERMISSIONS_BY_JOB_KIND,
+)
 from tests.support.security.world import World, await_jobs, digest_owned_rows
 from tests.support.stack.maintenance import resting_maintenance
 
-PERMISSIONS = {
-    "analyst": {"any", "figures", "money.read"},
-    "editor": {"any", "figures", "members", "edit", "images", "composer"},
-    "admin": {
-        *("any", "figures", "members", "edit", "close", "export", "images", "composer"),
-        *("money.read", "money", "access", "audit", "team"),
-    },
-}
 # The permissions of calls whose permission depends on the kind of the record. The job is an import.
 KIND_PERMISSIONS = {
     "GET /events": "any",
@@ -99,6 +97,72 @@ def test_role_permits_exactly_its_calls(team: Team, role: str) -> None:
         if role == "analyst":
             _require_no_member(team.world, operation, reply)
     assert digest_owned_rows(team.world) == before
+
+
+@pytest.mark.parametrize("role", PERMISSIONS)
+def test_role_sees_exactly_the_jobs_of_its_kinds(team: Team, role: str) -> None:
+    team.set_role(role)
+    account = {"Pressroom-Account": str(team.world.owner.user_id)}
+    jobs = team.world.client.get("/jobs", params={"limit": 100}).json()["data"]["items"]
+    visible = {
+        job["id"] for job in jobs if PERMISSIONS_BY_JOB_KIND[job["kind"]][0] in PERMISSIONS[role]
+    }
+    listed = team.browser.get("/jobs", params={"limit": 100}, headers=account).json()["data"]
+    assert {job["id"] for job in listed["items"]} == visible
+    for job in jobs:
+        reply = team.browser.get(f"/jobs/{job['id']}", headers=account)
+        assert reply.status_code == (200 if job["id"] in visible else 403), reply.text
+    # The world has jobs that each role except the admin may not see.
+    assert len(visible) < len(jobs) or role == "admin"
+
+
+@pytest.mark.parametrize("role", PERMISSIONS)
+def test_role_sees_exactly_the_events_of_its_types(team: Team, role: str) -> None:
+    team.set_role(role)
+    account = {"Pressroom-Account": str(team.world.owner.user_id)}
+    for kind, permission in PERMISSIONS_BY_EVENT_TYPE.items():
+        reply = team.browser.get("/events", params={"type": kind}, headers=account)
+        expected = 200 if permission in PERMISSIONS[role] else 403
+        assert reply.status_code == expected, (kind, reply.text)
+    page = team.browser.get("/events", params={"limit": 200}, headers=account).json()["data"]
+    shown = {PERMISSIONS_BY_EVENT_TYPE[event["type"]] for event in page["items"]}
+    assert shown <= PERMISSIONS[role]
+
+
+@pytest.mark.parametrize(
+    ("role", "hidden"),
+    [
+        ("analyst", {"filter", "errors_url", "url"}),
+        ("editor", {"url"}),
+        ("admin", set()),
+    ],
+)
+def test_parts_that_need_more_permissions_are_null(team: Team, role: str, hidden: set[str]) -> None:
+    team.set_role(role)
+    account = {"Pressroom-Account": str(team.world.owner.user_id)}
+    segments = f"/lists/{team.world.values['list_id']}/segments"
+    jobs = team.world.client.get("/jobs", params={"limit": 100}).json()["data"]["items"]
+    [export_job_id] = [job["id"] for job in jobs if job["kind"] == "export.members"]
+
+    def read(path: str) -> Any:
+        return team.browser.get(path, headers=account).json()["data"]
+
+    import_id = int(team.world.values["import_id"])
+    [listed] = [each for each in read("/imports")["items"] if each["id"] == import_id]
+    records = {
+        "filter": [
+            read(f"{segments}/{team.world.values['segment_id']}"),
+            *read(segments)["items"],
+        ],
+        "errors_url": [
+            listed,
+            read(f"/imports/{import_id}"),
+            read(f"/jobs/{team.world.values['job_id']}")["result"],
+        ],
+        "url": [read(f"/jobs/{export_job_id}")["result"]],
+    }
+    shown = {name: {each[name] is not None for each in records[name]} for name in records}
+    assert shown == {name: {name not in hidden} for name in records}
 
 
 def _require_no_member(world: World, operation: str, reply: httpx2.Response) -> None:

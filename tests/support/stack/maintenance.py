@@ -49,7 +49,11 @@ def resting_maintenance(stack: Stack) -> Iterator[None]:
         # may overwrite ``due_at`` when the task ends.
         later = "now() + interval '1 day'"
         stack.query(f"UPDATE maintenance SET due_at = {later}, send_after = {later}")
-        return not stack.query("SELECT 1 FROM maintenance WHERE lease_expires_at IS NOT NULL")
+        # The table is empty until the first worker of a new stack has started.
+        [(task_count, running_count)] = stack.query(
+            "SELECT count(*), count(lease_expires_at) FROM maintenance"
+        )
+        return task_count > 0 and running_count == 0
 
     try:
         eventually(is_resting, what="the end of all maintenance")
