@@ -68,12 +68,12 @@ def list_accounts(uow: UnitOfWork, caller: Caller) -> list[AccountSummary]:
     """
     if caller.session_id is None:
         return [describe_account(uow, caller)]
-    own, owner = aliased(Teammate), aliased(Teammate)
+    owner = aliased(Teammate)
     query = (
-        select(own.account_id, User.name, own.role)
-        .join(owner, and_(owner.account_id == own.account_id, owner.role == Role.OWNER))
+        select(Teammate.account_id, User.name, Teammate.role)
+        .join(owner, and_(owner.account_id == Teammate.account_id, owner.role == Role.OWNER))
         .join(User, User.id == owner.person_id)
-        .where(own.person_id == caller.person_id)
+        .where(Teammate.person_id == caller.person_id)
     )
     rows = uow.session.execute(query).all()
     summaries = {row[0]: AccountSummary(row[0], row[1], Role(row[2])) for row in rows}

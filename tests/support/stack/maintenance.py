@@ -53,7 +53,7 @@ def resting_maintenance(stack: Stack) -> Iterator[None]:
         [(task_count, running_count)] = stack.query(
             "SELECT count(*), count(lease_expires_at) FROM maintenance"
         )
-        return task_count > 0 and running_count == 0
+        return bool(task_count) and not running_count
 
     try:
         eventually(is_resting, what="the end of all maintenance")
